@@ -33,7 +33,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java gravitino-client openlineage-client iceberg-spark iceberg-spec run test test-long planted-faults check check-lowest lock bench bench-before \
+.PHONY: help setup java gravitino-client openlineage-client iceberg-spark iceberg-spec gravitino-spec run test test-long planted-faults check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
 	bench-peers bench-combining bench-iceberg bench-gravitino bench-cache bench-time load load-faults check-history interleavings interleavings-sql combined-history soak soak-leases clean
@@ -74,6 +74,16 @@ build/iceberg-spec/env/bin/st:
 		https://raw.githubusercontent.com/apache/iceberg/main/open-api/rest-catalog-open-api.yaml; } \
 		|| { rm -rf build/iceberg-spec; exit 1; }
 
+GRAVITINO ?= https://github.com/apache/gravitino.git
+
+gravitino-spec: build/gravitino-spec/env/bin/python ## fetch the schemas of Gravitino's database and its REST specification, and what checks answers
+
+build/gravitino-spec/env/bin/python:
+	{ git clone --quiet --depth 1 --filter=blob:none --sparse $(GRAVITINO) build/gravitino-spec && \
+		git -C build/gravitino-spec sparse-checkout set scripts docs/open-api && $(PYTHON) -m venv build/gravitino-spec/env && \
+		$@ -m pip install --quiet --disable-pip-version-check "openapi-schema-validator>=0.8,<1" pyyaml; } \
+		|| { rm -rf build/gravitino-spec; exit 1; }
+
 run: $(STAMP) $(JAVA) ## crawl a lake of real data with Spark, and show what the store knows then
 	$(SPARK) $(BIN)/python -m tests.sample.run build/run
 
@@ -86,8 +96,10 @@ test: $(STAMP) ## run the tests; ARGS="-k name" chooses, WORKERS=0 runs them in 
 	-@$(BIN)/python tests/setup/pgbouncer.py
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
+# Tests that hypothesis makes examples for are in both: here they have six times as many
 test-long: $(STAMP) $(JAVA) ## run the tests that are too long for `make test`; `make load` runs them too
-	$(SPARK) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m long --timeout 600 $(ARGS)
+	$(SPARK) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "long or hypothesis" --hypothesis-profile long \
+		--timeout 600 $(ARGS)
 
 planted-faults: $(STAMP) ## plant faults one by one, and show that the tests find each; ARGS="--only NAME" chooses
 	$(BIN)/python -m tests.faults --workers 2 $(ARGS)

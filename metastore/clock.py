@@ -42,7 +42,7 @@ class Waker(Protocol):
         ...
 
     def wake(self) -> None:
-        """End one wait. Called once for each, perhaps by another thread, and perhaps before the wait."""
+        """End one wait, perhaps by another thread, and perhaps before the wait. A wait may end once too often."""
         ...
 
 
@@ -61,15 +61,34 @@ class ThreadWaker:
 
     def wake(self) -> None:
         """Let the thread go on."""
-        self._lock.release()
+        try:  # noqa: SIM105  (a context manager takes longer, in each call)
+            self._lock.release()
+        except RuntimeError:  # it was woken already
+            pass
 
 
 _pid = os.getpid()
+_drawn: list[bytes] = []
+"""Random bytes for the next operation ids. To ask the system gives the interpreter's lock away, and with many threads
+it takes long to get it back: so one question is for many ids."""
+_DRAWN, _EACH = 256, 10
+"""For how many ids, and how many bytes for each."""
+
+
+def _random_bytes() -> bytes:
+    """Return ten bytes that no other call gets. (To append to a list, and to pop from it, is atomic.)"""
+    while True:
+        try:
+            return _drawn.pop()
+        except IndexError:
+            drawn = os.urandom(_EACH * _DRAWN)
+            _drawn.extend([drawn[n : n + _EACH] for n in range(0, len(drawn), _EACH)])
 
 
 def _in_child() -> None:
     global _pid  # noqa: PLW0603  (a fork is an event of the whole process)
     _pid = os.getpid()
+    _drawn.clear()  # the parent draws the same ones
 
 
 os.register_at_fork(after_in_child=_in_child)
@@ -124,7 +143,7 @@ class Clock:
 
     def operation_id(self) -> UUID:
         """Return a new UUIDv7 (RFC 9562, section 5.7): 48 bits of milliseconds, then 74 random ones."""
-        random_bits = int.from_bytes(os.urandom(10), "big")
+        random_bits = int.from_bytes(_random_bytes(), "big")
         value = (time.time_ns() // 1_000_000 & (1 << 48) - 1) << 80
         value |= 0x7 << 76 | (random_bits >> 68) << 64 | 0b10 << 62 | random_bits & (1 << 62) - 1
         return UUID(int=value)

@@ -75,15 +75,16 @@ def remaining(clock: Clock, default: float) -> float:
 
 @contextmanager
 def cleaning(ends: float) -> Iterator[None]:
-    """Let a block withdraw what a call left behind, until the instant ``ends``: also after the store was closed.
+    """Let a block withdraw what a call left behind, until the instant ``ends``.
 
-    A call that was under way when the store was closed can say what became of it only if it may ask once more.
+    It may do so after the store was closed, and after a deadline around it: the call's own time is over in most cases,
+    and it can say what became of it only if it may ask once more.
     """
-    token = _cleaning.set(True)
+    token, deadline = _cleaning.set(True), _ends.set(ends)
     try:
-        with until(ends):
-            yield
+        yield
     finally:
+        _ends.reset(deadline)
         _cleaning.reset(token)
 
 

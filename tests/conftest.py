@@ -3,14 +3,18 @@
 ``url`` runs a test on SQLite and on PostgreSQL; ``sqlite_url`` and ``postgres_url`` ask for one of
 them; each is a fresh, migrated database. ``store`` is an open store on ``url``. What uses
 PostgreSQL or Spark is marked ``postgres`` or ``spark`` by itself: ``-m "not spark"`` leaves it out.
+
+What a test of all backends does above the port is the same code on each: such a test is marked
+``each_run_on("sqlite")``. ``make test`` runs it on this backend, ``make test-long`` on the others.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,9 +38,11 @@ ROOT = Path(__file__).resolve().parent.parent
 settings.register_profile(
     "busy",
     deadline=None,
+    max_examples=40,
     derandomize="CI" in os.environ,  # CI judges a change by the same inputs each time; others look further
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
+settings.register_profile("long", settings.get_profile("busy"), max_examples=250)  # make test-long
 settings.load_profile("busy")
 
 # A JVM of a test lives for seconds: the second compiler and a parallel collector cost more than they bring.
@@ -46,18 +52,62 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", SHORT_LIVED_JVM)
 
 MARKED_BY_FIXTURE = {"postgres": ("postgres_server", "postgres_databases"), "spark": ("spark",)}
+ONE_IS_ENOUGH = ("locks_server", "password_server")  # servers that take seconds to start
+BACKENDS = frozenset({"memory", "sqlite", "postgres", "combined"})
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups, and pytest the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the servers they use; keep those of Spark in one worker, for one JVM is enough."""
+    """Mark tests by the servers they use, those that are long, and those that share a worker.
+
+    One JVM is enough for all tests of Spark. What a module makes for its tests is made once, not by each worker.
+    """
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         for marker, names in MARKED_BY_FIXTURE.items():
             if any(name in fixtures for name in names):
                 item.add_marker(marker)
+        if _on_another_backend(item):
+            item.add_marker(pytest.mark.long)
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
+        elif item.get_closest_marker("xdist_group") is None and (group := _group(item)):
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Let the garbage collector see what tests make, and not the tests themselves: they stay to the end.
+
+    To go through them again and again takes as long as to collect them.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _on_another_backend(item: pytest.Item) -> bool:
+    """Tell whether each run does this test on one backend, and the item is on another one."""
+    marker = item.get_closest_marker("each_run_on")
+    params = getattr(getattr(item, "callspec", None), "params", {}).values()
+    on = {one for one in params if isinstance(one, str)} & BACKENDS
+    return marker is not None and bool(on) and on.isdisjoint(marker.args)
+
+
+def _group(item: pytest.Item) -> str | None:
+    """Return what the tests have in common that use the same server, or what is made once for a module or a package."""
+    made: dict[str, Sequence[pytest.FixtureDef[object]]] = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009
+    for name, definitions in made.items():
+        if name in ONE_IS_ENOUGH:
+            return name
+        if definitions[-1].scope == "package":
+            return str(Path(item.location[0]).parent)
+        if definitions[-1].scope == "module":
+            return item.location[0]
+    return None
 
 
 @pytest.fixture(scope="session")

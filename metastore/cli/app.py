@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Sequence
@@ -126,13 +127,19 @@ for _info in (
     _info.epilog = "Before the command: --url URL (else METASTORE_URL), --principal NAME. See: metastore --help"
 
 
+@functools.cache
+def _command() -> Any:
+    """Build the tree of commands, once: that takes ten times as long as a small command."""
+    return typer.main.get_command(app)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. A user's error is one line on stderr."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = typer.main.get_command(app).main(list(arguments), prog_name="metastore", standalone_mode=False)
+        code = _command().main(list(arguments), prog_name="metastore", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except BrokenPipeError:  # the reader, such as head, has read enough

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -12,10 +12,10 @@ from metastore.cli.output import console, write, write_json
 from metastore.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from metastore.imports.gravitino import Report
+    from metastore.imports.gravitino import Finding, Report
     from metastore.imports.outcome import Outcome, Tell
 
-__all__ = ["SYSTEMS", "import_system"]
+__all__ = ["SYSTEMS", "import_system", "show_findings", "step_progress"]
 
 SYSTEMS: Final = ("gravitino", "iceberg", "spark")
 _MOST: Final = 40
@@ -26,7 +26,7 @@ def import_system(
     settings: Settings, system: str, source: str, into: str | None, options: list[str], json: bool
 ) -> bool:
     """Import from a system; return whether all of it came over."""
-    with _progress(quiet=json) as tell:
+    with step_progress(quiet=json) as tell:
         if system == "gravitino":
             return _gravitino(settings, source, tell, json)
         if into is None:
@@ -58,13 +58,19 @@ def _show_report(report: Report) -> None:
     write(out, f"Read {counts or 'nothing'}.")
     write(out, f"{report.written:,} written, {report.left:,} left as they were, {report.renamed:,} renamed, ")
     write(out, f"{report.removed:,} removed, {report.dropped:,} dropped ones kept to be restored.")
-    for one in report.findings[:_MOST]:
-        write(out, f"{one.problem}: {one.what}: {one.done}")
-    if len(report.findings) > _MOST:
-        write(out, f"… and {len(report.findings) - _MOST:,} more; --json shows all.")
+    show_findings(report.findings)
     write(out, f"content hash there  {report.source_hash}")
     write(out, f"content hash here   {report.target_hash}")
     write(out, "The contents are the same." if report.same else "The contents differ: somebody changed them here.")
+
+
+def show_findings(findings: Sequence[Finding]) -> None:
+    """Write the first findings, a line each."""
+    out = console()
+    for one in findings[:_MOST]:
+        write(out, f"{one.problem}: {one.what}: {one.done}")
+    if len(findings) > _MOST:
+        write(out, f"… and {len(findings) - _MOST:,} more; --json shows all.")
 
 
 def _iceberg(settings: Settings, source: str, into: str, options: dict[str, str], tell: Tell) -> Outcome:
@@ -105,7 +111,7 @@ def _show(outcome: Outcome, json: bool) -> bool:
 
 
 @contextmanager
-def _progress(*, quiet: bool) -> Iterator[Tell]:
+def step_progress(*, quiet: bool) -> Iterator[Tell]:
     """Show a progress bar on a terminal, and nothing elsewhere."""
     out = console(stderr=True)
     if quiet or not out.is_terminal:

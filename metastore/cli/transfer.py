@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from metastore.cli.back import export_system
 from metastore.cli.context import Json, KindOption, Settings, SkipUnreadable, find, left_out
 from metastore.cli.imports import SYSTEMS, import_system
 from metastore.cli.output import console, write, write_json
@@ -35,7 +36,7 @@ class _IfExists(StrEnum):
 def export(
     ctx: typer.Context,
     path: Annotated[
-        str | None, typer.Argument(help="The entity to export, with all below it; else everything.")
+        str | None, typer.Argument(help="The entity to export, with all below it; else everything; or gravitino.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -45,18 +46,29 @@ def export(
     history: Annotated[bool, typer.Option("--history", help="With ids, all history, and dropped entities.")] = False,
     kind: KindOption = None,
     skip_unreadable: SkipUnreadable = False,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="URL", help="Gravitino's database, to fill its own tables.", show_default=False),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Write the catalog as JSON lines.
 
-    The lines show the catalog at one instant. An export that was stopped goes on in FILE.partial.
+    The lines show the catalog at one instant. An export that was stopped goes on in FILE.partial. With --to it fills
+    the tables of another system: export gravitino --to URL.
     """
+    if to is not None:
+        if output is not None or ids or history or kind is not None or skip_unreadable:
+            raise InvalidArgument("--to goes with no other option than --json: all that is live is written")
+        if not export_system(ctx.obj, path, to, json):
+            raise typer.Exit(1)
+        return
     err = console(stderr=True)
     with ctx.obj.open() as store, _counting(err, quiet=json) as tell:
         target = None if path is None else find(store, path, kind)
-        to = sys.stdout.buffer if output is None else output
+        file = sys.stdout.buffer if output is None else output
         skipped = left_out(skip_unreadable)
-        exported = store.export_to(to, target, ids=ids, history=history, progress=tell, unreadable=skipped)
+        exported = store.export_to(file, target, ids=ids, history=history, progress=tell, unreadable=skipped)
     if json:
         _write_result(exported, to_stderr=output is None)
         return

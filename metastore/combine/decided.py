@@ -71,7 +71,6 @@ def bases(backend: Batches, handles: Sequence[Waiter]) -> list[Record | bool]:
     requests = [handle.request for handle in handles]
     wanted: dict[Hashable, Below] = {}
     for one in requests:
-        one.taken = True
         if one.record is None and one.below is not None:
             wanted[one.below.asked] = one.below
     found = dict(zip(wanted, backend.find_below(list(wanted.values())), strict=True)) if wanted else {}
@@ -106,9 +105,11 @@ def commit(members: Sequence[Decided], batch: Batch, backend: Batches) -> Writte
             outcome = backend.write_together(batch, 0)
     except MetastoreError:  # the database refused it, or was not asked: nothing was applied
         outcome = Conflicted("serialization")
+    if isinstance(outcome, Written):  # in doubt until each is told: the leader may be interrupted before that
+        return outcome
     for one in sent:
         one.doubt = outcome if isinstance(outcome, Unknown) else None
-    return outcome if isinstance(outcome, Written) else None
+    return None
 
 
 def _without_renames(batch: Batch, backend: Batches) -> Written | Conflicted | Unknown:

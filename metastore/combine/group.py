@@ -17,6 +17,8 @@ from metastore.port.records import Pending, Record
 
 __all__ = ["Group"]
 
+_SEVERAL = 2
+
 
 @dataclass(slots=True)
 class Group:
@@ -150,6 +152,17 @@ class Group:
             handle.request.hindered(self.first)
         else:
             handle.request.outdated(self.first)
+
+    def left(self, altered: Altered | None, last: Result | Taken | None) -> Record | None:
+        """Return the entity as the batch left it, or as the answer shows it; None: that is not known, or hardly of use.
+
+        It is of use where several requests meet: the next ones come soon. ``altered``, ``last``: see :meth:`behind`.
+        """
+        if isinstance(last, Result) or self.closed or len(self.members) < _SEVERAL:
+            return None
+        if altered is not None and altered.time is not None:
+            return self.record._replace(modified_at=altered.time)
+        return self._newest(altered)
 
     def _newest(self, altered: Altered | None) -> Record | None:
         """Return the entity as the answer shows it, if nothing but its version was another one."""

@@ -13,13 +13,14 @@ from typing import Any, Final
 from metastore.combine.decided import MOST_BYTES, Decided, Waiter, bases, commit, missing
 from metastore.combine.group import Group
 from metastore.combine.lane import Tell
+from metastore.combine.last import LastBatch
 from metastore.combine.reads import batches
 from metastore.combine.waiting import Left
 from metastore.operation.helping import BATCH
 from metastore.operation.hot import Bounded
 from metastore.operation.request import Proposal
 from metastore.operation.session import Session
-from metastore.port.batches import Altered, Batch, Taken, Written
+from metastore.port.batches import Altered, Batch, Below, Taken, Written
 from metastore.port.commit import Insert, Result
 from metastore.port.records import Record
 
@@ -43,11 +44,15 @@ class _Drawn:
         """Creates of a name that another request of the batch takes."""
         self._taken = set[tuple[int, str]]()
         """The names that creates and renames take: the id of the parent, and the key."""
+        self._places: dict[int, Below] = {}
+        """Where entities were looked for, by entity."""
         self._left = MOST_BYTES
 
-    def begin(self, seen: Record, *, fresh: bool) -> Group:
+    def begin(self, seen: Record, place: Below | None, *, fresh: bool) -> Group:
         """Let a group begin with the newest record of its entity; of equal ones, with the one that was read now."""
         entity_id = seen.chain[-1].id
+        if place is not None:
+            self._places[entity_id] = place
         group = self.groups.get(entity_id)
         if group is None or (seen.version, fresh) > (group.first.version, group.fresh):
             group = self.groups[entity_id] = Group(seen, fresh)
@@ -98,6 +103,13 @@ class _Drawn:
         for entity_id, group in self.groups.items():
             yield from group.behind(*answers.of(entity_id))
 
+    def left(self, answers: _Answers) -> Iterator[tuple[Below, Record]]:
+        """Yield the entities that were altered, where they were looked for, as far as the answers show them."""
+        for entity_id, place in self._places.items():
+            record = self.groups[entity_id].left(*answers.of(entity_id))
+            if record is not None:
+                yield place, record
+
     def tell(self, answers: _Answers) -> None:
         """Give the requests their answers."""
         for one in self.nowhere:
@@ -140,11 +152,23 @@ class Messages:
         self._session = session
         self._clock = session.clock
         self._back = back
+        self._last = LastBatch()
         self._announced: Bounded[float] = Bounded()
         """Until when a batch looks for intents on an entity, and carries them along: some were met there lately."""
 
     def send(self, handles: Sequence[Waiter]) -> Tell:
         """Decide and commit; return what tells each request what it came to."""
+        batch = object()
+        for handle in handles:
+            handle.request.taken = True
+            handle.request.under_way.add(batch)
+        try:
+            return self._sent(handles)
+        finally:
+            for handle in handles:
+                handle.request.under_way.discard(batch)
+
+    def _sent(self, handles: Sequence[Waiter]) -> Tell:
         drawn = self._drawn(handles)
         batch, members = drawn.sent()
         written = commit(members, batch, batches(self._session)) if members else None
@@ -152,18 +176,20 @@ class Messages:
         for entity_id, answer in answers.altered.items():
             if answer.pending:
                 self._announced.set(entity_id, self._clock.monotonic() + _STAYS)
+        self._last.note(drawn.left(answers))
         if written is not None or not members:
             self._back(sorted(drawn.behind(answers), key=_number))
         return lambda: drawn.tell(answers)
 
     def _drawn(self, handles: Sequence[Waiter]) -> _Drawn:
         """Decide each request on what there is: alters before what ends an entity's name or life."""
+        self._last.guess([handle.request for handle in handles])
         found = list(zip(handles, bases(batches(self._session), handles), strict=True))
         drawn = _Drawn()
         altered = dict[int, None]()
         for handle, seen in found:
             if isinstance(seen, Record):
-                drawn.begin(seen, fresh=handle.request.record is None)
+                drawn.begin(seen, handle.request.below, fresh=handle.request.record is None)
                 if handle.request.request.verb == "alter":
                     altered[seen.chain[-1].id] = None
         now = self._clock.monotonic()

@@ -10,9 +10,11 @@ full operation too, which resolves it by its operation id.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
-from metastore.combine.lane import Lane, Resign, Term
+from metastore.combine.decided import Waiter
+from metastore.combine.lane import Lane, Resign, Tell, Term
 from metastore.combine.message import Messages
 from metastore.combine.waiting import Waiting, waiting
 from metastore.deadlines import until
@@ -68,14 +70,17 @@ class Writes:
     def _with_others(self, one: Waiting[T]) -> T:
         metrics, lane = one.session.metrics, self._lane
 
-        def alone(_: Resign) -> T:
+        def alone(_: Resign) -> T:  # with no deadline around it: what it leaves behind it withdraws after its own
             return one.alone(lambda: None)
+
+        def together(handles: Sequence[Waiter]) -> Tell:
+            with until(one.ends):
+                return self._messages.send(handles)
 
         metrics.begun()
         try:
-            with until(one.ends):
-                result: T = lane.result(lane.submit("write", one, one.ends), alone, self._messages.send, one.expired)
-                return result
+            result: T = lane.result(lane.submit("write", one, one.ends), alone, together, one.expired)
+            return result
         except BaseException as error:
             if not isinstance(error, Exception):  # an interrupt, a task that is cancelled
                 one.interrupted(error)

@@ -228,12 +228,10 @@ class Access:
         scopes: dict[int, int] = {}
         for want in wants:
             known = self.remembered(want.on)
-            if known is None:
+            rests = None if known is None else _granted(known, want)
+            if known is None or rests is None:
                 return None
-            verdicts = _verdicts(known, want)
-            if not verdicts[-1].allowed:
-                return None
-            scopes |= known.guards(verdicts)
+            scopes |= rests
             found[want.on] = known
         fits = all(held.get(i, scope) == scope for i, scope in scopes.items())
         return Evidence(scopes, True, found) if fits else None
@@ -251,8 +249,9 @@ class Access:
         """Return the error for what the user sees, and may not do."""
         path = known.facts.object.path
         privilege = verdict.missing[0] if verdict.missing is not None else OWNERSHIP
-        words = " or ".join(want.any_of(known.nodes[-1].kind)) or "to own it, or something above it"
-        message = f"{self.who.name} needs {words} on {path}: {verdict.because}; ask an owner of it for the right"
+        words = " or ".join(want.any_of(known.nodes[-1].kind))
+        needs = f"needs {words} on {path}" if words else f"must own {path} or something above it"
+        message = f"{self.who.name} {needs}: {verdict.because}; ask an owner of it for the right"
         return PermissionDenied(self.who.name, privilege, path, message)
 
     def require(self, nodes: Nodes, want: Want) -> None:
@@ -291,6 +290,15 @@ class Access:
                 return new
             except IndexError:  # another thread may take them all
                 self._memory.ids += self.backend.reserve_ids(_BLOCK)[::-1]
+
+
+def _granted(known: Known, want: Want) -> Mapping[int, int] | None:
+    """Return the scope versions that must hold for what the facts allow; None: they do not. Decided once."""
+    what = (want.operation, want.kind)
+    if what not in known.granted:
+        verdicts = _verdicts(known, want)
+        known.granted[what] = known.guards(verdicts) if verdicts[-1].allowed else None
+    return known.granted[what]
 
 
 def _verdicts(known: Known, want: Want) -> list[Verdict]:

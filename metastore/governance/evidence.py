@@ -7,7 +7,7 @@ and a read asks the database whether they still hold. What the facts refuse is r
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -43,6 +43,8 @@ class Known:
     facts: Facts
     scopes: Mapping[int, int]
     """Of the members and the roles."""
+    granted: dict[tuple[str, str], Mapping[int, int] | None] = field(init=False, default_factory=dict, compare=False)
+    """By operation and kind, once it was decided: what must hold for it (see ``guards``); None: it is not allowed."""
 
     @cached_property
     def seen(self) -> list[Verdict]:

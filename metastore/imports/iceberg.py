@@ -30,9 +30,12 @@ Names = tuple[str, ...]
 
 
 def open_catalog(source: str, properties: Mapping[str, str]) -> Catalog:
-    """Open a catalog: the name of one that PyIceberg's configuration has, or the URI of one. Raises InvalidArgument."""
+    """Open a catalog: the name of one that PyIceberg's configuration has, or the URI of one. Raises InvalidArgument.
+
+    The property ``name`` is the catalog's own name: a SQL catalog shows only what is under it.
+    """
     given = {"uri": source, **properties} if "://" in source else dict(properties)
-    name = "source" if "://" in source else source
+    name = given.pop("name", "source" if "://" in source else source)
     try:
         return load_catalog(name, **given)
     except Exception as error:

@@ -132,7 +132,7 @@ def _described(session: SparkSession, names: Names) -> Described | str:
             tuple(clean_name(name) for name in names),
             tuple(columns),
             said.get("Comment") or None,
-            _pairs(said.get("Table Properties") or ""),
+            _properties(session, names, said.get("Table Properties") or ""),
             tuple(_partitioning(rows)) if kind == "table" else (),
             said.get("Location") if kind == "table" else None,
             said.get("Provider") if kind == "table" else None,
@@ -148,10 +148,12 @@ def _details(rows: list[tuple[Any, ...]]) -> int:
     return heads[0] + 1 if heads else len(rows)
 
 
-def _pairs(text: str) -> dict[str, str]:
-    """Return the properties in ``[a=b,c=d]``."""
-    pairs = [part.partition("=") for part in text.strip("[]").split(",") if "=" in part]
-    return {key.strip(): value for key, _, value in pairs if key.strip()}
+def _properties(session: SparkSession, names: Names, text: str) -> dict[str, str]:
+    """Return the properties that ``[a=b,c=d]`` shows. A value may have commas, so they are asked for one by one."""
+    if not text.strip("[]"):
+        return {}
+    rows = session.sql(f"SHOW TBLPROPERTIES {_quoted(names)}").collect()
+    return {row[0]: row[1] for row in rows if row[0] and f"{row[0]}=" in text}
 
 
 def _partitioning(rows: list[tuple[Any, ...]]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from metastore.plain import read_only
 
 __all__ = ["POLICY", "Policy", "SetContent", "SetEnabled", "SetSupports"]
 
-_TYPE: Final = re.compile(r"custom|[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
+_TYPE: Final = re.compile(r"custom|system_[a-z0-9_]+|[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -33,7 +33,8 @@ _clean_enabled = partial(clean_flag, what="enabled")
 def _clean_type(type: Any) -> str:
     if not _TYPE.fullmatch(exact_text(type, "a policy's type")):
         raise InvalidArgument(
-            f"a policy's type is custom, or words with dots such as system.iceberg_compaction, not {shown(type)}"
+            f"a policy's type is custom, a built-in one such as system_iceberg_compaction, or words with dots such as "
+            f"org.retention, not {shown(type)}"
         )
     return str(type)
 

@@ -37,7 +37,7 @@ def _clean_values(values: Any) -> list[str]:
 
 
 class Tag(Entity):
-    """A tag. With ``allowed_values`` it carries one of these, or none; without, any value or none."""
+    """A tag. With ``allowed_values`` it always carries one of these; without, any value or none."""
 
     allowed_values: tuple[str, ...] = doc_field(_clean_values, several=True, decode=tuple)
 

@@ -57,7 +57,10 @@ def lookups_of(end: EndOf) -> dict[Lookup, tuple[Kind, ...]]:
             kinds_of[lookup] = (*kinds_of.get(lookup, ()), kind)
     if not kinds_of:
         what = " or a ".join(end.kinds) or "object"
-        raise InvalidArgument(f"{format_path(end.target)} has {len(end.target)} names: that is no path of a {what}")
+        path, count = format_path(end.target), len(end.target)
+        raise InvalidArgument(
+            f"{path} has {count} names: that is no path of a {what}; a name with a dot stands in back-quotes"
+        )
     return kinds_of
 
 

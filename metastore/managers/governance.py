@@ -83,12 +83,11 @@ class Policies(_Attachable[Policy]):
 
 
 def _check_allowed(target: Record, tag: Record, value: str, column: int) -> None:  # noqa: ARG001  (a Judge)
-    """Raise InvalidArgument for a value that the tag does not allow."""
-    if value == NO_VALUE:
-        return
+    """Raise InvalidArgument for a value that the tag does not allow; where it names some, for none too."""
     allowed = json.loads(tag.doc)["allowed_values"]
     if allowed and value not in allowed:
-        raise InvalidArgument(f"the tag {path_of(tag)} allows the values {', '.join(allowed)}, not {value!r}")
+        given = "none; give one as value=" if value == NO_VALUE else repr(value)
+        raise InvalidArgument(f"the tag {path_of(tag)} allows the values {', '.join(allowed)}, not {given}")
 
 
 def _check_supports(target: Record, policy: Record, value: str, column: int) -> None:

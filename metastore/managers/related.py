@@ -41,7 +41,7 @@ def related_end(backend: Reads, relation: Relation, end: EndOf, *, above: bool =
         relations = backend.related(target.id, relation.name, above=above, doc=doc)
         if relations is None or not relations.end.live:
             (known,) = backend.by_id([target.id])
-            raise not_live(backend, known, target.path, f"{target.path} (id {target.id}) was dropped")
+            raise not_live(backend, known, target.path, f"{target.path} (id {target.id}) is not there any more")
         return relations
     while True:
         lookups = lookups_of(end)

@@ -137,8 +137,8 @@ class RelationManager:
         return bumping(Proposal(both(target.chain, other.chain), (write,), finish))
 
     def _found(self, view: View, wanted: Wanted) -> tuple[Record, Record]:
-        # a column, and what a tag allows, are judged by a read in the call
-        fresh = wanted.column is not None or wanted.value is not None
+        # a column, what a tag allows and what a policy supports are judged by a read in the call, never by a guess
+        fresh = wanted.column is not None or self._judge is not no_judge
         target, other = find_ends(View(view.backend, False) if fresh else view, wanted.target, wanted.other)
         if target.chain[0].id != other.chain[0].id:
             raise InvalidArgument(
@@ -157,7 +157,8 @@ class RelationManager:
     def _again(self, there: RelationRecord, target: Record, other: Record, wanted: Wanted) -> Attached:
         if wanted.value is None and not self._repeats and not self._relation.exclusive:
             path = path_of(target) if wanted.column is None else f"{path_of(target)}.{format_path(wanted.column)}"
-            raise EntityAlreadyExists(path, f"{path} has {self._relation.name} {path_of(other)} already")
+            message = f"{path} has the {other.chain[-1].kind} {path_of(other)} already ({self._relation.name})"
+            raise EntityAlreadyExists(path, message)
         return attached(there, target.chain, other.chain, wanted.column)
 
     def _write(

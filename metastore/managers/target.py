@@ -123,8 +123,8 @@ def not_live(backend: Reads, known: Known | None, path: str, message: str) -> Me
 def no_more(target: Entity, known: Known | None) -> str:
     """Return the message for an entity in hand that is not live; ``known``: what was read of it."""
     # a view of the past, or of a replica, reads nothing of what was made later
-    was = "was dropped" if known is not None else "is not there: it was purged, or made later than this view"
-    return f"{target.path} (id {target.id}) {was}; load the path to see what is there"
+    later = "" if known is not None else ", or was made later than this view"
+    return f"{target.path} (id {target.id}) is not there any more{later}; load the path to see what is there"
 
 
 def find_parent(view: View, kind: Kind, parent: Entity) -> tuple[Node, ...]:
@@ -136,7 +136,7 @@ def find_parent(view: View, kind: Kind, parent: Entity) -> tuple[Node, ...]:
         return view.newest(parent.record.chain)
     known = view.backend.by_id([parent.id])[0]
     if known is None or not known.live:
-        raise not_live(view.backend, known, parent.path, f"{parent.path} (id {parent.id}) was dropped")
+        raise not_live(view.backend, known, parent.path, f"{parent.path} (id {parent.id}) is not there any more")
     view.saw(known.record.chain)
     return known.record.chain
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from metastore.errors import EntityNotFound, InvalidArgument, PermissionDenied
 from metastore.governance.access import Access, Want, guessing
@@ -82,18 +82,19 @@ def _check_seen(access: Access, entity: Entity) -> None:
 
 def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | None) -> Proposal[T]:
     """Return the proposal with the guards that keep its evidence true; ``merge``: what the request would announce."""
-    wants = list(dict.fromkeys(want for write in proposal.writes for want in _wants(access, write, proposal.writes)))
+    wants = list(dict.fromkeys(want for write in proposal.writes for want in _wants(access, view, write, proposal)))
     held = {guard.id: guard.scope_version for guard in proposal.guards}
     held |= {w.id: w.scope_version for w in proposal.writes if isinstance(w, Update) and w.scope_version is not None}
     nodes = None if access.mine is None else _nodes_of(view, [want.on for want in wants])
     rests = access.guards(wants, held, trusting=view.trusting, nodes=nodes)
     if rests.guessed:
         view.guess()
-    proposal = _owned(access, proposal, rests.known)
+    writes, finish = _owned(access, proposal, rests.known)
     more = tuple([Guard(i, scope) for i, scope in rests.scopes.items() if i not in held])
     evidence, merge = tuple(rests.scopes.items()), proposal.merge or merge
     carried = None if merge is None else replace(merge, evidence=_both(merge.evidence, evidence))
-    return replace(proposal, guards=(*proposal.guards, *more), merge=carried, evidence=evidence)
+    guards = (*proposal.guards, *more)
+    return replace(proposal, guards=guards, writes=writes, finish=finish, merge=carried, evidence=evidence)
 
 
 def _both(one: Pairs, other: Pairs) -> Pairs:
@@ -126,7 +127,7 @@ def with_evidence(commit: Commit, access: Access) -> Commit:
 # --- what a write needs
 
 
-def _wants(access: Access, write: Write, writes: Sequence[Write]) -> Iterator[Want]:
+def _wants(access: Access, view: View, write: Write, proposal: Proposal[T]) -> Iterator[Want]:
     if isinstance(write, Insert):
         _check_references(access, write.event, write.doc)
         if write.parent_id == ROOT_ID:
@@ -134,7 +135,7 @@ def _wants(access: Access, write: Write, writes: Sequence[Write]) -> Iterator[Wa
         yield Want(write.parent_id, "create", write.kind)
     elif isinstance(write, Update):
         _check_references(access, write.event, write.doc)
-        yield from _wants_of_update(write, writes)
+        yield from _wants_of_update(view, write, proposal.writes)
     elif isinstance(write, Put | Delete):
         _check_references(access, write.event, write.doc if isinstance(write, Put) else None)
         if write.kind == DROP.name:
@@ -156,15 +157,23 @@ def _want_of_drop(name: str) -> Want:
 _NO_ADMIN: Final = "{} may not create metalakes; only the library itself does, and the names in ms.open(admins=(…))"
 
 
-def _wants_of_update(write: Update, writes: Sequence[Write]) -> Iterator[Want]:
+def _wants_of_update(view: View, write: Update, writes: Sequence[Write]) -> Iterator[Want]:
     action = write.event.action
     linked = [w for w in writes if isinstance(w, Put) and w.owner_id == write.id and w.event.action == "create"]
     if action == "alter" and linked:
         yield Want(write.id, "row", linked[0].event.kind)  # a new version is counted in the model's own document
         return
     yield Want(write.id, "own" if action == "move" else action)
-    if write.place is not None and action in ("move", "restore") and write.place.parent_id != ROOT_ID:
+    if write.place is not None and write.place.parent_id != ROOT_ID and _is_elsewhere(view, write, action):
         yield Want(write.place.parent_id, "create", write.event.kind)
+
+
+def _is_elsewhere(view: View, write: Update, action: str) -> bool:
+    """Whether the entity gets another parent; a restore in its place needs no more than the drop did."""
+    if action != "restore" or write.place is None:
+        return action == "move"
+    (row,) = view.backend.by_id([write.id])  # what moves it meanwhile bumps the scope version that the write expects
+    return row is None or [node.id for node in row.record.chain[-2:-1]] != [write.place.parent_id]
 
 
 def _wants_of_relation(write: Relate) -> Iterator[Want]:
@@ -202,11 +211,13 @@ def _check_references(access: Access, event: Event, doc: str | None) -> None:
 # --- the owner of what is created
 
 
-def _owned(access: Access, proposal: Proposal[T], known: Mapping[int, Known]) -> Proposal[T]:
-    """Let the user own what it creates: the entity and its owner are written together."""
+def _owned(
+    access: Access, proposal: Proposal[T], known: Mapping[int, Known]
+) -> tuple[tuple[Write, ...], Callable[[Results], T]]:
+    """Return the writes that let the user own what it creates, and what makes the call's result of theirs."""
     made = [write for write in proposal.writes if isinstance(write, Insert)]
     if not made:
-        return proposal
+        return proposal.writes, proposal.finish
     parent = known[made[0].parent_id]
     user = parent.facts.members[0]
     path = format_path((parent.nodes[0].name, user.name))
@@ -221,10 +232,7 @@ def _owned(access: Access, proposal: Proposal[T], known: Mapping[int, Known]) ->
         owners.append(_owner(with_id, user.id, path))
     count = len(writes)
 
-    def finish(results: Results) -> Any:
-        return proposal.finish(results[:count])
-
-    return replace(proposal, writes=(*writes, *owners), finish=finish)
+    return (*writes, *owners), lambda results: proposal.finish(results[:count])
 
 
 def _owner(made: Insert, user_id: int, path: str) -> Relate:

@@ -22,7 +22,11 @@ def lookup(kind: Kind, names: tuple[str, ...]) -> Lookup:
         shape = ".".join(_shape(kind))
         raise InvalidArgument(
             f"{format_path(names)} has {len(names)} names; the path of a {kind.name} is {shape}"
-            + (", with any depth of nested schemas" if "schema" in shape else "")
+            + (
+                ", with any depth of nested schemas"
+                if "schema" in shape
+                else "; a name with a dot stands in back-quotes"
+            )
         )
     return Lookup(families, names)
 

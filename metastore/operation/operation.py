@@ -193,6 +193,7 @@ class Operation(Generic[T]):
         if self._begun is None:
             session.metrics.begun()
         try:
+            self._check_doubt()
             with until(row.ends):
                 result = run(self._attempt, effort)
         except OutcomeUnknown:
@@ -217,6 +218,21 @@ class Operation(Generic[T]):
         if self._mark.held is not None:
             self._clean_up()
         return result
+
+    def _check_doubt(self) -> None:
+        """Find out what became of a message in flight, if the call's time is over: nothing else can become of it then.
+
+        Raises DeadlineExceeded, OutcomeUnknown.
+        """
+        row, now = self._row, self._session.clock.monotonic()
+        if self._doubt is None or now < row.ends:
+            return
+        row.ends = now + _GRACE
+        with cleaning(row.ends), suppress(Conflict):
+            row.lost(self._doubt)
+        raise DeadlineExceeded(
+            f"{self._request.what()} was not applied: its deadline passed while its batch was under way; call again"
+        )
 
     def _attempt(self, number: int) -> T:
         number += 0 if self._begun is None else self._begun.lost

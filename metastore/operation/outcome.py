@@ -15,6 +15,7 @@ from uuid import UUID
 
 from metastore import errors
 from metastore.errors import DropPending, MetastoreError, UnreadableRow
+from metastore.governance.privileges import OWNER
 from metastore.kinds.attached import Attached
 from metastore.kinds.entity import Entity, Owned
 from metastore.kinds.registry import kind_named, owned_kind_named
@@ -169,8 +170,16 @@ def outcome_of(steps: Sequence[Step], origin: Origin) -> Outcome:
         return Outcome(state, decode_value(first.result or '{"value": null}', origin))
     if first.action in ("drop", "purge"):
         return Outcome("committed", True)
-    results = [entity_at(step, origin=origin) for step in steps]
+    results = [entity_at(step, origin=origin) for step in (steps[:1] if _makes_with_owner(steps) else steps)]
     return Outcome("committed", results[0] if len(results) == 1 else tuple(results))
+
+
+def _makes_with_owner(steps: Sequence[Step]) -> bool:
+    """Whether the rows are those of a user's create: the entity that the call returned, and its owner."""
+    if len(steps) != 2:
+        return False
+    made, owner = steps
+    return made.action == owner.action == "create" and owner.kind == OWNER and owner.owner_id == made.entity_id
 
 
 def replay(steps: Sequence[Step], applied: Callable[[Sequence[Step]], T]) -> T:

@@ -206,7 +206,8 @@ def detail(outcome: Conflicted) -> str:
     """Return what a conflict found, for a message."""
     where = "" if outcome.id is None else f"entity {outcome.id}"
     version = "" if outcome.found is None else f" is at version {outcome.found}"
-    return (where + version) or "changed meanwhile"
+    otherwise = "others hold the locks" if outcome.cause in ("busy", "serialization") else "changed meanwhile"
+    return (where + version) or otherwise
 
 
 def _digest(request: Request[Any]) -> str:

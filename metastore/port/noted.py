@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from metastore.port.commit import Commit
@@ -30,9 +31,17 @@ class Note(NamedTuple):
 def note_of(commit: Commit) -> str | None:
     """Return what the first row of a commit keeps; None: nothing."""
     raised = {g.id: g.scope_version + 1 for g in commit.guards if g.bump}
+    if commit.evidence and not raised and not commit.leases:
+        return _of_evidence(commit.evidence)
     if raised or commit.evidence:
         return note(commit.evidence, raised, [(lease.id, lease.token) for lease in commit.leases])
     return fences(commit.leases) if commit.leases else None
+
+
+@lru_cache(1024)
+def _of_evidence(evidence: tuple[tuple[int, int], ...]) -> str:
+    """Return the note of a user's write. It is the same for siblings, write after write."""
+    return note(evidence)
 
 
 def note(

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import LOCATION, URI, WAREHOUSE_LOCATION, PropertiesUpdateSummary
 from pyiceberg.catalog import MetastoreCatalog as _PyIcebergBase
 from pyiceberg.exceptions import (
-    NoSuchIcebergTableError,
-    NoSuchNamespaceError,
     NoSuchPropertyException,
-    NoSuchTableError,
-    TableAlreadyExistsError,
 )
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProperties
+from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
@@ -25,25 +20,16 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.view import View
 from pyiceberg.view.metadata import ViewVersion
 
-import metastore
-from metastore.errors import EntityAlreadyExists, MigrationNeeded
-from metastore.kinds.table.kind import Table as StoredTable
-from metastore.pyiceberg.commits import Commits, Current, TableCommit, TableCreation, updated
-from metastore.pyiceberg.entities import FORMAT, POINTER, fields_of, fresh_columns, pointer_changes, pointer_of
-from metastore.pyiceberg.files import delete_table_files, deleted_if_refused, read_metadata, write_metadata
+from metastore.pyiceberg.commits import Commits, TableCommit, TableCreation
+from metastore.pyiceberg.layouts import check_layout, format_version
 from metastore.pyiceberg.namespaces import Namespaces
-from metastore.pyiceberg.naming import (
-    errors_of_iceberg,
-    missing_raises,
-    namespace_names,
-    no_namespace,
-    no_table,
-    parts,
-    property_texts,
-    shown,
-)
+from metastore.pyiceberg.naming import errors_of_iceberg, namespace_names, parts, property_texts, shown, table_names
 from metastore.pyiceberg.once import Once
-from metastore.pyiceberg.places import Places
+from metastore.pyiceberg.opening import migrated, opened
+from metastore.pyiceberg.places import Places, folder
+from metastore.pyiceberg.sharing import shared
+from metastore.pyiceberg.tables import Loader, Tables, taken_raises
+from metastore.pyiceberg.updates import created
 from metastore.pyiceberg.view_updates import ViewRequirement, ViewUpdate
 from metastore.pyiceberg.views import Views, new_view_metadata
 
@@ -78,7 +64,7 @@ class MetastoreCatalog(_PyIcebergBase):
             raise NoSuchPropertyException("the URI of the store is required: uri=sqlite:///… or postgresql+psycopg://…")
         with errors_of_iceberg():
             root = (self.properties.get(_METALAKE, "lake"), self.properties.get(_CATALOG, name))
-            store = _opened(uri)
+            store = opened(uri)
             self._stand_on(store, root, Once(store), None, trusting=True)
             self._make_root()
 
@@ -109,13 +95,14 @@ class MetastoreCatalog(_PyIcebergBase):
         self._once = once
         self._namespaces = Namespaces(store, root, once)
         self._places = Places(self.properties, trusting=trusting)
+        self._tables = Tables(store, root, self._namespaces, self._places, once)
         self._io = self._places.io
         self._views = Views(store, root, self._io, once)
         self._commits = Commits(store, store.leases if leases is None else leases, self._places, once)
 
     def create_tables(self) -> None:
         """Make the database's schema, where PyIceberg's SQL catalog has this method. It does nothing if it is there."""
-        metastore.migrate(_url(self.properties[URI]))
+        migrated(self.properties[URI])
 
     def _make_root(self) -> None:
         self._store.metalakes.create((self._root[0],), if_exists="return")
@@ -183,7 +170,7 @@ class MetastoreCatalog(_PyIcebergBase):
 
         def attempt(options: dict[str, Any]) -> Table:
             staged = self.stage_table(identifier, schema, location, partition_spec, sort_order, properties)
-            self._create(staged.name(), staged.metadata, staged.metadata_location, options)
+            self._tables.create(staged.name(), staged.metadata, staged.metadata_location, options)
             return self._table(staged.name(), staged.metadata, staged.metadata_location)
 
         return self._once.run(attempt, lambda: self.load_table(identifier))
@@ -198,140 +185,75 @@ class MetastoreCatalog(_PyIcebergBase):
         properties: Properties = EMPTY_DICT,
     ) -> StagedTable:
         """Return a new table that is written nowhere yet. Raises NoSuchNamespaceError, TableAlreadyExistsError."""
-        names = parts(identifier)
-        version: Any = int(properties.get(TableProperties.FORMAT_VERSION, TableProperties.DEFAULT_FORMAT_VERSION))
-        converted = self._convert_schema_if_needed(schema, version)
-        place = location.rstrip("/") if location else self._default_location(names)
-        metadata = new_table_metadata(
+        names = table_names(identifier)
+        converted = self._convert_schema_if_needed(schema, format_version(properties))
+        place = self._location(names, location)
+        made = new_table_metadata(
             location=place,
             schema=converted,
             partition_spec=partition_spec,
             sort_order=sort_order,
-            properties=properties,
+            properties=dict(properties),  # PyIceberg takes the format version out of it
         )
+        metadata = shared(made)
+        check_layout(metadata)
         file = self._places.locations(place, properties).new_table_metadata_file_location()
         return StagedTable(names, metadata, file, self._io(properties, file), self)
 
     def _create_staged_table(self, *arguments: Any) -> StagedTable:  # what create_table_transaction calls
         return self.stage_table(*arguments)
 
-    def _default_location(self, names: Identifier) -> str:
-        namespace = self.load_namespace_properties(names[:-1])
+    def _location(self, names: Identifier, location: str | None) -> str:
+        """Return where a new table or view goes. Raises NoSuchNamespaceError."""
+        namespace = self._namespaces.properties(names[:-1])
+        if location:
+            return location.rstrip("/")
         if above := namespace.get(LOCATION):
-            return f"{above.rstrip('/')}/{names[-1]}"
+            return f"{above.rstrip('/')}/{folder(names[-1])}"
         if warehouse := self.properties.get(WAREHOUSE_LOCATION):
-            return f"{warehouse.rstrip('/')}/{shown(names[:-1])}/{names[-1]}"
+            return f"{warehouse.rstrip('/')}/{folder(shown(names[:-1]))}/{folder(names[-1])}"
         raise ValueError("No default path is set, please specify a location when creating a table")
-
-    def _create(self, names: Identifier, metadata: TableMetadata, location: str, options: dict[str, Any]) -> None:
-        """Write the metadata file of a new table and create the table; delete the file if the store refuses that."""
-        if not self.namespace_exists(names[:-1]):
-            raise no_namespace(names[:-1])
-        io = self._io(metadata.properties, location)
-        write_metadata(io, metadata, location)
-        missing = missing_raises(no_namespace(names[:-1]))
-        with errors_of_iceberg(), missing, _taken_raises(names), deleted_if_refused(io, [location]):
-            self._create_entity(names, metadata, location, options)
-
-    def _create_entity(
-        self, names: Identifier, metadata: TableMetadata, location: str, options: dict[str, Any]
-    ) -> None:
-        self._store.tables.create((*self._root, *names), **fields_of(metadata, location), **options)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Create a table from a metadata file; with ``overwrite``, let an existing table have it.
 
         Raises TableAlreadyExistsError, NoSuchNamespaceError.
         """
-        names = parts(identifier)
-        metadata = read_metadata(self._io(EMPTY_DICT, metadata_location), metadata_location)
-        if not self.namespace_exists(names[:-1]):
-            raise no_namespace(names[:-1])
-
-        def attempt(options: dict[str, Any]) -> Table:
-            if overwrite and self.table_exists(names):
-                self._overwrite(names, metadata, metadata_location, options)
-            else:
-                with errors_of_iceberg(), missing_raises(no_namespace(names[:-1])), _taken_raises(names):
-                    self._create_entity(names, metadata, metadata_location, options)
-            return self._table(names, metadata, metadata_location)
-
-        return self._once.run(attempt, lambda: self.load_table(names))
-
-    def _overwrite(self, names: Identifier, metadata: TableMetadata, location: str, options: dict[str, Any]) -> None:
-        current = self._current(names)
-        with errors_of_iceberg():
-            changes = pointer_changes(current.metadata, current.location, metadata, location)
-            columns = fresh_columns(current.entity, metadata)
-            self._store.tables.alter(current.entity, *changes, *columns, **options)
+        names = table_names(identifier)
+        return self._table(names, *self._tables.register(names, metadata_location, overwrite=overwrite))
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Return a table. Raises NoSuchTableError; NoSuchIcebergTableError if it is one of another format."""
         names = parts(identifier)
-        current = self._current(names)
+        current = self._tables.current(names)
         return self._table(names, current.metadata, current.location)
 
     def table_exists(self, identifier: str | Identifier) -> bool:
         """Whether there is such a table, and it is an Iceberg table."""
-        try:
-            self._entity(parts(identifier))
-        except (NoSuchTableError, NoSuchNamespaceError):
-            return False
-        return True
+        return self._tables.exists(parts(identifier))
 
     def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
         """Return the Iceberg tables of a namespace. Raises NoSuchNamespaceError."""
-        names = namespace_names(namespace)
-        with errors_of_iceberg(), missing_raises(no_namespace(names)):
-            tables = self._store.tables.list((*self._root, *names))
-            return [(*names, table.name) for table in tables if pointer_of(table)]
+        return self._tables.all(namespace_names(namespace))
 
     def tables_page(self, namespace: Identifier, size: int | None, token: str | None) -> tuple[list[str], str | None]:
         """Return the names of one page of ``list_tables``, and the token of the next page; without a size, all.
 
         A page may have fewer names than ``size``, because other tables are left out.
         """
-        names = namespace_names(namespace)
-        if size is None:
-            return [table[-1] for table in self.list_tables(names)], None
-        with errors_of_iceberg(), missing_raises(no_namespace(names)):
-            page = self._store.tables.page((*self._root, *names), size=size, token=token)
-        return [table.name for table in page.items if pointer_of(table)], page.next_token
+        return self._tables.page(namespace_names(namespace), size, token)
 
     def metadata_location(self, identifier: str | Identifier) -> str:
         """Return where a table's metadata file is, without reading it. Raises NoSuchTableError."""
-        names = parts(identifier)
-        location = pointer_of(self._entity(names))
-        if location is None:
-            raise NoSuchTableError(f"Table property {POINTER} is missing: {shown(names)}")
-        return location
+        return self._tables.pointer(parts(identifier))
 
     def drop_table(self, identifier: str | Identifier) -> None:
         """Drop a table; its files stay, and the store can restore it. Raises NoSuchTableError."""
-        names = parts(identifier)
-
-        def attempt(options: dict[str, Any]) -> None:
-            entity = self._entity(names)
-            with errors_of_iceberg():
-                if not self._store.tables.drop(entity, **options):
-                    raise no_table(names)
-
-        self._once.run(attempt, lambda: None)
+        self._tables.drop(parts(identifier))
 
     def purge_table(self, identifier: str | Identifier) -> None:
         """Remove a table for good, then delete its files. Raises NoSuchTableError."""
-        names = parts(identifier)
-
-        def attempt(options: dict[str, Any]) -> None:
-            current = self._current(names)
-            with errors_of_iceberg():
-                if not self._store.tables.purge(current.entity, **options):
-                    raise no_table(names)
-            delete_table_files(
-                self._io(current.metadata.properties, current.location), current.metadata, current.location
-            )
-
-        self._once.run(attempt, lambda: None)
+        self._tables.purge(parts(identifier))
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         """Rename or move a table; its files stay where they are.
@@ -343,16 +265,7 @@ class MetastoreCatalog(_PyIcebergBase):
 
     def move_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> None:
         """Do what ``rename_table`` does, and read nothing afterwards."""
-        old, new = parts(from_identifier), parts(to_identifier)
-
-        def attempt(options: dict[str, Any]) -> None:
-            entity = self._entity(old)
-            if not self.namespace_exists(new[:-1]):
-                raise no_namespace(new[:-1])
-            with errors_of_iceberg(), missing_raises(no_table(old)), _taken_raises(new):
-                self._store.tables.rename(entity, (*self._root, *new), **options)
-
-        self._once.run(attempt, lambda: None)
+        self._tables.move(parts(from_identifier), table_names(to_identifier))
 
     # Commits
 
@@ -382,14 +295,14 @@ class MetastoreCatalog(_PyIcebergBase):
         ]
         if len({parts(identifier) for identifier, _, _ in commits}) < len(wanted):
             raise ValueError("a table is named twice; put all of its requirements and updates into one change")
-        with errors_of_iceberg(), _taken_raises(*(parts(identifier) for identifier, _, _ in commits)):
+        with errors_of_iceberg(), taken_raises(*(parts(identifier) for identifier, _, _ in commits)):
             done = self._commits.commit(wanted)
         return [_response(one.metadata, one.location) for one in done]
 
     def _wanted(
         self, names: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> TableCommit | TableCreation:
-        load = _Loader(self, names)
+        load = Loader(self._tables, names)
         if not any(isinstance(one, AssertCreate) for one in requirements):
             return TableCommit(load, requirements, updates)
 
@@ -397,10 +310,9 @@ class MetastoreCatalog(_PyIcebergBase):
             metadata = load().metadata if self.table_exists(names) else None
             for requirement in requirements:
                 requirement.validate(metadata)
-            if not self.namespace_exists(names[:-1]):
-                raise no_namespace(names[:-1])
+            self._namespaces.require(names[:-1])
 
-        return TableCreation((*self._root, *names), load, absent, updated(self._empty_table_metadata(), updates, None))
+        return TableCreation(self._tables.path(names), load, absent, created(self._empty_table_metadata(), updates))
 
     def create_staged(
         self, names: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -410,14 +322,15 @@ class MetastoreCatalog(_PyIcebergBase):
         def attempt(options: dict[str, Any]) -> CommitTableResponse:
             for requirement in requirements:
                 requirement.validate(None)
-            metadata = updated(self._empty_table_metadata(), updates, None)
+            metadata = created(self._empty_table_metadata(), updates)
             provider = self._places.locations(metadata.location, metadata.properties)
             location = provider.new_table_metadata_file_location()
-            self._create(names, metadata, location, options)
+            self._namespaces.require(names[:-1])
+            self._tables.create(names, metadata, location, options)
             return _response(metadata, location)
 
         def answer() -> CommitTableResponse:
-            current = self._current(names)
+            current = self._tables.current(names)
             return _response(current.metadata, current.location)
 
         return self._once.run(attempt, answer)
@@ -433,17 +346,15 @@ class MetastoreCatalog(_PyIcebergBase):
         properties: Properties = EMPTY_DICT,
     ) -> View:
         """Create a view. Raises ViewAlreadyExistsError (also for a table of that name), NoSuchNamespaceError."""
-        names = parts(identifier)
-        if not self.namespace_exists(names[:-1]):
-            raise no_namespace(names[:-1])
-        place = location.rstrip("/") if location else self._default_location(names)
+        names = table_names(identifier)
+        place = self._location(names, location)
         converted = self._convert_schema_if_needed(schema)
         metadata = new_view_metadata(place, converted, view_version, property_texts(properties))
         return self._views.create(names, metadata)[0]
 
     def register_view(self, identifier: str | Identifier, metadata_location: str) -> View:
         """Create a view from its metadata file. Raises ViewAlreadyExistsError, NoSuchNamespaceError."""
-        return self._views.register(parts(identifier), metadata_location)[0]
+        return self._views.register(table_names(identifier), metadata_location)[0]
 
     def load_view(self, identifier: str | Identifier) -> View:
         """Return a view. Raises NoSuchViewError."""
@@ -464,9 +375,8 @@ class MetastoreCatalog(_PyIcebergBase):
 
     def rename_view(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> None:
         """Rename or move a view. Raises NoSuchViewError, NoSuchNamespaceError, ViewAlreadyExistsError."""
-        old, new = parts(from_identifier), parts(to_identifier)
-        if not self.namespace_exists(new[:-1]):
-            raise no_namespace(new[:-1])
+        old, new = parts(from_identifier), table_names(to_identifier)
+        self._namespaces.require(new[:-1])
         self._views.rename(old, new)
 
     def views_page(self, namespace: Identifier, size: int | None, token: str | None) -> tuple[list[str], str | None]:
@@ -485,61 +395,8 @@ class MetastoreCatalog(_PyIcebergBase):
         """Drop a view. Raises NoSuchViewError."""
         self._views.drop(parts(identifier))
 
-    # What the parts share
-
-    def _entity(self, names: Identifier) -> StoredTable:
-        namespace_names(names[:-1])
-        with errors_of_iceberg(), missing_raises(no_table(names)):
-            entity = self._store.tables.load((*self._root, *names))
-        if entity.format != FORMAT:
-            raise NoSuchIcebergTableError(f"Table is not an Iceberg table: {shown(names)}")
-        return entity
-
-    def _current(self, names: Identifier) -> Current:
-        entity = self._entity(names)
-        location = pointer_of(entity)
-        if location is None:
-            raise NoSuchTableError(f"Table property {POINTER} is missing: {shown(names)}")
-        return Current(entity, read_metadata(self._io(EMPTY_DICT, location), location), location)
-
     def _table(self, names: Identifier, metadata: TableMetadata, location: str) -> Table:
         return Table(names, metadata, location, self._io(metadata.properties, location), self)
-
-
-@contextmanager
-def _taken_raises(*names: Identifier) -> Iterator[None]:
-    try:
-        yield
-    except EntityAlreadyExists as error:
-        raise TableAlreadyExistsError(f"Table {', '.join(map(shown, names))} already exists") from error
-
-
-class _Loader:
-    """Read one table again for each attempt of a commit."""
-
-    def __init__(self, catalog: MetastoreCatalog, names: Identifier) -> None:
-        self._catalog = catalog
-        self._names = names
-
-    def __call__(self) -> Current:
-        return self._catalog._current(self._names)  # noqa: SLF001  (a part of the catalog)
-
-
-def _opened(uri: str) -> Store:
-    """Open the store; give a new database its schema. An old schema is the operator's to migrate."""
-    url = _url(uri)
-    try:
-        return metastore.open(url)
-    except MigrationNeeded as error:
-        if error.has_schema:
-            raise
-    metastore.migrate(url)
-    return metastore.open(url)
-
-
-def _url(uri: str) -> str:
-    """Return the URI with this project's driver; PyIceberg's documentation names another one for PostgreSQL."""
-    return uri.replace("postgresql+psycopg2:", "postgresql+psycopg:", 1)
 
 
 def _response(metadata: TableMetadata, location: str) -> CommitTableResponse:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
 
 from metastore.clock import SYSTEM
 from metastore.errors import (
@@ -36,17 +36,18 @@ from metastore.kinds.change import EntityChange
 from metastore.kinds.table.kind import Table
 from metastore.pyiceberg.columns import columns_of
 from metastore.pyiceberg.entities import fields_of, fresh_columns, pointer_changes, pointer_of, schema_changes
-from metastore.pyiceberg.files import delete_quietly, next_location, write_metadata
+from metastore.pyiceberg.files import delete_quietly, next_location, outlived, write_metadata
 from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.places import Places
 from metastore.pyiceberg.rebase import rebase
+from metastore.pyiceberg.updates import updated
 
 if TYPE_CHECKING:
     from metastore.leases.leases import Leases
     from metastore.store import Store
     from metastore.transaction.transaction import Transaction
 
-__all__ = ["Commits", "Committed", "Current", "TableCommit", "TableCreation", "updated"]
+__all__ = ["Commits", "Committed", "Current", "TableCommit", "TableCreation"]
 
 _PATIENCE = 600.0
 """How long a commit tries to win (seconds): far longer than its place in the queue takes."""
@@ -217,7 +218,10 @@ class Commits:
         except BaseException:
             delete_quietly(io, written)
             raise
-        return _Prepared(commit.load, current, io, after, location, (*written, location), rebased.replaced)
+        replaced = rebased.replaced
+        if self._places.serves:  # PyIceberg's own Table does it itself, with any catalog
+            replaced = (*replaced, *outlived(current.metadata, after, location.rpartition("/")[0]))
+        return _Prepared(commit.load, current, io, after, location, (*written, location), replaced)
 
     def _swapped(self, attempts: list[_Prepared | _Created], lost: int) -> list[Committed] | None:
         """Swap the pointers in one commit. None: another commit was first, and the files are deleted."""
@@ -282,17 +286,6 @@ class Commits:
             queue.enter_context(self._leases.acquire_many(names, ttl=_TTL, timeout=max(patience, 1.0)))
         except LeaseHeld as error:
             raise CommitFailedException(str(error)) from error
-
-
-def updated(metadata: TableMetadata, updates: tuple[TableUpdate, ...], location: str | None) -> TableMetadata:
-    """Return the metadata with the updates applied; without a ``location`` of its file it is that of a new table.
-
-    Raises ValueError for updates that do not fit it.
-    """
-    try:
-        return update_table_metadata(metadata, updates, metadata_location=location, enforce_validation=location is None)
-    except (AssertionError, AttributeError, IndexError, LookupError, StopIteration, TypeError) as error:
-        raise ValueError(f"the updates do not fit the table: {type(error).__name__}: {error}") from error
 
 
 def _is_there(updates: tuple[TableUpdate, ...], metadata: TableMetadata) -> bool:

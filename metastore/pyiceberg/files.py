@@ -5,19 +5,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from urllib.parse import urlsplit
 
 from cachetools import LRUCache
+from pydantic import ValidationError as WrongValue
 from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
-from pyiceberg.serializers import FromInputFile, ToOutputFile
+from pyiceberg.serializers import Compressor, FromInputFile
+from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.utils.config import Config
+from pyiceberg.utils.properties import property_as_bool
 
 from metastore.errors import MetastoreError, OutcomeUnknown
+from metastore.pyiceberg.sharing import shared
 
 __all__ = [
     "delete_quietly",
@@ -26,6 +33,7 @@ __all__ = [
     "make_folders",
     "never_changes",
     "next_location",
+    "outlived",
     "read_metadata",
     "write_metadata",
 ]
@@ -33,6 +41,7 @@ __all__ = [
 _KNOWN: LRUCache[str, TableMetadata] = LRUCache(256)
 """The metadata that was read last."""
 _KNOWN_LOCK = Lock()
+_DELETES = TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED
 _LOG = logging.getLogger("metastore.pyiceberg")
 
 
@@ -48,16 +57,35 @@ def _number(location: str) -> int:
 
 
 def read_metadata(io: FileIO, location: str) -> TableMetadata:
-    """Return what a metadata file says. One that a catalog has written never changes, so it is read once a process."""
+    """Return what a metadata file says. One that a catalog has written never changes, so it is read once a process.
+
+    Raises pyiceberg's ValidationError for a file that is no table metadata.
+    """
     if not never_changes(location):
-        return FromInputFile.table_metadata(io.new_input(location))
+        return _parsed(io, location)
     with _KNOWN_LOCK:
         known = _KNOWN.get(location)
     if known is None:
-        known = FromInputFile.table_metadata(io.new_input(location))
+        known = _parsed(io, location)
         with _KNOWN_LOCK:
             _KNOWN[location] = known
     return known
+
+
+def _parsed(io: FileIO, location: str) -> TableMetadata:
+    """Read a metadata file. The error names wrong fields, and shows nothing of the file: it may be secret."""
+    try:
+        return shared(FromInputFile.table_metadata(io.new_input(location)))
+    except (ValueError, ValidationError) as error:
+        raise ValidationError(f"the file {location} is no table metadata: {_wrong_fields(error)}") from None
+
+
+def _wrong_fields(error: Exception) -> str:
+    reason = error if isinstance(error, WrongValue) else error.__cause__
+    if not isinstance(reason, WrongValue):
+        return type(error).__name__
+    found = reason.errors(include_url=False, include_input=False, include_context=False)
+    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the file'}: {one['type']}" for one in found[:5])
 
 
 def never_changes(location: str) -> bool:
@@ -68,12 +96,23 @@ def never_changes(location: str) -> bool:
 def write_metadata(io: FileIO, metadata: TableMetadata, location: str) -> None:
     """Write a new metadata file. It never replaces one. A file that is not whole is deleted."""
     try:
-        ToOutputFile.table_metadata(metadata, io.new_output(location))
+        text = metadata.model_dump_json(exclude_none=not _keeps_nulls()).encode()
+        with io.new_output(location).create() as stream:
+            stream.write(Compressor.get_compressor(location).bytes_compressor()(text))
     except FileExistsError:
         raise
     except BaseException:
         delete_quietly(io, [location])
         raise
+    if never_changes(location):
+        with _KNOWN_LOCK:
+            _KNOWN[location] = shared(metadata)  # the next commit of this process stands on it
+
+
+@cache
+def _keeps_nulls() -> bool:
+    """Whether files are written as old readers want them; PyIceberg reads its whole configuration for that."""
+    return bool(Config().get_bool("legacy-current-snapshot-id"))
 
 
 @contextmanager
@@ -97,6 +136,18 @@ def make_folders(location: str) -> None:
     if place.scheme in ("", "file"):
         for folder in ("data", "metadata"):
             Path(place.path if place.scheme else location, folder).mkdir(parents=True, exist_ok=True)
+
+
+def outlived(before: TableMetadata, after: TableMetadata, folder: str) -> list[str]:
+    """Return the metadata files that a commit has cut from the log, if the table's properties want them deleted.
+
+    A table that was registered may name any file in its log. So only those in the table's own ``folder`` count.
+    """
+    if not property_as_bool(after.properties, _DELETES, TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED_DEFAULT):
+        return []
+    kept = {entry.metadata_file for entry in after.metadata_log}
+    cut = [entry.metadata_file for entry in before.metadata_log if entry.metadata_file not in kept]
+    return [file for file in cut if never_changes(file) and file.rpartition("/")[0] == folder]
 
 
 def delete_quietly(io: FileIO, locations: list[str]) -> None:

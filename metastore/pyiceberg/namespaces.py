@@ -11,6 +11,7 @@ from pyiceberg.typedef import Identifier
 from metastore.errors import EntityAlreadyExists, NotEmpty
 from metastore.kinds.change import RemoveProperty, SetProperty
 from metastore.kinds.schema import Schema
+from metastore.names import format_path
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, no_namespace, shown
 from metastore.pyiceberg.once import Once
 from metastore.store import Store
@@ -49,7 +50,9 @@ class Namespaces:
                 try:
                     dropped = self._store.schemas.drop((*self._root, *names), **options)
                 except NotEmpty as error:
-                    raise NamespaceNotEmptyError(f"Namespace {shown(names)} is not empty. {error}") from error
+                    raise NamespaceNotEmptyError(
+                        f"Namespace {shown(names)} is not empty. Drop its namespaces, tables and views first"
+                    ) from error
             if not dropped:
                 raise no_namespace(names)
 
@@ -57,14 +60,14 @@ class Namespaces:
 
     def all(self, names: Identifier) -> list[Identifier]:
         """Return the namespaces directly below one; (): those at the top."""
-        with errors_of_iceberg(), missing_raises(no_namespace(names)):
+        with errors_of_iceberg(), missing_raises(self._nothing(names)):
             return [(*names, name) for name in self._store.schemas.names((*self._root, *names))]
 
     def page(self, names: Identifier, size: int | None, token: str | None) -> tuple[list[Identifier], str | None]:
         """Return one page of :meth:`all`, and the token of the next one; without a size, all of them."""
         if size is None:
             return self.all(names), None
-        with errors_of_iceberg(), missing_raises(no_namespace(names)):
+        with errors_of_iceberg(), missing_raises(self._nothing(names)):
             page = self._store.schemas.names_page((*self._root, *names), size=size, token=token)
         return [(*names, name) for name in page.items], page.next_token
 
@@ -73,19 +76,36 @@ class Namespaces:
         with errors_of_iceberg():
             return self._store.schemas.exists((*self._root, *names))
 
+    def require(self, names: Identifier) -> None:
+        """Raise NoSuchNamespaceError if there is no such namespace."""
+        if not self.exists(names):
+            raise no_namespace(names)
+
     def properties(self, names: Identifier) -> dict[str, str]:
         """Return a namespace's properties."""
         return dict(self._load(names).properties) or dict(_EMPTY)
 
     def update(self, names: Identifier, removals: set[str], updates: dict[str, str]) -> PropertiesUpdateSummary:
         """Remove and set properties, merged with what others set meanwhile."""
-        schema = self._load(names)
-        has = {key for key in removals if key in schema.properties}
-        removed = [RemoveProperty(key) for key in sorted(has)]
-        added = [SetProperty(key, value) for key, value in updates.items()]
-        with errors_of_iceberg(), missing_raises(no_namespace(names)):
-            self._store.schemas.alter(schema, *removed, *added)
-        return PropertiesUpdateSummary(removed=sorted(has), updated=list(updates), missing=sorted(removals - has))
+
+        def attempt(options: dict[str, Any]) -> PropertiesUpdateSummary:
+            schema = self._load(names)
+            has = {key for key in removals if key in schema.properties}
+            removed = [RemoveProperty(key) for key in sorted(has)]
+            added = [SetProperty(key, value) for key, value in updates.items()]
+            with errors_of_iceberg(), missing_raises(no_namespace(names)):
+                self._store.schemas.alter(schema, *removed, *added, **options)
+            return PropertiesUpdateSummary(removed=sorted(has), updated=list(updates), missing=sorted(removals - has))
+
+        def answer() -> PropertiesUpdateSummary:  # which keys were missing then is not kept
+            return PropertiesUpdateSummary(removed=sorted(removals), updated=list(updates), missing=[])
+
+        return self._once.run(attempt, answer)
+
+    def _nothing(self, names: Identifier) -> NoSuchNamespaceError:
+        if names:
+            return no_namespace(names)
+        return NoSuchNamespaceError(f"the catalog {format_path(self._root)} does not exist; create it first")
 
     def _load(self, names: Identifier) -> Schema:
         # PyIceberg's SQL catalog writes it like this, and programs match the text

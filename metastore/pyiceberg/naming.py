@@ -31,6 +31,7 @@ from metastore.errors import (
     StoreClosed,
     VersionConflict,
 )
+from metastore.names import clean_name
 
 __all__ = [
     "InvalidProperty",
@@ -42,6 +43,7 @@ __all__ = [
     "parts",
     "property_texts",
     "shown",
+    "table_names",
 ]
 
 
@@ -56,6 +58,14 @@ class InvalidProperty(ValueError, IntegrityError):
 def parts(identifier: str | Identifier) -> Identifier:
     """Return the names of an identifier. A string is cut at its dots; a tuple is taken as it is."""
     return identifier if isinstance(identifier, tuple) else tuple(identifier.split("."))
+
+
+def table_names(identifier: str | Identifier) -> Identifier:
+    """Return the names of a new table or view, before a file of it is written. Raises ValueError for a bad name."""
+    names = parts(identifier)
+    namespace_names(names[:-1])
+    with errors_of_iceberg():
+        return (*names[:-1], clean_name(names[-1]))
 
 
 def shown(identifier: Identifier) -> str:

@@ -5,14 +5,15 @@ Names in a path may have any character, also an encoded slash. So paths are cut 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from anyio import CapacityLimiter, to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -65,12 +66,12 @@ class Answer:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    def response(self) -> Response:
+    def response(self, media_type: str) -> Response:
         """Return the answer as Starlette sends it."""
         if self.body is None:
             return Response(status_code=204 if self.status == 200 else self.status, headers=dict(self.headers))
         text = self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
-        return Response(text, self.status, dict(self.headers), "application/json")
+        return Response(text, self.status, dict(self.headers), media_type)
 
 
 Handler = Callable[[Call], Answer]
@@ -85,9 +86,7 @@ class Route:
     handler: Handler
 
     def match(self, segments: Sequence[str]) -> dict[str, str] | None:
-        """Return the parameters of a path, decoded once; None: it is another one."""
-        if len(segments) != len(self.segments):
-            return None
+        """Return the parameters of a path of the same length, decoded once; None: it is another one."""
         names = {}
         for wanted, segment in zip(self.segments, segments, strict=True):
             if wanted.startswith("{"):
@@ -111,12 +110,18 @@ class Protocol:
         failed: Callable[[Exception], Answer],
         unknown: Callable[[str, str, bool], Answer],
         principals: Principals,
+        media_type: str = "application/json",
     ) -> None:
-        self._routes = routes
+        self._routes: dict[int, list[Route]] = {}
+        for one in routes:  # by the length of their paths: most others need not be looked at
+            self._routes.setdefault(len(one.segments), []).append(one)
+        self._media_type = media_type
         self._failed = failed
         self._unknown = unknown
         self._principals = principals
-        self._readers, self._writers = CapacityLimiter(_READERS), CapacityLimiter(_WRITERS)
+        # executors: anyio's way into a thread costs as much as reading a request's HTTP
+        self._readers = ThreadPoolExecutor(_READERS, "metastore-read")
+        self._writers = ThreadPoolExecutor(_WRITERS, "metastore-write")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, and log it."""
@@ -125,7 +130,7 @@ class Protocol:
         answer = await self._answer(request)
         took = (SYSTEM.monotonic() - started) * 1000
         _LOG.info("%s %s %d %.1f ms", request.method, _raw_path(scope), answer.status, took)
-        response = answer.response()
+        response = answer.response(self._media_type)
         if request.method == "HEAD":
             response.body = b""
         await response(scope, receive, send)
@@ -141,8 +146,8 @@ class Protocol:
             body = await _json(request)
             operation = f"{request.method} {_raw_path(request.scope)}"
             call = Call(names, request.query_params, request.headers, body, principal, operation)
-            limiter = self._readers if request.method in _READS else self._writers
-            return await to_thread.run_sync(handler, call, limiter=limiter)
+            workers = self._readers if request.method in _READS else self._writers
+            return await asyncio.get_running_loop().run_in_executor(workers, handler, call)
         except ClientDisconnect:
             return Answer(status=499)
         except Exception as error:  # noqa: BLE001  (the protocol knows each error; the rest is a defect, and logged)
@@ -150,7 +155,7 @@ class Protocol:
 
     def _find(self, method: str, segments: Sequence[str]) -> tuple[Handler, dict[str, str]] | Answer:
         other_method = False
-        for one in self._routes:
+        for one in self._routes.get(len(segments), ()):
             names = one.match(segments)
             if names is not None and one.method == method:
                 return one.handler, names

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import NoReturn, Self, TypeVar, cast
 from uuid import UUID
 
-from metastore.deadlines import until
+from metastore.deadlines import cleaning, until
 from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, OperationIdReused, VersionConflict
 from metastore.governance.seen import Seen
 from metastore.managers.all import Managers
@@ -125,7 +125,7 @@ class Transaction(Managers):
         except Exception:
             raise
         except BaseException as interrupt:
-            with until(session.clock.monotonic() + _GRACE):
+            with cleaning(session.clock.monotonic() + _GRACE):
                 withdraw(session, self._id, policy.deadline, sent=True)
             tell_id(interrupt, self._id)
             raise
@@ -140,7 +140,7 @@ class Transaction(Managers):
     def leave_scope(self) -> None:
         """Remove the mark of a scope that was barred, where no commit did."""
         if self._mark.held is not None:
-            with until(self._outer.clock.monotonic() + _GRACE), suppress(MetastoreError):
+            with cleaning(self._outer.clock.monotonic() + _GRACE), suppress(MetastoreError):
                 self._mark.remove()
 
     def holds(self) -> bool:

@@ -26,7 +26,7 @@ from metastore.transfer.lines import Body, EntityLine, Numbers, OperationLine, O
 from metastore.transfer.outcomes import Imported
 from metastore.transfer.reader import Checked, Progress, body
 
-__all__ = ["restore"]
+__all__ = ["Lines", "restore"]
 
 _CHUNK: Final = 4000
 _CHUNK_BYTES: Final = 8 << 20
@@ -45,7 +45,7 @@ def restore(backend: Backend, clock: Clock, stream: BinaryIO, checked: Checked, 
     token = footer.checksum
     restorer = backend.restorer()
     done = restorer.begin(token, numbers.id, numbers.seq)
-    lines = _Lines(None if header.history else numbers.collected, clock.operation_id())
+    lines = Lines(None if header.history else numbers.collected, clock.operation_id())
     for mark, rows in lines.chunks(body(stream, header, progress), done):
         restorer.write(token, done, mark, rows)
         done = mark
@@ -55,7 +55,7 @@ def restore(backend: Backend, clock: Clock, stream: BinaryIO, checked: Checked, 
     return Imported(footer.lines, *counts, footer.hash, token, restored=True)
 
 
-class _Lines:
+class Lines:
     """Turns lines into rows."""
 
     def __init__(self, seq: int | None, operation_id: UUID) -> None:
@@ -65,6 +65,10 @@ class _Lines:
         """The position before the first step of a row without history; None: the file has the history."""
         self._operation_id = str(operation_id)
         self._owner: EntityLine | None = None
+
+    def step(self, number: int, line: EntityLine | OwnedLine | RelationLine) -> OperationLine:
+        """Return the one step of history of a row, for a file that has others besides. Its position follows ``seq``."""
+        return next(OperationLine(row) for table, row in self._rows(number, line) if table == "operation")
 
     def chunks(self, lines: Iterator[tuple[int, Body]], done: int) -> Iterator[tuple[int, Rows]]:
         """Yield the rows of the lines after line ``done`` in chunks, each with the number of its last line."""

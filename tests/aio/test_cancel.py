@@ -220,6 +220,75 @@ def test_one_among_others_that_travel_together(url: str, late: bool) -> None:
     asyncio.run(main())
 
 
+def each_verb(astore: AsyncStore, n: int) -> list[Awaitable[Any]]:
+    """Return one call of each kind that travels in batches, on tables of their own but for the alters."""
+    alone = ms.SetProperty("k", "1", expected=None)  # a second time it would be refused
+    return [
+        astore.tables.create(f"m.c.s.made{n}"),
+        astore.tables.alter(f"m.c.s.a{n}", alone),
+        astore.tables.drop(f"m.c.s.d{n}"),
+        astore.tables.rename(f"m.c.s.r{n}", f"q{n}"),
+        astore.tables.alter(f"m.c.s.a{n}", ms.SetProperty("other", "1")),
+        astore.tables.load(f"m.c.s.l{n}"),
+    ]
+
+
+async def became(astore: AsyncStore, n: int) -> list[bool]:
+    """Return which of these calls happened."""
+    there = {name async for name in astore.tables.names("m.c.s")}
+    properties = (await astore.tables.load(f"m.c.s.a{n}")).properties
+    written = [f"made{n}" in there, "k" in properties, f"d{n}" not in there, f"q{n}" in there, "other" in properties]
+    return [*written, False]
+
+
+def is_right(which: int, value: Any, n: int) -> bool:
+    names = (f"made{n}", f"a{n}", None, f"q{n}", f"a{n}", f"l{n}")
+    return value is True if which == 2 else value.name == names[which]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("late", [False, True])
+def test_one_of_each_verb_at_every_await(postgres_url: str, late: bool) -> None:
+    """Each in turn is cancelled at each of its waits; the others of its batch get their own answers."""
+
+    async def cut_one(astore: AsyncStore, at: int, which: int, n: int) -> bool:
+        for name in "adrl":
+            await astore.tables.create(f"m.c.s.{name}{n}")
+        cut = Cut(at, late=late)
+        with cutting(cut):
+            calls = [_coroutine(call) for call in each_verb(astore, n)]
+            tasks = [cut.start(call) if k == which else asyncio.create_task(call) for k, call in enumerate(calls)]
+            await asyncio.wait(tasks)
+        happened = await became(astore, n)
+        for k, task in enumerate(tasks):
+            if k != which or not cut.done:
+                assert is_right(k, await task, n)
+                assert happened[k] or k == len(tasks) - 1
+                continue
+            with pytest.raises(asyncio.CancelledError) as raised:
+                await task
+            operation_id = getattr(raised.value, "operation_id", None)
+            state = "unknown" if operation_id is None else (await astore.outcome(operation_id)).state
+            assert (state == "committed") == happened[k], (at, which, state)
+        return cut.done
+
+    async def main() -> None:
+        async with await ms.open_async(postgres_url) as astore:
+            await astore.metalakes.create("m")
+            await astore.catalogs.create("m.c", type="relational")
+            await astore.schemas.create("m.c.s")
+            n = 0
+            for which in range(6):
+                at = 1
+                while await cut_one(astore, at, which, n := n + 1):
+                    at += 1
+                assert at > 1
+            assert await astore.verify() == []
+            assert (await astore.stats()).pending == 0
+
+    asyncio.run(main())
+
+
 def test_a_lease_that_nobody_gets_is_free(url: str) -> None:
     """Cancelled at each wait of ``acquire``, also of one that waits in the queue."""
 

@@ -75,6 +75,7 @@ REVEALED = ["kinds.table.kind.Table", "kinds.view.kind.View", '"int"', "AsyncLea
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("mypy")
 def test_a_users_program_is_checked(tmp_path: Path) -> None:
     file = tmp_path / "user.py"
     file.write_text(USER)

@@ -30,7 +30,10 @@ def ground(store: ms.Store) -> ms.Store:
     return prepare(store)
 
 
-@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+# What is refused before a database is asked is so on both; test_odd_values tries each call on PostgreSQL in each run
+@pytest.fixture(
+    scope="session", params=["sqlite", pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.long])]
+)
 def kept_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Give a database with a small tree in it, on each kind of server in turn; all tests that use it leave it so."""
     if request.param == "sqlite":

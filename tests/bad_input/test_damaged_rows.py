@@ -231,6 +231,7 @@ LEASE_ROWS = {
 }
 
 
+@pytest.mark.each_run_on("sqlite")
 @pytest.mark.parametrize(("change", "where", "rest"), LEASE_ROWS.values(), ids=LEASE_ROWS)
 def test_a_damaged_event_of_a_lease(
     url: str, ground: ms.Store, execute: Execute, change: str, where: str, rest: list[str]
@@ -252,6 +253,7 @@ def test_a_damaged_event_of_a_lease(
     assert "left out: " in done.stderr
 
 
+@pytest.mark.each_run_on("sqlite")
 def test_the_commands_leave_damaged_rows_out(url: str, ground: ms.Store, execute: Execute, tmp_path: Path) -> None:
     ground.tables.alter(TABLE, ms.SetComment("second"))
     before = len(list(ground.changes()))

@@ -25,6 +25,7 @@ from metastore.clock import Clock
 from metastore.port.members import Announces, Covered
 from tests.cache.kept import LONG, keep, lake, leased
 from tests.concurrency.raw import dsn
+from tests.servers.process import wait_until
 
 T = "lake.c.s.t"
 
@@ -150,7 +151,7 @@ def test_a_writer_waits_for_a_member_that_does_not_answer(postgres_url: str, mon
 def test_an_announcement_outlives_an_attempt_that_lost(postgres_url: str) -> None:
     """What one attempt announced serves the next; in the end none is left."""
     lake(postgres_url)
-    with leased(postgres_url), ms.open(postgres_url) as one, ThreadPoolExecutor(4) as pool:
+    with leased(postgres_url, ttl=2.0), ms.open(postgres_url) as one, ThreadPoolExecutor(4) as pool:
         stale = one.tables.load(T)
 
         def add(n: int) -> None:
@@ -163,9 +164,8 @@ def test_an_announcement_outlives_an_attempt_that_lost(postgres_url: str) -> Non
         assert len(one.tables.load(T).properties) == 20
         assert one.verify() == []
         with psycopg.connect(dsn(postgres_url), autocommit=True) as raw:
-            ends = time.monotonic() + LONG
-            while raw.execute("SELECT count(*) FROM cache_announcement").fetchall() != [(0,)]:
-                assert time.monotonic() < ends
+            none = "SELECT NOT EXISTS (SELECT FROM cache_announcement)"
+            assert wait_until(lambda: raw.execute(none).fetchall() == [(True,)], LONG)
 
 
 # --- clocks

@@ -24,17 +24,18 @@ from tests.checker.folders import write
 pytestmark = pytest.mark.timeout(300)
 
 
-def test_a_clean_history(spark: SparkSession, tmp_path: Path) -> None:
-    write(spark, tmp_path, 4_000, 4)
+@pytest.mark.parametrize("operations", [1_000, pytest.param(20_000, marks=pytest.mark.long)])
+def test_a_clean_history(spark: SparkSession, tmp_path: Path, operations: int) -> None:
+    write(spark, tmp_path, operations, 4)
     checked = check(spark, tmp_path)
     assert checked.clean, checked.findings
-    assert checked.operations == 4_000
-    assert checked.events > 500
+    assert checked.operations == operations
+    assert checked.events > operations / 8
 
 
 def test_a_planted_fault_is_found(spark: SparkSession, tmp_path: Path) -> None:
     """One of them on Spark: test_planted has them all."""
-    write(spark, tmp_path, 2_000, 2, fault="skewed pair")
+    write(spark, tmp_path, 1_000, 2, fault="skewed pair")
     assert check(spark, tmp_path).counts == {"cycle": 1}
 
 
@@ -68,6 +69,7 @@ def test_what_clients_of_a_store_recorded(spark: SparkSession, url: str, history
     assert operations.where("size(conflicts) > 0").count() > 0, "they never met"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_one_who_was_killed_before_he_was_told(spark: SparkSession, url: str, history: Path) -> None:
     """His operation is open: it was applied, or it was not; one that he never noted must not be there."""

@@ -23,6 +23,8 @@ import metastore as ms
 from metastore.cli.app import run as run_command
 from tests.setup.java import find_java
 
+pytestmark = pytest.mark.each_run_on("sqlite")  # a command knows nothing of the database
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 RED = "[red]x[/red]"
 ROOT = Path(__file__).resolve().parents[2]
@@ -252,6 +254,7 @@ def test_gc(run: Run, url: str) -> None:
     refused(run("gc", "--retention", "1d", "--keep-versions", "0"), "keep_versions")
 
 
+@pytest.mark.each_run_on("sqlite", "postgres")
 def test_migrate(url: str) -> None:
     assert here(url, "migrate").stdout.endswith("is up to date.\n")
     assert document(here(url, "migrate", "--json"))["migrated"] is True

@@ -10,6 +10,8 @@ import pytest
 import metastore as ms
 from tests.cli.test_cli import Run, here, refused
 
+pytestmark = pytest.mark.each_run_on("sqlite")  # a command knows nothing of the database
+
 RED = "\x1b[31mred"
 
 

@@ -44,10 +44,10 @@ def lines(text: str) -> list[Any]:
 
 def test_tags(say: Say) -> None:
     assert say("tags", "lake.c.s.t", "--column", "a", "--attach", "lake.pii=email") == "lake.pii = email\n"
-    assert say("tags", "lake.c", "--kind", "catalog", "--attach", "lake.pii") == "lake.pii\n"
-    assert say("tags", "lake.c.s.t") == "lake.pii  (from lake.c)\n"
+    assert say("tags", "lake.c", "--kind", "catalog", "--attach", "lake.pii=email") == "lake.pii = email\n"
+    assert say("tags", "lake.c.s.t") == "lake.pii = email  (from lake.c)\n"
     assert say("tags", "lake.pii", "--targets").splitlines() == [
-        "catalog lake.c",
+        "catalog lake.c = email",
         "table lake.c.s.t  column a = email",
     ]
     (one,) = lines(say("tags", "lake.c.s.t", "--json"))

@@ -12,6 +12,8 @@ import pytest
 import metastore as ms
 from tests.cli.test_cli import Run, call, document, environment, here, refused
 
+pytestmark = pytest.mark.each_run_on("sqlite")  # a command knows nothing of the database
+
 PLUGIN = """
 import metastore as ms
 
@@ -114,10 +116,10 @@ def test_kinds_of_installed_packages(apart: Run, url: str, tmp_path: Path) -> No
 
 
 @pytest.fixture
-def without_the_package(apart: Run, url: str, tmp_path: Path) -> Run:
-    """Run a command in a program that does not know two kinds of the database."""
+def without_the_package(filled: Run, url: str, tmp_path: Path) -> Run:
+    """Run a command in a program that does not know two kinds of the database: in this one."""
     subprocess.run([sys.executable, "-c", FILL, url], check=True, **install(tmp_path, PLUGIN))
-    return apart
+    return filled
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

@@ -17,6 +17,8 @@ from tests.cli.lease_programs import is_alive, lines, owner_of, running, state_o
 from tests.cli.test_cli import call, environment
 from tests.servers.process import wait_until
 
+pytestmark = pytest.mark.each_run_on("sqlite")  # a command knows nothing of the database
+
 ODD = "a.b `c` Ωmega [red]x[/red]"
 HELD, LOST, CANNOT_RUN, NOT_FOUND = 75, 124, 126, 127
 

@@ -15,6 +15,8 @@ from metastore.cli import app
 from tests.cli.test_cli import call, document, here, refused
 from tests.servers.process import wait_until
 
+pytestmark = pytest.mark.each_run_on("sqlite")  # a command knows nothing of the database
+
 Run = Callable[..., tuple[int, str, str]]
 NAMES = ["a.b `c`", "[red]x[/red]", "nightly compaction", "-rf", "Ωmega \u202e"]
 

@@ -28,6 +28,8 @@ from metastore.cli.app import app
 from tests.cli.every_command import COMMANDS, LONG, fill_more, split
 from tests.cli.test_cli import ROOT, environment, fill, here
 
+pytestmark = pytest.mark.each_run_on("sqlite")  # a command knows nothing of the database
+
 WIDTHS = (80, 120)
 
 
@@ -142,7 +144,10 @@ def in_tmux(columns: int, command: list[str]) -> str:
 
 @pytest.mark.parametrize(
     ("terminal", "columns"),
-    [(shown_by, 80), (shown_by, 120), (in_tmux, 80), pytest.param(in_tmux, 120, marks=pytest.mark.long)],
+    [
+        (shown_by, 80),
+        *[pytest.param(*on, marks=pytest.mark.long) for on in ((shown_by, 120), (in_tmux, 80), (in_tmux, 120))],
+    ],
 )
 def test_no_command_breaks_a_word_or_a_line(
     terminal: Callable[[int, list[str]], str], columns: int, world: World, piped: dict[str, str]

@@ -15,7 +15,7 @@ from metastore import Store
 from metastore.combine.combiner import Combiner
 from metastore.combine.lane import Lane, Term
 
-__all__ = ["always_together", "batches_of", "full_operations", "lanes", "together", "until_waiting"]
+__all__ = ["always_together", "batches_of", "full_operations", "lanes", "together", "until_waiting", "waiting"]
 
 LONGEST = 60.0
 """How long a test waits for its requests (seconds)."""

@@ -39,8 +39,8 @@ _SPAWN = multiprocessing.get_context("spawn")
 _SCHEMAS = ("lake.c.s0", "lake.c.s1")
 _TABLES = 6
 _DEADLINE = 10.0
-_EVERY = (1.0, 6.0)
-"""Seconds between two disturbances."""
+_SAY_EVERY = 60.0
+"""Seconds between two lines that say how far it is."""
 _CALM = 3.0
 """Seconds at the end without one."""
 
@@ -83,8 +83,8 @@ def _call(calls: Calls, dice: random.Random, name: str, number: int) -> None:
     """Make one call: mostly what travels in batches; now and then what meets a batch from outside."""
     schema, what = dice.choice(_SCHEMAS), dice.randrange(200)
     table = f"{schema}.t{dice.randrange(_TABLES)}"
-    if what < 90:
-        calls.alter(table, ms.SetProperty(name.replace(".", "_"), str(number)))
+    if what < 90:  # the same keys in each process: documents must not grow with the number of those that were killed
+        calls.alter(table, ms.SetProperty(name.partition("t")[2], f"{name} {number}"))
     elif what < 140:
         calls.load(table)
     elif what < 168:
@@ -156,14 +156,24 @@ def _run(chosen: argparse.Namespace, server: PostgresServer, url: str, folder: P
         crew = _Crew((url, proxy.url_for(url)), folder, chosen.threads)
         actions: list[Callable[[], str]] = [lambda: crew.kill(dice)] * 3 + [lambda: cut(proxy, dice)] * 6
         actions += [lambda: _restart(server, dice)]
-        ends = time.monotonic() + 60 * chosen.minutes
-        while crew.done < chosen.operations and time.monotonic() < ends:
-            time.sleep(dice.uniform(*_EVERY))
+        began = said = time.monotonic()
+        while crew.done < chosen.operations and time.monotonic() < began + 60 * chosen.minutes:
+            time.sleep(dice.uniform(0.3, 1.7) * chosen.every)
             disturbed[dice.choice(actions)()] += 1
+            if time.monotonic() > said + _SAY_EVERY:
+                said = time.monotonic()
+                console.print(
+                    f"{said - began:.0f} s: about {crew.done:,} calls; {dict(disturbed)}",
+                    highlight=False,
+                    soft_wrap=True,
+                )
         proxy.reset()
         time.sleep(_CALM)
         wrong = crew.end()
-    console.print(f"seed {chosen.seed}; about {crew.done:,} calls; {dict(disturbed)}", highlight=False)
+    lasted = f"{time.monotonic() - began:.0f} s"
+    console.print(
+        f"seed {chosen.seed}: {lasted}, about {crew.done:,} calls; {dict(disturbed)}", highlight=False, soft_wrap=True
+    )
     return wrong
 
 
@@ -188,6 +198,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.combine.history", description=__doc__)
     parser.add_argument("--operations", type=int, default=1_000_000, help="after how many calls it ends")
     parser.add_argument("--minutes", type=float, default=60.0, help="after how long it ends all the same")
+    parser.add_argument("--every", type=float, default=3.5, help="seconds between two disturbances, on average")
     parser.add_argument("--threads", type=int, default=16, help="of each of the two processes")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="of what is disturbed when")
     chosen, console = parser.parse_args(arguments), Console()
@@ -204,7 +215,7 @@ def main(arguments: list[str] | None = None) -> int:
         wrong = _run(chosen, server, url, folder, console)
         wrong += _checked(url, folder, console)
     for problem in wrong[:50]:
-        console.print(problem, highlight=False)
+        console.print(problem, highlight=False, soft_wrap=True)
     console.print(f"{len(wrong)} things are wrong" if wrong else "nothing is wrong")
     return int(bool(wrong))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from metastore.clock import Clock, ThreadWaker
 from metastore.combine.lane import Handle, Lane, Term
 from tests.combine.gate import LONGEST, held, until_waiting
 
@@ -82,6 +84,43 @@ def test_kinds_travel_apart_and_the_oldest_goes_first() -> None:
                 until_waiting(sender.lane, number, futures)
         assert [future.result(LONGEST) for future in futures] == [0, 1, 2, 3]
     assert sender.batches == [[0, 2], [1, 3]]
+
+
+def test_a_leader_waits_for_others_only_where_several_travel() -> None:
+    slept: list[float] = []
+
+    class Noting(Clock):
+        def sleep(self, seconds: float) -> None:
+            slept.append(seconds)
+
+    sender = Sender(clock=Noting())
+    for requests in (range(3), range(5), range(3), range(1)):
+        sender.all(list(requests))
+    assert [bool(seconds) for seconds in slept] == [False, False, True, False]
+    assert max(slept) <= 0.001
+
+
+def test_a_leader_whose_request_goes_back_leads_again() -> None:
+    """Also where one waits that has more time left, which is elected else."""
+    sender = Sender()
+    leaders: list[int] = []
+
+    def back_once(handles: Waiters) -> None:
+        leaders.append(threading.get_ident())
+        if len(leaders) > 1:
+            return
+        futures.append(pool.submit(sender.call, 9, "a", 10 * LONGEST))
+        until_waiting(sender.lane, 1, futures)
+        sender.lane.back(handles)
+
+    sender.told = lambda handles: None if len(leaders) == 1 else _answer_all(handles)
+    sender.fails = back_once
+    futures: list[Future[Any]] = []
+    with ThreadPoolExecutor(1) as pool:
+        assert sender.all(list(range(4))) == list(range(4))
+        assert futures[0].result(LONGEST) == 9
+    assert sender.batches == [[0, 1, 2, 3], [0, 1, 2, 3, 9]]
+    assert leaders[0] == leaders[1]
 
 
 def test_a_batch_that_fails_is_tried_one_by_one() -> None:
@@ -264,6 +303,24 @@ def test_a_request_alone_may_resign_early() -> None:
         goes_on.set()
         assert future.result(LONGEST) == "done"
     assert not sender.lane._token.locked()
+
+
+def test_one_request_is_elected_once() -> None:
+    """Two threads elect at once, where one leader was taken over: one of them succeeds."""
+    lane: Lane[Any, Any] = Lane(("a",))
+    handle: Handle[Any, Any] = Handle("a", "a", math.inf, 0, ThreadWaker())
+    assert lane._leads(handle)
+    assert not lane._leads(handle)
+    assert handle.leads
+
+
+def test_a_thread_that_is_woken_twice_waits_once_less() -> None:
+    """Two leaders, one of which was replaced, may wake one thread. (Seen once in a million calls: it raised.)"""
+    waker = ThreadWaker()
+    waker.wake()
+    waker.wake()
+    assert waker.wait(LONGEST)
+    assert not waker.wait(0.0)
 
 
 def test_a_forked_child_begins_with_an_empty_lane() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 import metastore as ms
 from metastore import Store
+from metastore.combine.decided import Decided
 from tests.combine.gate import LONGEST, batches_of, held, lanes, together, until_waiting
 
 SCHEMA = "lake.c.s"
@@ -31,10 +33,87 @@ def test_a_deadline_in_a_batch_is_its_own(store: Store, url: str) -> None:
         connection.execute("SELECT 1 FROM entity WHERE id = %s FOR UPDATE", [locked.id])
         found = together(writes, [set_in(store, 0, "late", deadline=1.0), set_in(store, 1, "k"), set_in(store, 2, "k")])
         connection.rollback()
-    assert isinstance(found[0], ms.DeadlineExceeded | ms.OutcomeUnknown)  # unknown: it could not be withdrawn in time
+    assert isinstance(found[0], ms.DeadlineExceeded)
     assert [one.version for one in found[1:]] == [2, 2]
-    properties = set(store.tables.load(f"{SCHEMA}.t0").properties)
-    assert properties == set() or isinstance(found[0], ms.OutcomeUnknown)
+    assert store.tables.load(f"{SCHEMA}.t0").properties == {}
+    assert store.verify() == []
+
+
+@pytest.mark.parametrize("reached", ["find_below", "write_together", "answer"])
+def test_a_time_that_ends_in_mid_batch(store: Store, reached: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the batch is when the time of one ends: a call that is told that it was not applied never is."""
+    _, writes = lanes(store)
+    backend: Any = store._session.backend
+    over, name = threading.Event(), "find_below" if reached == "find_below" else "write_together"
+    original = getattr(backend, name)
+
+    def slow(*arguments: Any) -> Any:
+        monkeypatch.setattr(backend, name, original)
+        if reached == "answer":
+            answer = original(*arguments)
+            assert over.wait(LONGEST)
+            return answer
+        assert over.wait(LONGEST)
+        return original(*arguments)
+
+    def late() -> Any:
+        try:
+            return set_in(store, 0, "late", deadline=1.0)()
+        finally:
+            over.set()
+
+    monkeypatch.setattr(backend, name, slow)
+    found = together(writes, [late, set_in(store, 0, "a"), set_in(store, 1, "b")])
+    assert ("late" in store.tables.load(f"{SCHEMA}.t0").properties) is (reached == "answer")
+    if reached == "answer":
+        assert "late" in found[0].properties
+    else:
+        assert isinstance(found[0], ms.DeadlineExceeded)
+        assert "was not applied: its deadline passed" in str(found[0])
+    assert ("a" in found[1].properties, "b" in found[2].properties) == (True, True)
+    assert store.verify() == []
+
+
+def test_an_intent_is_withdrawn_when_its_time_is_over(store: Store, url: str) -> None:
+    """Requests that lost two batches are announced; on a locked row nobody helps them, and their time ends."""
+    _, writes = lanes(store)
+    table = store.tables.load(f"{SCHEMA}.t0")
+    store._session.hot.note(table.id, ("table", table.names))
+    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+        connection.execute("SELECT 1 FROM entity WHERE id = %s FOR UPDATE", [table.id])
+        found = together(writes, [set_in(store, 0, f"k{n}", deadline=1.5) for n in range(4)])
+        connection.rollback()
+    assert [type(one) for one in found] == [ms.DeadlineExceeded] * 4
+    assert store.tables.load(f"{SCHEMA}.t0").properties == {}
+    assert store.stats().pending == 0
+    assert store.verify() == []
+
+
+def test_a_leader_that_is_interrupted_while_it_tells(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody takes its own commit for another's: the create finds its table, the drop that it dropped, and so on."""
+    _, writes = lanes(store)
+    tell = Decided.tell
+
+    def interrupted(self: Decided, *arguments: Any) -> None:
+        monkeypatch.setattr(Decided, "tell", tell)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Decided, "tell", interrupted)
+    swap = ms.SetProperty("k", "1", expected=None)
+    calls: list[Call] = [
+        set_in(store, 3, "leader"),
+        lambda: store.tables.create(f"{SCHEMA}.new"),
+        lambda: store.tables.drop(f"{SCHEMA}.t0"),
+        lambda: store.tables.alter(f"{SCHEMA}.t1", swap),
+        lambda: store.tables.rename(f"{SCHEMA}.t2", "renamed"),
+    ]
+    with batches_of(writes) as sizes:
+        hurt, made, dropped, swapped, renamed = together(writes, calls)
+    assert sizes == [5]
+    assert isinstance(hurt, KeyboardInterrupt)
+    assert (made.name, dropped, swapped.properties, renamed.name) == ("new", True, {"k": "1"}, "renamed")
+    assert [version.action for version in store.tables.history(made)] == ["create"]
+    assert store.metrics().ambiguous == {"applied": 4}
     assert store.verify() == []
 
 

@@ -47,6 +47,7 @@ Listing = Callable[[ms.Store, str], Iterator[Any]]
 
 
 @pytest.mark.slow
+@pytest.mark.each_run_on("postgres")
 def test_case_39_listings_stream_in_pages(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """39. Listing 100,000 tables streams in pages; the first page does not wait for the last.
 

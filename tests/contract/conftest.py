@@ -42,10 +42,10 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Judge the async API on the memory model in each run, and on the databases in the long ones."""
+    """Judge the memory model and the async API together, and the databases behind the sync one; the rest is long."""
     for item in items:
         chosen = getattr(getattr(item, "callspec", None), "params", {})
-        if chosen.get("store") == "async" and chosen.get("url") != "memory":
+        if "store" in chosen and (chosen["store"] == "async") != (chosen.get("url") == "memory"):
             item.add_marker(pytest.mark.long)
 
 

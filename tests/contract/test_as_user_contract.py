@@ -198,6 +198,32 @@ def test_groups_have_rights_and_disabled_users_have_none(lake: Lake, ann: Store)
     assert not ann.tables.exists("lake.sales.eu.orders")
 
 
+def test_a_name_has_in_each_metalake_the_rights_of_its_user_there(lake: Lake, ann: Store) -> None:
+    store = lake.store
+    store.metalakes.create("other")
+    store.catalogs.create("other.c", type="relational")
+    store.tables.create("other.c.s.t", parents=True)
+    lake.reader()
+    assert [m.path for m in ann.metalakes.list()] == ["lake"]
+    store.users.create(("other", ANN))
+    writer = store.roles.create("other.writer")
+    store.roles.assign(writer, ("other", ANN))
+    for word in ("use_catalog", "use_schema", "modify_table"):
+        store.roles.grant(writer, word, "other.c", kind="catalog")
+    assert [m.path for m in ann.metalakes.list()] == ["lake", "other"]
+    assert ann.tables.alter("other.c.s.t", ms.SetComment("mine")).comment == "mine"
+    with pytest.raises(ms.PermissionDenied, match=r"modify_table on lake\.sales\.eu\.orders"):
+        ann.tables.alter(lake.orders, ms.SetComment("no"))
+    assert [table.path for table in store.as_user(("other", ANN)).find(kind="table")] == ["other.c.s.t"]
+    with ann.transaction() as tx:
+        tx.tables.load(lake.orders)
+        tx.tables.alter("other.c.s.t", ms.SetComment("both"))
+    with pytest.raises(ms.InvalidArgument, match="two metalakes"):
+        store.roles.assign(writer, ("lake", ANN))
+    store.users.disable(("other", ANN))
+    assert [m.path for m in ann.metalakes.list()] == ["lake"]
+
+
 def test_a_user_that_is_made_again_has_no_old_right(lake: Lake, ann: Store) -> None:
     lake.reader()
     assert ann.tables.exists("lake.sales.eu.orders")
@@ -290,6 +316,26 @@ def test_a_freeze_needs_ownership(lake: Lake, ann: Store) -> None:
     assert lake.store.tables.load("lake.sales.eu.frozen").created_by == ANN
 
 
+def test_an_owner_restores_in_its_place_and_needs_the_right_to_create_elsewhere(lake: Lake, ann: Store) -> None:
+    role = lake.reader()
+    lake.store.owners.set(lake.orders, lake.store.users.load(("lake", ANN)))
+    lake.store.schemas.create("lake.sales.us")
+    assert ann.tables.drop(lake.orders)
+    assert ann.tables.restore("lake.sales.eu.orders").id == lake.orders.id
+    assert ann.tables.drop(lake.orders)
+    assert ann.tables.restore("lake.sales.eu.orders", to="again").path == "lake.sales.eu.again"
+    assert ann.tables.drop(lake.orders)
+    with pytest.raises(ms.PermissionDenied, match=r"needs create_table on lake\.sales\.us: no role"):
+        ann.tables.restore("lake.sales.eu.again", id=lake.orders.id, to="lake.sales.us.orders")
+    lake.grant(role, ("create_table", "schema", "lake.sales.us"))
+    assert ann.tables.restore("lake.sales.eu.again", to="lake.sales.us.orders").id == lake.orders.id
+    with ann.transaction() as tx:
+        tx.tables.drop("lake.sales.us.orders")
+        tx.tables.restore("lake.sales.us.orders")
+    with pytest.raises(ms.PermissionDenied, match=r"must own lake\.sales\.eu or something above it: ann@corp owns"):
+        ann.schemas.drop("lake.sales.eu")
+
+
 def test_feed_history_and_what_was_dropped(lake: Lake, ann: Store) -> None:
     lake.reader()
     lake.store.tables.drop("lake.sales.eu.refunds")
@@ -360,7 +406,7 @@ def test_a_repeat_needs_the_same_user_and_its_rights(lake: Lake, ann: Store) -> 
     operation = ms.new_operation_id()
     made = ann.tables.create("lake.sales.eu.new", operation_id=operation)
     assert ann.tables.create("lake.sales.eu.new", operation_id=operation).id == made.id
-    assert ann.outcome(operation).state == "committed"
+    assert ann.outcome(operation) == lake.store.outcome(operation) == ms.Outcome("committed", made)
     with pytest.raises(ms.OperationIdReused):
         lake.store.tables.create("lake.sales.eu.new", operation_id=operation)
     bob = lake.store.as_user("bob@corp")

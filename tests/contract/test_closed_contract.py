@@ -25,6 +25,7 @@ CALLS: list[Callable[[Ground], Any]] = [
 ]
 
 
+@pytest.mark.each_run_on("sqlite")
 @pytest.mark.parametrize("call", CALLS, ids=range(len(CALLS)))
 def test_a_closed_store_says_so(ground: Ground, call: Callable[[Ground], Any]) -> None:
     ground.store.close()

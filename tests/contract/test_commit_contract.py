@@ -17,12 +17,15 @@ from metastore.port.commit import (
     Commit,
     Committed,
     Conflicted,
+    Event,
     Expect,
     Guard,
     Listing,
+    Relate,
     Update,
     Write,
 )
+from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
 from tests.contract.ground import (
     NEW_DOC,
     Ground,
@@ -76,6 +79,14 @@ def _taken(g: Ground, write: Write, free: Write) -> Case:
     return Case(commit_of(spare(g), free), commit_of(spare(g), write), "name")
 
 
+def _with_owner(g: Ground, name: str) -> tuple[Write, Write]:
+    """Return what a user's create writes."""
+    (new_id,) = g.backend.reserve_ids(1)
+    made = insert(g.catalog, name, new_id)
+    event = Event("owner", "create", None, made.event.path_after, other_path=g.two.path)
+    return made, Relate(new_id, "owner", ONLY, NO_COLUMN, NO_VALUE, g.two.id, 0, NEW_DOC, event)
+
+
 def _restore_taken(g: Ground) -> Case:
     version = list(g.store.schemas.history(g.old))[-1].version
     restore = Update(g.old.id, version, update(g.old).event, scope_version=2, state=LIVE)
@@ -108,6 +119,16 @@ CASES: dict[str, Callable[[Ground], Case]] = {
     ),
     "single create, name": lambda g: Case(
         commit_of(insert(g.catalog, "x")), commit_of(insert(g.catalog, "one")), "name", g.catalog.id
+    ),
+    "create with its owner": lambda g: Case(
+        commit_of(*_with_owner(g, "x"), guards=guards_of(g.catalog, g.two)),
+        commit_of(*_with_owner(g, "x"), guards=(*guards_of(g.catalog), Guard(g.two.id, 2))),
+        "ancestor",
+        g.two.id,
+        1,
+    ),
+    "create with its owner, name": lambda g: Case(
+        commit_of(*_with_owner(g, "x")), commit_of(*_with_owner(g, "one")), "name", g.catalog.id
     ),
     "single alter": lambda g: Case(
         commit_of(update(g.one, doc=NEW_DOC)), commit_of(update(g.one, doc=NEW_DOC, version=9)), "self", g.one.id, 1

@@ -243,6 +243,7 @@ def declare_typed() -> None:
     )
 
 
+@pytest.mark.each_run_on("memory")
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -280,6 +281,7 @@ def test_alter_checks_what_a_change_leaves_in_a_field(ground: Ground, name: str,
     assert getattr(manager.load("m.c.one.x"), name) == getattr(made, name)
 
 
+@pytest.mark.each_run_on("memory")
 @pytest.mark.parametrize(
     ("name", "value", "shows"),
     [

@@ -146,6 +146,7 @@ def test_a_policy_is_disabled_and_enabled(store: Store) -> None:
     assert store.policies.disable("lake.p").version == 3  # it was disabled: nothing is written
 
 
+@pytest.mark.each_run_on("memory")
 @pytest.mark.parametrize(
     "call",
     [

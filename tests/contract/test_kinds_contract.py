@@ -90,6 +90,7 @@ def shown(entity: Any) -> dict[str, object]:
     return {name: getattr(entity, name) for name in type(entity).doc_fields}
 
 
+@pytest.mark.each_run_on("sqlite")
 class TestEveryKind:
     def test_what_was_given_comes_back(self, ground: Ground, sample: Sample) -> None:
         made = make(ground, sample, comment="c", properties={"p": "1"})

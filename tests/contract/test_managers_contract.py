@@ -83,6 +83,7 @@ class TestCreate:
         with pytest.raises(ms.EntityNotFound):
             ground.store.tables.create("u", parent=ground.old)
 
+    @pytest.mark.each_run_on("memory")
     @pytest.mark.parametrize(
         ("kind", "path"),
         [("tables", "m.c.t"), ("schemas", "m.c"), ("catalogs", "c"), ("catalogs", "m.c.d"), ("metalakes", "m.n")],
@@ -96,6 +97,7 @@ class TestCreate:
             with pytest.raises(ms.InvalidArgument):
                 call(path)
 
+    @pytest.mark.each_run_on("memory")
     @pytest.mark.parametrize("name", BAD_NAMES)
     def test_bad_names(self, ground: Ground, name: Any) -> None:
         count = position(ground.store)
@@ -109,6 +111,7 @@ class TestCreate:
             ground.store.tables.create_many("m.c.one", [{"name": "fine"}, {"name": name}])
         assert position(ground.store) == count
 
+    @pytest.mark.each_run_on("memory")
     @pytest.mark.parametrize("path", ["", "m.c.one.`t", "m.c.one.t`", "m..one.t", "m.c.one.`t`x", ()])
     def test_bad_paths(self, ground: Ground, path: Any) -> None:
         with pytest.raises(ms.InvalidArgument):

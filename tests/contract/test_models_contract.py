@@ -167,6 +167,7 @@ def test_a_repeat_returns_the_first_result(models: Any) -> None:
         assert (models.load(M), list(models.versions(M))) == before
 
 
+@pytest.mark.each_run_on("memory")
 @pytest.mark.parametrize(
     "call",
     [

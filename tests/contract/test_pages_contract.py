@@ -269,6 +269,7 @@ def test_a_token_of_another_database_is_refused(many: Ground) -> None:
         many.store.tables.page("m.c.two", token=token)
 
 
+@pytest.mark.each_run_on("memory")
 @pytest.mark.parametrize("size", [0, -1, 1.5, "1", None, True, 1 << 70, 100_001])
 def test_what_is_no_size(ground: Ground, size: Any) -> None:
     for call in (

@@ -44,6 +44,7 @@ READS: dict[str, tuple[str, Callable[[ms.Store], object], int]] = {
 }
 
 
+@pytest.mark.each_run_on("sqlite")
 @pytest.mark.parametrize("call", READS)
 def test_each_read_is_counted(filled: ms.Store, call: str) -> None:
     method, read, times = READS[call]

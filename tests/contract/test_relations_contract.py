@@ -57,12 +57,42 @@ class TestTags:
         first = store.tags.attach(TABLE, "lake.pii", value="email")
         store.tags.attach(TABLE, "lake.pii", value="phone")
         assert store.tags.attach(TABLE, "lake.pii", value="email").id == first.id  # the same again
-        store.tags.attach(TABLE, "lake.pii")
-        with pytest.raises(ms.EntityAlreadyExists):
-            store.tags.attach(TABLE, "lake.pii")
-        with pytest.raises(ms.InvalidArgument, match="allows the values email, phone"):
+        with pytest.raises(ms.InvalidArgument, match="allows the values email, phone, not 'name'"):
             store.tags.attach(TABLE, "lake.pii", value="name")
-        assert seen(store.tags.on(TABLE)) == [("pii", None, None), ("pii", "email", None), ("pii", "phone", None)]
+        assert seen(store.tags.on(TABLE)) == [("pii", "email", None), ("pii", "phone", None)]
+
+    def test_a_value_and_none_stand_together_where_any_value_is_allowed(self, store: Store) -> None:
+        store.tags.attach(TABLE, "lake.hot", value="x")
+        store.tags.attach(TABLE, "lake.hot")
+        with pytest.raises(ms.EntityAlreadyExists, match=r"lake\.c\.s\.t has the tag lake\.hot already"):
+            store.tags.attach(TABLE, "lake.hot")
+        assert seen(store.tags.on(TABLE)) == [("hot", None, None), ("hot", "x", None)]
+
+    def test_a_tag_with_allowed_values_refuses_none(self, store: Store) -> None:
+        for attach in (
+            lambda: store.tags.attach(TABLE, "lake.pii"),
+            lambda: store.tags.attach(store.tables.load(TABLE), store.tags.load("lake.pii")),
+            lambda: store.tags.attach(TABLE, "lake.pii", column="a"),
+            lambda: store.tags.attach_many("lake.pii", [{"target": TABLE}]),
+        ):
+            with pytest.raises(
+                ms.InvalidArgument, match="allows the values email, phone, not none; give one as value="
+            ):
+                attach()
+        assert store.tags.on(TABLE) == []
+
+    def test_what_a_tag_or_a_policy_allows_is_judged_by_what_is_there_now(self, store: Store) -> None:
+        """An entity in hand that is old says nothing about it."""
+        table, tag = store.tables.load(TABLE), store.tags.load("lake.hot")
+        policy = store.policies.create("lake.keep")
+        store.tags.alter("lake.hot", ms.SetAllowedValues(("x",)))
+        store.policies.alter("lake.keep", ms.SetSupports(("schema",)))
+        with pytest.raises(ms.InvalidArgument, match="allows the values x, not none"):
+            store.tags.attach(table, tag)
+        with pytest.raises(ms.InvalidArgument, match="stands on a schema, not on a table"):
+            store.policies.attach(table, policy)
+        store.tags.alter("lake.hot", ms.SetAllowedValues(()))
+        assert store.tags.attach(table, tag).value is None
 
     def test_neither_end_gets_a_version(self, store: Store) -> None:
         table, tag = store.tables.load(TABLE), store.tags.load("lake.hot")
@@ -77,13 +107,13 @@ class TestTags:
 
     def test_detach(self, store: Store) -> None:
         for value in ("email", "phone", None):
-            store.tags.attach(TABLE, "lake.pii", value=value)
-        assert store.tags.detach(TABLE, "lake.pii", value=None)
-        assert not store.tags.detach(TABLE, "lake.pii", value=None)
-        assert store.tags.detach(TABLE, "lake.pii", value="email")
-        assert seen(store.tags.on(TABLE)) == [("pii", "phone", None)]
-        store.tags.attach(TABLE, "lake.pii")
-        assert store.tags.detach(TABLE, "lake.pii")  # all values
+            store.tags.attach(TABLE, "lake.hot", value=value)
+        assert store.tags.detach(TABLE, "lake.hot", value=None)
+        assert not store.tags.detach(TABLE, "lake.hot", value=None)
+        assert store.tags.detach(TABLE, "lake.hot", value="email")
+        assert seen(store.tags.on(TABLE)) == [("hot", "phone", None)]
+        store.tags.attach(TABLE, "lake.hot")
+        assert store.tags.detach(TABLE, "lake.hot")  # all values
         assert store.tags.on(TABLE) == []
         assert not store.tags.detach(TABLE, "lake.nope")
         assert not store.tags.detach("lake.c.s.nope", "lake.pii")

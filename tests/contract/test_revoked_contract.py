@@ -88,7 +88,7 @@ def _late(lake: Lake) -> bool:
     return tables.exists("lake.sales.eu.late") or tables.load("lake.sales.eu.orders").comment == "late"
 
 
-PAIRS = [*[("alter by path", loss) for loss in LOSSES], *[(write, "revoke") for write in WRITES]]
+PAIRS = [*[(write, loss) for write in ("alter by path", "create") for loss in LOSSES], *[(w, "revoke") for w in WRITES]]
 
 
 @pytest.mark.parametrize(("write", "loss"), list(dict.fromkeys(PAIRS)))

@@ -187,6 +187,7 @@ def test_a_scope_that_is_dropped_midway_raises(tree: Ground, monkeypatch: pytest
         store.schemas.restore("m.c.two", id=scope.id)
 
 
+@pytest.mark.each_run_on("memory")
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -263,6 +263,7 @@ FOREIGN: dict[str, Use] = {
 
 
 class TestAnotherDatabase:
+    @pytest.mark.each_run_on("memory")
     @pytest.mark.parametrize("use", FOREIGN.values(), ids=FOREIGN)
     def test_is_refused_before_anything_is_written(self, ground: Ground, other: Ground, use: Use) -> None:
         assert (ground.table.id, ground.table.version) == (other.table.id, other.table.version)

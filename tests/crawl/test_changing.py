@@ -105,6 +105,7 @@ def crawl_meanwhile(url: str, root: str) -> None:
         crawl_here(url, [Path(root)], on_type_change=policy)
 
 
+@pytest.mark.each_run_on("sqlite")
 def test_a_lake_that_changes_during_crawls(url: str, lake: Lake) -> None:
     for table in range(6):
         lake.parquet(f"s/t{table}/p=0/first.parquet", {"x": [1], "y": ["a"]})

@@ -41,6 +41,7 @@ def full(lake: Lake) -> Lake:
     return lake
 
 
+@pytest.mark.each_run_on("postgres")
 def test_a_crawl_on_spark(spark: SparkSession, full: Lake, url: str) -> None:
     told: list[tuple[str, float]] = []
     report = crawl([full.root], INTO, url, principal="crawler", progress=lambda what, done: told.append((what, done)))
@@ -129,7 +130,7 @@ def run_program(*words: str, folder: Path, **environment: str) -> subprocess.Com
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 def test_without_any_environment_variable_and_without_noise(full: Lake, tmp_path: Path) -> None:
     if not _java():
         pytest.skip("no Java for Spark")
@@ -165,7 +166,7 @@ def test_executors_in_processes_of_their_own(full: Lake, tmp_path: Path) -> None
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_master_that_is_not_there(full: Lake, tmp_path: Path) -> None:
     if not _java():
         pytest.skip("no Java for Spark")
@@ -284,6 +285,7 @@ def test_profiles_of_what_has_changed(spark: SparkSession, lake: Lake, sqlite_ur
         assert store.statistics.load("lake.main.s.t", "profile").values["rows"] == 4
 
 
+@pytest.mark.each_run_on("sqlite")
 def test_data_sets_too_great_for_one_task(
     spark: SparkSession, full: Lake, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

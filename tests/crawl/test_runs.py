@@ -149,7 +149,7 @@ def test_mistakes_are_one_line(
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 def test_ctrl_c_leaves_a_consistent_catalog_and_says_what_is_missing(crawler: Crawler) -> None:
     from tests.setup.java import find_java
 

@@ -161,3 +161,14 @@ def test_broken_and_huge_bodies_and_unknown_places_are_refused_in_the_same_shape
     assert lake.refused("PATCH", "/version")[:2] == (405, 1006)
     assert lake.refused("POST", "/metalakes/lake/catalogs/testConnection", {})[1] == 1006
     assert lake.refused("POST", "/metalakes", {"name": "lake"}) == (409, 1004, "MetalakeAlreadyExistsException")
+
+
+def test_a_missing_version_has_the_number_that_the_client_gave(lake: Api) -> None:
+    models = "/metalakes/lake/catalogs/cat/schemas/s/models"
+    lake.ask("POST", models, {"name": "m"})
+    answer = lake.client.get(f"/api{models}/m/versions/3")
+    assert (answer.status_code, answer.json()["type"]) == (404, "NoSuchModelVersionException")
+    assert answer.json()["message"] == "lake.cat.s.m has no version 3"
+    assert lake.refused("GET", f"{models}/none/versions/3") == (404, 1003, "NoSuchModelException")
+    assert lake.client.get(f"/api{models}/m/aliases/prod").json()["message"] == "lake.cat.s.m has no alias 'prod'"
+    assert answer.headers["content-type"] == "application/vnd.gravitino.v1+json"

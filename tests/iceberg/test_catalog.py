@@ -68,6 +68,23 @@ def _people(schema: Schema) -> pa.Table:
     )
 
 
+def test_tags_finds_and_the_feed_see_iceberg_tables(catalog: MetastoreCatalog) -> None:
+    catalog.create_namespace("a")
+    table = catalog.create_table("a.t", ROWS.schema, properties={"team": "sales"})
+    store = catalog.store
+    store.tags.create("lake.pii")
+    store.tags.attach("lake.ice.a.t", "lake.pii", column="n")
+    before = store.position()
+    table.append(ROWS)
+    assert [one.name for one in store.tags.on("lake.ice.a.t", column="n")] == ["pii"]
+    assert [one.path for one in store.find("lake", kind="table", properties={"team": "sales"})] == ["lake.ice.a.t"]
+    (change,) = store.changes(after=before)
+    assert (change.action, change.path_after) == ("alter", "lake.ice.a.t")
+    assert len(list(store.at(before).tables.load("lake.ice.a.t").columns)) == len(ROWS.schema)
+    catalog.rename_table("a.t", "a.u")  # what is attached goes along
+    assert [one.name for one in store.tags.on("lake.ice.a.u", column="n")] == ["pii"]
+
+
 def test_columns_follow_the_schema_and_keep_their_ids(catalog: MetastoreCatalog) -> None:
     catalog.create_namespace("a")
     table = catalog.create_table("a.t", SCHEMA)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,11 +11,14 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.update import (
     AssertCurrentSchemaId,
     AssertTableUUID,
+    RemovePropertiesUpdate,
     SetPropertiesUpdate,
 )
+from pyiceberg.types import StringType
 
 from metastore.pyiceberg import MetastoreCatalog
 from tests.iceberg.conftest import properties
@@ -72,6 +76,17 @@ def test_properties_of_two_writers_are_merged(catalog: MetastoreCatalog, table: 
     assert {"x": "1", "y": "2"}.items() <= catalog.load_table("a.t").properties.items()
 
 
+def test_a_property_that_two_writers_remove_is_gone(catalog: MetastoreCatalog, table: Table) -> None:
+    same = (AssertTableUUID(uuid=table.metadata.table_uuid),)
+    catalog.commit_table(table, same, (SetPropertiesUpdate(updates={"k": "v"}),))
+    gone = RemovePropertiesUpdate(removals=["k", "k", "never"])
+    for _ in range(2):
+        catalog.commit_table(table, same, (SetPropertiesUpdate(updates={"l": "w"}), gone))
+    again = RemovePropertiesUpdate(removals=["l"])
+    catalog.commit_table(table, same, (again, again))
+    assert catalog.load_table("a.t").properties == {}
+
+
 def test_an_overwrite_of_a_branch_that_moved_fails(catalog: MetastoreCatalog, table: Table) -> None:
     table.append(_row(1))
     with table.transaction() as transaction:
@@ -116,6 +131,7 @@ def _append(url: str, warehouse: Path, first: int) -> None:
             catalog.load_table("a.t").append(_row(n))
 
 
+@pytest.mark.each_run_on("postgres")
 def test_every_append_of_many_processes_is_there_once(
     catalog: MetastoreCatalog, table: Table, url: str, tmp_path: Path
 ) -> None:
@@ -144,3 +160,24 @@ def _assert_no_orphans(table: Table, warehouse: Path) -> None:
     assert files == {name.rsplit("/", 1)[-1] for name in named}
     lists = {path.name for path in warehouse.rglob("snap-*.avro")}
     assert lists == {snapshot.manifest_list.rsplit("/", 1)[-1] for snapshot in table.metadata.snapshots}
+
+
+def test_an_older_handle_of_a_table_stays_as_it_was(catalog: MetastoreCatalog, table: Table) -> None:
+    """Copies of metadata share their parts; what a later commit changes is not one of them."""
+    table.append(_row(1))
+    old = catalog.load_table("a.t")
+    before = old.metadata.model_dump_json()
+    plain = TableMetadataUtil.parse_raw(before)
+    assert old.metadata == plain == old.metadata.model_copy(deep=True)
+    assert plain.model_copy(update={"location": "file:///x"}) != old.metadata
+    now = catalog.load_table("a.t")
+    now.append(_row(2))
+    now.manage_snapshots().create_tag(now.metadata.snapshots[0].snapshot_id, "first").commit()
+    with now.update_schema() as update:
+        update.add_column("o", StringType())
+    with now.transaction() as transaction:
+        transaction.set_properties({"k": "v"})
+        transaction.remove_properties("k")
+    assert old.metadata.model_dump_json() == before
+    assert len(now.metadata.snapshots) == 2
+    assert pickle.loads(pickle.dumps(now.metadata)) == now.metadata

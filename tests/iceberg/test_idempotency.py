@@ -39,6 +39,7 @@ MOVE = {"source": _name("t"), "destination": _name("w")}
 CALLS: list[tuple[str, str, dict[str, Any] | None, int]] = [
     ("POST", "/namespaces", {"namespace": ["b"]}, 200),
     ("DELETE", "/namespaces/empty", None, 204),
+    ("POST", "/namespaces/a/properties", {"updates": {"k": "v"}}, 200),
     ("POST", "/namespaces/a/tables", {"name": "n", "schema": SCHEMA}, 200),
     ("POST", "/namespaces/a/tables/t", SET, 200),
     ("POST", "/transactions/commit", _several("t", "u"), 204),
@@ -96,6 +97,15 @@ def test_a_late_repeat_does_not_undo_what_came_after(servers: list[httpx.Client]
     assert servers[0].get(table).json()["metadata"]["properties"]["k"] == "v"
 
 
+def test_a_late_repeat_of_properties_of_a_namespace(servers: list[httpx.Client]) -> None:
+    key = {"Idempotency-Key": str(uuid4())}
+    path = "/namespaces/a/properties"
+    first = servers[0].post(path, json={"updates": {"k": "v"}}, headers=key).json()
+    servers[0].post(path, json={"removals": ["k"]})
+    assert servers[1].post(path, json={"updates": {"k": "v"}}, headers=key).json() == first
+    assert "k" not in servers[0].get("/namespaces/a").json()["properties"]
+
+
 @pytest.mark.parametrize("path", ["/namespaces/a/tables/t", "/transactions/commit"])
 def test_repeats_at_the_same_moment_commit_once(servers: list[httpx.Client], url: str, path: str) -> None:
     table = "/namespaces/a/tables/t"
@@ -150,3 +160,16 @@ def test_a_key_is_a_uuid_and_of_one_principal(servers: list[httpx.Client]) -> No
     assert servers[0].post("/namespaces", json={"namespace": ["b"]}, headers=key, auth=("eve", "")).status_code == 409
     config = httpx.get(f"{str(servers[0].base_url).split('/v1')[0]}/v1/config").json()
     assert config["idempotency-key-lifetime"] == "P1D"
+
+
+@pytest.mark.long
+def test_a_repeat_after_a_thousand_other_commits(servers: list[httpx.Client], url: str) -> None:
+    key = {"Idempotency-Key": str(uuid4())}
+    table = "/namespaces/a/tables/t"
+    assert servers[0].post(table, json=SET, headers=key).status_code == 200
+    servers[0].post(table, json=UNSET)
+    with ms.open(url) as store:
+        for n in range(1000):
+            store.tables.alter("lake.ice.a.t", ms.SetProperty("n", str(n)))
+    assert servers[1].post(table, json=SET, headers=key).status_code == 200
+    assert "k" not in servers[0].get(table).json()["metadata"].get("properties", {})

@@ -289,6 +289,18 @@ def test_only_iceberg_views_are_views(client: httpx.Client, url: str) -> None:
     assert client.delete("/namespaces/a/views/v").status_code == 404
 
 
+def test_what_was_written_last_is_not_read_again(client: httpx.Client, tmp_path: Path) -> None:
+    _make(client, "t")
+    for n in range(2):
+        for file in tmp_path.rglob("*.metadata.json"):
+            file.unlink()
+        done = client.post("/namespaces/a/tables/t", json=_update("set-properties", updates={"n": str(n)}))
+        assert done.status_code == 200, done.text
+        loaded = client.get("/namespaces/a/tables/t")
+        assert loaded.json() == done.json()
+        assert loaded.headers["etag"] == done.headers["etag"]
+
+
 def test_a_rename_reads_no_file(client: httpx.Client, tmp_path: Path) -> None:
     _make(client, "t")
     files._KNOWN.clear()  # the server runs in this process, and has read it
@@ -334,7 +346,35 @@ def _update(action: str, **fields: Any) -> dict[str, Any]:
     return {"requirements": [], "updates": [{"action": action, **fields}]}
 
 
-BAD = [
+_YEAR = {"source-id": 1, "field-id": 1000, "name": "y", "transform": "year"}
+_NO_BUCKETS = {**_YEAR, "transform": "bucket[x]"}
+
+
+def _new(**fields: Any) -> dict[str, Any]:
+    return {"name": "u", "schema": SCHEMA, **fields}
+
+
+def _version(version: str) -> dict[str, Any]:
+    return _new(properties={"format-version": version})
+
+
+_NEWBORN = {"requirements": [{"type": "assert-create"}], "updates": [{"action": "set-properties", "updates": {}}]}
+
+BAD: list[tuple[str, str, Any, int, str]] = [
+    ("POST", "/namespaces/a/tables", _version("3"), 406, "format-version"),
+    ("POST", "/namespaces/a/tables", _version("9"), 400, "format-version"),
+    ("POST", "/namespaces/a/tables", _version("x"), 400, "format-version"),
+    ("POST", "/namespaces/a/tables", _new(**{"partition-spec": {"fields": [_YEAR]}}), 400, "transform"),
+    ("POST", "/namespaces/a/tables", _new(**{"partition-spec": {"fields": [_NO_BUCKETS]}}), 400, "partition-spec"),
+    ("POST", "/namespaces/a/tables", _new(location="folder/t"), 400, "relative"),
+    ("POST", "/namespaces/a/tables", _new(name="a\0b"), 400, "control character"),
+    ("POST", "/namespaces/a/tables", _new(name="a" * 256), 400, "255"),
+    ("POST", "/namespaces/a/tables", _new(name="é" * 255), 400, "too long"),
+    ("POST", "/namespaces/a/tables/t", _update("add-spec", spec={"fields": [_NO_BUCKETS]}), 400, "updates"),
+    ("POST", "/namespaces/a/tables/t", _update("set-location", location="folder/t"), 400, "relative"),
+    ("POST", "/namespaces/a/tables/t", _update("assign-uuid", uuid=str(uuid4())), 400, "UUID cannot change"),
+    ("POST", "/namespaces/a/tables/u", _NEWBORN, 400, "a new table needs"),
+    ("DELETE", "/namespaces/a/tables/t?purgeRequested=maybe", None, 400, "purgeRequested"),
     ("POST", "/transactions/commit", {"table-changes": [_TWICE, _TWICE]}, 400, "twice"),
     ("POST", "/transactions/commit", {"table-changes": []}, 400, "table-changes"),
     ("POST", "/namespaces/a/tables/t", _update("add-snapshot", snapshot=_SNAPSHOT), 400, "64 bits"),

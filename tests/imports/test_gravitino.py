@@ -220,10 +220,20 @@ def test_a_database_moves_over_and_back(url: str, source: str, tmp_path: Path) -
     assert run(back, source, tmp_path).written == 0  # and it is still known which entity is which there
 
 
-@pytest.mark.parametrize("bad", ["nothing://x", "sqlite:////none/such.db", "h2:/none.sql", "/no/such/script.sql"])
-def test_a_wrong_address_is_refused(tmp_path: Path, bad: str) -> None:
-    with pytest.raises(ms.InvalidArgument):
+UNUSABLE = (
+    "postgresql://u:hunter2@127.0.0.1:1/db",
+    "postgresql://u:hunter2@127.0.0.1:port/db",
+    "hunter2 is no URL",
+)
+
+
+@pytest.mark.parametrize(
+    "bad", ["nothing://x", "sqlite:////none/such.db", "h2:/none.sql", "/no/such/script.sql", *UNUSABLE]
+)
+def test_a_wrong_address_is_refused_without_its_password(tmp_path: Path, bad: str) -> None:
+    with pytest.raises(ms.InvalidArgument) as refused:
         import_gravitino(f"sqlite:///{tmp_path}/store.db", bad, file=tmp_path / "import.jsonl")
+    assert "hunter2" not in str(refused.value)
 
 
 def test_the_command_shows_the_report_and_both_hashes(
@@ -239,3 +249,36 @@ def test_the_command_shows_the_report_and_both_hashes(
     assert "The contents are the same." in done.stdout
     refused = here(sqlite_url, "import", "elsewhere", "--from", source)
     assert refused.returncode == 1
+
+
+def test_earlier_versions_are_history(url: str, source: str, tmp_path: Path) -> None:
+    with world(source, VERSIONS[-1]) as there:
+        there.fill()
+        there.set("fileset_meta", {"fileset_id": 1200}, current_version=3, last_version=3)
+        for version, gone in ((2, 9), (3, 0)):  # what retention marked is still told
+            said = {"fileset_comment": f"v{version}", "properties": {}, "storage_location_name": "default"}
+            kept = {"storage_location": f"s3://b/{version}", "deleted_at": gone, **there.place()}
+            there.add("fileset_version_info", fileset_id=1200, version=version, **said, **kept)
+        first = {"table_id": 1000, "version": 1, "comment": "the first", "properties": {}, "deleted_at": 5}
+        there.add("table_version_info", **first)
+        there.set("policy_meta", {"policy_id": 60}, current_version=2, last_version=2)
+        content = {"customRules": {"days": 4}, "properties": {}, "supportedObjectTypes": ["TABLE"]}
+        lake = {"metalake_id": 1}
+        there.add("policy_version_info", policy_id=60, version=2, policy_comment="", content=content, **lake)
+    run(url, source, tmp_path)
+    with ms.open(url) as store:
+        past = list(store.filesets.history("lake.sales.eu.files"))
+        files = [store.filesets.load("lake.sales.eu.files", version=one.version) for one in past]
+        assert [(one.version, one.comment) for one in files] == [(1, "some"), (2, "v2"), (3, "v3")]
+        assert dict(files[0].locations) == {"default": "s3://b/1", "cold": "s3://c/1"}
+        assert (past[0].principal, past[1].principal, past[2].principal) == ("ann", None, "bob")
+        first_table = store.tables.load(T, version=1)
+        assert first_table.comment == "the first"
+        assert [(c.name, c.id) for c in first_table.columns] == [("id", 1), ("gone", 4), ("old name", 2)]
+        store.tables.alter(T, ms.AddColumn("fresh", "int"))
+        assert {c.name: c.id for c in store.tables.load(T).columns} == {"id": 1, "address": 2, "fresh": 5}
+        keep = [store.policies.load("lake.keep", version=version).content for version in (1, 2)]
+        assert [one["customRules"]["days"] for one in keep] == [3, 4]
+        assert list(store.verify()) == []
+        with pytest.raises(ms.HistoryGone):  # of the whole, nothing before the import is known
+            store.at(past[0].time).filesets.load("lake.sales.eu.files")

@@ -1,12 +1,11 @@
 """Databases of Gravitino's own schemas, of several versions, on PostgreSQL, MySQL's successor, and as scripts of H2.
 
-The schemas are Gravitino's published files: ``GRAVITINO_SCRIPTS=/path/to/gravitino/scripts`` names their folder.
-Without it the tests of this file are left out; test_gravitino.py has tables of the same shape that it makes itself.
+The schemas are Gravitino's published files: ``make gravitino-spec`` brings them. Without them the tests of this file
+are left out; test_gravitino.py has tables of the same shape that it makes itself.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -25,9 +24,9 @@ from metastore.imports.gravitino import import_gravitino
 from tests.imports.gravitino_world import World
 from tests.servers.process import free_port, server_user, wait_until
 
-SCRIPTS = Path(os.environ.get("GRAVITINO_SCRIPTS", "/nowhere"))
+SCRIPTS = Path(__file__).resolve().parents[2] / "build/gravitino-spec/scripts"
 VERSIONS = ("1.0.0", "1.1.0", "1.2.0", "1.3.0", "2.0.0")
-pytestmark = pytest.mark.skipif(not SCRIPTS.exists(), reason="needs Gravitino's schemas: GRAVITINO_SCRIPTS=folder")
+pytestmark = pytest.mark.skipif(not SCRIPTS.exists(), reason="needs Gravitino's schemas: make gravitino-spec")
 
 
 def statements(backend: str, version: str) -> list[str]:

@@ -15,6 +15,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 import metastore as ms
 from metastore.imports.iceberg import import_iceberg, open_catalog
 from metastore.pyiceberg import MetastoreCatalog
+from tests.cli.test_cli import here
 
 
 @pytest.fixture
@@ -59,3 +60,23 @@ def test_wrong_arguments_are_refused(url: str, source: Catalog) -> None:
         import_iceberg(url, source, "lake")
     with pytest.raises(ms.InvalidArgument):
         open_catalog("no-such-catalog", {})
+
+
+def test_the_command_imports_a_catalog_and_names_what_it_cannot_read(
+    sqlite_url: str, source: Catalog, tmp_path: Path
+) -> None:
+    options = ("type=sql", f"warehouse=file://{tmp_path}/data", "name=source")
+    named = ["import", "iceberg", "--from", f"sqlite:///{tmp_path}/ice.db", "--into", "lake.ice"]
+    named += [word for option in options for word in ("--option", option)]
+    done = here(sqlite_url, *named)
+    assert done.returncode == 0, done.stderr
+    assert "2 namespaces, 2 written, 0 left as they were." in done.stdout
+    other = here(sqlite_url, *named, "--option", "name=another")  # a SQL catalog shows what is under its name
+    assert "0 namespaces, 0 written, 0 left as they were." in other.stdout
+    Path(source.load_table(("eu", "orders")).metadata_location.removeprefix("file://")).unlink()
+    again = here(sqlite_url, *named)
+    assert again.returncode == 1
+    assert "not imported: table eu.orders: " in again.stdout
+    for wrong in (["--option", "no-equals-sign"], ["--into", "lake"]):
+        refused = here(sqlite_url, *named, *wrong)
+        assert (refused.returncode, refused.stdout) == (1, "")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,3 +60,37 @@ def test_tables_and_views_come_over_and_again_nothing_changes(sqlite_url: str, s
         assert "id > 1" in view.representations[0].text
         assert [column.name for column in view.columns] == ["id"]
         assert list(store.verify()) == []
+
+
+@pytest.mark.long
+def test_the_command_imports_a_hive_metastore(sqlite_url: str, tmp_path: Path) -> None:
+    """Hive's jars are Spark's own, and the metastore is a Derby database in a folder."""
+    if "JAVA_HOME" not in os.environ:
+        pytest.skip("needs Java: make java")
+    database = f"spark.hadoop.javax.jdo.option.ConnectionURL=jdbc:derby:;databaseName={tmp_path}/hive;create=true"
+    options = ["spark.sql.catalogImplementation=hive", database, f"spark.sql.warehouse.dir={tmp_path}/warehouse"]
+    fill = [sys.executable, "-m", "tests.imports.hive_program", f"{tmp_path}/warehouse", *options]
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(Path.cwd())}
+    subprocess.run(fill, check=True, env=environment, cwd=tmp_path, timeout=300, capture_output=True)
+    words = ["import", "spark", "--from", "local[2]", "--into", "lake"]
+    for option in options:
+        words += ["--option", option]
+    command = [sys.executable, "-m", "metastore", "--url", sqlite_url, *words, "--json"]
+    done = subprocess.run(
+        command, check=False, env=environment, cwd=tmp_path, timeout=300, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = json.loads(done.stdout)
+    assert (said["written"], said["failures"]) == (3, [])
+    with ms.open(sqlite_url) as store:
+        orders = store.tables.load("lake.spark_catalog.eu.orders")
+        assert [(c.name, c.type) for c in orders.columns] == [
+            ("id", "int"),
+            ("tags", "map<string, list<int>>"),
+            ("day", "string"),
+        ]
+        assert (orders.partitioning, orders.comment, orders.format) == (("day",), "all", "hive")
+        assert orders.properties["owners"] == "ann,bob=chief"
+        assert store.tables.load("lake.spark_catalog.eu.items").format == "parquet"
+        assert "id > 1" in store.views.load("lake.spark_catalog.eu.big").representations[0].text
+        assert store.schemas.exists("lake.spark_catalog.default")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID
 
 import metastore as ms
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.memory.tables import Tables
+from metastore.combine import waiting
 from metastore.port.commit import LIVE
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
@@ -36,7 +38,7 @@ class _SweeperClock(OracleClock):
 def explore(program: Program, limit: int) -> Explored:
     """Explore a program to the end. Raises Found, or Truncated beyond ``limit`` states."""
     explorer = Explorer(program, Checks)  # what it begins with is as it should be
-    with program.broken():
+    with program.broken(), patch.object(waiting, "ROUNDS", program.before):
         return explorer.run(limit)
 
 

@@ -71,6 +71,7 @@ class Waker:
         """Wait for :meth:`wake`."""
         while not self._woken:
             self._tasks.wait()
+        self._woken = False
         return True
 
     def wake(self) -> None:

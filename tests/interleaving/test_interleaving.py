@@ -36,7 +36,7 @@ def test_a_planted_fault_is_found(mutant: Mutant) -> None:
     print(found.value)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("mutant", [m for m in MUTANTS if m.slow], ids=lambda m: m.name)
 def test_a_planted_fault_is_found_far_down(mutant: Mutant) -> None:
     with pytest.raises(Found, match=mutant.says) as found:

@@ -66,6 +66,7 @@ def runs(log: Path) -> list[tuple[float, float]]:
     return sorted(spans.values())
 
 
+@pytest.mark.each_run_on("postgres")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_a_job_is_run_again_and_not_twice_at_once(url: str, store: ms.Store, tmp_path: Path, how: int) -> None:
     with server(url) as one:

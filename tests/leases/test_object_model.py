@@ -140,5 +140,5 @@ class Schedules(RuleBasedStateMachine):
         )
 
 
-Schedules.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+Schedules.TestCase.settings = settings(stateful_step_count=30)
 TestSchedules = Schedules.TestCase

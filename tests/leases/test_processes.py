@@ -32,6 +32,7 @@ def late(furnished: str) -> Iterator[Late]:
         yield process
 
 
+@pytest.mark.each_run_on("postgres")
 def test_whatever_it_was_about_to_write(late: Late, url: str) -> None:
     """Stopped between its own check and its commit. The new holder writes something else: only the token is in the way.
 

@@ -109,6 +109,7 @@ def test_a_mix_of_ones_own(spark: SparkSession, postgres_url: str, tmp_path: Pat
     assert {"load", "exists", "list", "alter", "create", "rename", "move", "transaction"} <= actions
 
 
+@pytest.mark.long
 def test_what_the_checker_finds_is_an_error(
     spark: SparkSession, sqlite_url: str, tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:

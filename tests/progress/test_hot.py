@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+import pytest
+
 import metastore as ms
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import connect, is_sqlite
@@ -62,6 +64,7 @@ def test_32_writers_on_one_table(team: Team, url: str) -> None:
     check_counts(url, 8, 4, 8)
 
 
+@pytest.mark.each_run_on("postgres")
 def test_1000_merges_at_parallelism_50(team: Team, url: str) -> None:
     """66. No error; there 66 of them, without a queue for each owner."""
     seed(url, PATH)

@@ -60,15 +60,15 @@ def write_while(team: Team, url: str, folder: Path, disturb: Callable[[], None])
 
 
 def test_crashes_every_second(team: Team, tmp_path: Path) -> None:
-    """Immediate shutdowns and SIGKILL, five seconds long; ``make soak`` does so for as long as one likes."""
+    """Immediate shutdowns and SIGKILL, three seconds long; ``make soak`` does so for as long as one likes."""
     with PostgresServer() as server:
         url = server.create_database()
         ms.migrate(url)
         seed(url, "lake.cat.s.t")
 
         def crash() -> None:
-            ends, times = time.monotonic() + 5.0, 0
-            while time.monotonic() < ends:
+            ends, times = time.monotonic() + 3.0, 0
+            while time.monotonic() < ends or times < 2:
                 time.sleep(1.0)
                 if times % 2:
                     server.halt(signal.SIGQUIT)
@@ -76,7 +76,6 @@ def test_crashes_every_second(team: Team, tmp_path: Path) -> None:
                     server.kill()
                 server.start()
                 times += 1
-            assert times >= 2
             time.sleep(0.5)
 
         done = write_while(team, url, tmp_path, crash)
@@ -84,7 +83,7 @@ def test_crashes_every_second(team: Team, tmp_path: Path) -> None:
         print(totals)
         assert found == [], totals
         assert all(done), done
-        assert totals["ok"] > 100
+        assert totals["ok"] > 50
         assert violations(url) == []
 
 

@@ -50,7 +50,6 @@ from tests.servers.postgres import Databases
 ONCE = settings(
     derandomize=True,
     deadline=None,
-    max_examples=60,
     stateful_step_count=30,
     suppress_health_check=list(HealthCheck),
     print_blob=False,
@@ -219,8 +218,14 @@ def timeless(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
     return {"guard": guard, "entity": entity, "owned": owned, "operation": operation}
 
 
+def _examples(few: int, many: int) -> pytest.MarkDecorator:
+    """Try a few examples in each run, and many in the long ones."""
+    return pytest.mark.parametrize("examples", [few, pytest.param(many, marks=pytest.mark.long)])
+
+
 class TestAgainstTheModel:
-    def test_sqlite(self) -> None:
+    @_examples(20, 100)
+    def test_sqlite(self, examples: int) -> None:
         template = SqliteBackend(None, 5.0, Ticking())
         template.migrate()
 
@@ -231,11 +236,12 @@ class TestAgainstTheModel:
             return store_on(MemoryBackend(Ticking())), store_on(backend)
 
         try:
-            compare(open_both, ONCE, exact=True)
+            compare(open_both, settings(ONCE, max_examples=examples), exact=True)
         finally:
             template.close()
 
-    def test_postgres(self, postgres_databases: Databases, postgres_template: str) -> None:
+    @_examples(8, 40)
+    def test_postgres(self, postgres_databases: Databases, postgres_template: str, examples: int) -> None:
         made: list[str] = []
 
         def open_both() -> tuple[Store, Store]:
@@ -243,7 +249,7 @@ class TestAgainstTheModel:
             return store_on(MemoryBackend(Ticking())), ms.open(made[-1], principal="tester", deadline=5.0)
 
         try:
-            compare(open_both, settings(ONCE, max_examples=20))
+            compare(open_both, settings(ONCE, max_examples=examples))
         finally:
             for url in made:
                 postgres_databases.drop_database(url)
@@ -287,11 +293,13 @@ def test_the_model_agrees_with_itself() -> None:
     compare(open_both, settings(ONCE, max_examples=20))
 
 
-def test_a_transaction_is_its_operations_one_by_one() -> None:
+@_examples(20, 100)
+def test_a_transaction_is_its_operations_one_by_one(examples: int) -> None:
     def open_both() -> tuple[Store, Store]:
         return store_on(MemoryBackend(Ticking())), store_on(MemoryBackend(Ticking()))
 
-    compare(open_both, settings(ONCE, phases=(Phase.generate,), report_multiple_bugs=False), apart=True)
+    how = settings(ONCE, max_examples=examples, phases=(Phase.generate,), report_multiple_bugs=False)
+    compare(open_both, how, apart=True)
 
 
 @pytest.mark.parametrize("broken", [NoGuards, NoVersions, NoEmptiness])

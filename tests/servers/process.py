@@ -173,12 +173,13 @@ def environment() -> Mapping[str, str]:
 
 
 def wait_until(condition: Callable[[], bool], timeout: float) -> bool:
-    """Look every few milliseconds, for at most ``timeout`` seconds; False when it did not come true."""
-    end = time.monotonic() + timeout
+    """Look every few milliseconds, later less often, for at most ``timeout`` seconds; False if it did not come true."""
+    end, pause = time.monotonic() + timeout, 0.005
     while not condition():
         if time.monotonic() > end:
             return False
-        time.sleep(0.005)
+        time.sleep(pause)
+        pause = min(1.2 * pause, 0.025)
     return True
 
 

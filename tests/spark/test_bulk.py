@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.each_run_on("postgres")
 TABLES = 40
 
 

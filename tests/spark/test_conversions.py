@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import metastore as ms
@@ -72,7 +72,6 @@ def changed(data: st.DataObject, columns: tuple[Column, ...], most: int = 6) -> 
         return table, done, list(store.tables.history(table))
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data(), strategies.columns_of(strategies.types, min_size=1))
 def test_a_changed_table_comes_back_from_arrow_and_spark(data: st.DataObject, columns: tuple[Column, ...]) -> None:
     table, _, _ = changed(data, columns)
@@ -82,7 +81,6 @@ def test_a_changed_table_comes_back_from_arrow_and_spark(data: st.DataObject, co
     assert columns_from_spark(StructType.fromJson(schema.jsonValue())) == table.columns
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data(), strategies.columns_of(strategies.types, min_size=1))
 def test_columns_are_read_from_where_they_were(data: st.DataObject, columns: tuple[Column, ...]) -> None:
     """The files stay as they were at the creation, and are read in their own columns, types and order."""

@@ -188,6 +188,7 @@ def test_a_wide_table(reader: Reader) -> None:
     assert found["columns"]["c119"]["max"] == ("119" * 100)[:256]
 
 
+@pytest.mark.long
 def test_a_profile_is_bounded(reader: Reader) -> None:
     values_of = [f"{at:04}" + "x" * 300 for at in range(20)]
     reader.lake.parquet("s/large/x.parquet", {f"c{at}": values_of for at in range(220)})

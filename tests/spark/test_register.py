@@ -131,6 +131,7 @@ def test_names_that_collide_and_names_to_quote(reader: Reader) -> None:
     assert again == found
 
 
+@pytest.mark.long
 def test_locations_of_all_kinds(reader: Reader) -> None:
     names = ["a b", "a%20b", "a=b c", "{a,b}", "[ab]", "a*b", "a?b", "a\\b", "a+b#c&d", "Ünï", "日本"]
     for at, name in enumerate(names):

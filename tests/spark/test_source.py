@@ -43,6 +43,7 @@ def table(spark: SparkSession, url: str, name: str, **options: Any) -> DataFrame
     return spark.read.format("metastore").options(url=url, table=name, **options).load()
 
 
+@pytest.mark.each_run_on("postgres")
 def test_entities_as_of_any_position(source: SparkSession, url: str) -> None:
     with ms.open(url, principal="tester") as store:
         trees = grown(store, 300, 40)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.long import long_unless
 from tests.servers.postgres import Databases
 from tests.statements.drops import BEGUN, MISSED, STEPS
 from tests.statements.explore import Explored, Program, Violated, explore
@@ -24,7 +26,27 @@ pytestmark = pytest.mark.xdist_group("statements")
 _DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "conflict-matrix.md"
 _LIMIT = 2_000
 """Interleavings of one program: one that has more belongs to ``--full``."""
-_FEW = [p for p in PAIRS if p.name in FEW]
+_MANY = (
+    "put another partition in its place | read a partition and make another of it",
+    "drop what was dropped | note the restore",
+    "set the owner | set another owner",
+    "purge | purge",
+)
+"""Those with the most interleavings: each run explores them on SQLite, where they are quick, the long ones on both."""
+_LONG = (
+    "finish it | finish it",
+    "finish it | roll it back",
+    "finish it | restore it",
+    "purge the empty schema | rename the empty schema and fill it",
+)
+"""Half of the time of all that is explored on SQLite. What is planted for the last one is tried in each run."""
+
+
+def _some(programs: Iterable[Program | str]) -> list[Any]:
+    only = pytest.mark.each_run_on("sqlite")
+    return [pytest.param(one, marks=only) if getattr(one, "name", one) in _MANY else one for one in programs]
+
+
 _SEVERAL = [
     "alter under the lease | break the lease, load",
     "create | drop the schema, names",
@@ -67,7 +89,7 @@ def database(request: pytest.FixtureRequest) -> Database:
     return chosen
 
 
-@pytest.mark.parametrize("program", _FEW, ids=lambda p: p.name)
+@pytest.mark.parametrize("program", _some([p for p in PAIRS if p.name in FEW]), ids=lambda p: p.name)
 def test_each_interleaving_is_a_sequential_order(program: Program, database: Database, workers: Workers) -> None:
     explored = explore(program, database, workers, _LIMIT)
     assert explored.schedules > 0
@@ -75,21 +97,21 @@ def test_each_interleaving_is_a_sequential_order(program: Program, database: Dat
     _check_document(program, database, explored)
 
 
-@pytest.mark.parametrize("name", FEW_CALLED)
+@pytest.mark.parametrize("name", _some(FEW_CALLED))
 def test_what_callers_make_of_it(name: str, database: Database, workers: Workers) -> None:
     explored = explore(_named(name), database, workers, _LIMIT)
     assert explored.schedules > 0
     assert not explored.cut_off
 
 
-@pytest.mark.parametrize("name", _SEVERAL)
+@pytest.mark.parametrize("name", long_unless(_SEVERAL, lambda name: name not in _LONG))
 def test_some_with_more_operations(name: str, sqlite: Database, workers: Workers) -> None:
     explored = explore(_named(name), sqlite, workers, _LIMIT)
     assert not explored.cut_off
     assert not explored.diverged
 
 
-@pytest.mark.parametrize("program", [*BEGUN, *STEPS], ids=lambda p: p.name)
+@pytest.mark.parametrize("program", long_unless([*BEGUN, *STEPS], lambda p: p.name not in _LONG), ids=lambda p: p.name)
 def test_drops_in_steps(program: Program, sqlite: Database, workers: Workers) -> None:
     """Of two steps that exclude each other exactly one is done, as in one order of the two."""
     explored = explore(program, sqlite, workers, _LIMIT)

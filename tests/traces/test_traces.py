@@ -190,12 +190,14 @@ def replay_at_once(url: str, team: Team, trace: Trace) -> None:
     check(url, trace)
 
 
+@pytest.mark.each_run_on("postgres")
 @pytest.mark.parametrize("name", SMALL)
 def test_one_by_one(url: str, shared_data: Path, name: str) -> None:
     """One process, in order."""
     replay_in_order(url, read_trace(shared_data, name))
 
 
+@pytest.mark.each_run_on("sqlite")
 @pytest.mark.parametrize("name", SMALL)
 def test_by_8_processes(url: str, team: Team, shared_data: Path, name: str) -> None:
     """Eight processes at once: the operations on one file in order, the rest in any order."""
@@ -208,7 +210,7 @@ def test_largest_one_by_one(sqlite_url: str, shared_data: Path) -> None:
     replay_in_order(sqlite_url, read_trace(shared_data, LARGE))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_largest_by_8_processes(postgres_url: str, team: Team, shared_data: Path) -> None:
     """8,000 operations by eight processes."""
     replay_at_once(postgres_url, team, read_trace(shared_data, LARGE))

@@ -135,6 +135,7 @@ def import_it(turn: Turn, file: Path) -> int:
                 return turn.store.import_from(file, into=f"lake.c.{name}", if_exists="return").written
 
 
+@pytest.mark.each_run_on("postgres")
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_beside_others(new_url: NewUrl, team: Team, tmp_path: Path, kind: str) -> None:
     """Three imports of one file at once, into a schema that is renamed all the time: each line is written once."""

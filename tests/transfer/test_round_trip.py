@@ -194,7 +194,7 @@ def _trees(draw: st.DrawFn) -> list[tuple[str, dict[str, str], list[str], bool]]
 
 
 @given(tree=_trees(), fold=st.booleans())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=settings().max_examples // 3)
 def test_whatever_is_in_it(tree: list[tuple[str, dict[str, str], list[str], bool]], fold: bool) -> None:
     """Any names, properties and partitions, through a file and back, with history and without."""
     with ms.open("memory://") as first, ms.open("sqlite://") as second, ms.open("memory://") as third:

@@ -61,8 +61,8 @@ def _related(store: Store) -> None:
     for name in ("pii", "gone"):
         store.tags.create(("lake", name), allowed_values=("é", "b"))
         store.tags.attach(table, ("lake", name), value="é")
-        store.tags.attach(table, ("lake", name), column="id")
-    store.tags.attach(table, "lake.pii", column="x")
+        store.tags.attach(table, ("lake", name), value="b", column="id")
+    store.tags.attach(table, "lake.pii", value="b", column="x")
     store.tables.alter(table, ms.DropColumn("x"))
     store.tags.drop("lake.gone")
     ann = store.users.create(("lake", "ann@corp.com"))

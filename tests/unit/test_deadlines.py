@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from metastore.deadlines import remaining, until
+from metastore.deadlines import cleaning, cleans_up, remaining, until
 from tests.retry.fake import FakeClock
 
 
@@ -56,3 +56,16 @@ def test_another_thread_has_its_own() -> None:
     with until(clock.monotonic() + 2), ThreadPoolExecutor(1) as threads:
         assert threads.submit(remaining, clock, 7.0).result() == 7.0
         assert threads.submit(contextvars.copy_context().run, remaining, clock, 7.0).result() == 2
+
+
+def test_what_cleans_up_has_a_time_of_its_own() -> None:
+    """It begins when the call's own time is over."""
+    clock = FakeClock()
+    with until(clock.monotonic() - 1):
+        with cleaning(clock.monotonic() + 0.5):
+            assert cleans_up()
+            assert remaining(clock, 7.0) == 0.5
+            with until(clock.monotonic() + 9):
+                assert remaining(clock, 7.0) == 0.5
+        assert not cleans_up()
+        assert remaining(clock, 7.0) == -1

@@ -22,6 +22,7 @@ from metastore.managers.options import BULK_OPTIONS, CALL_OPTIONS, CREATE_OPTION
 from metastore.managers.owned import OwnedManager
 
 BUILT_IN = [kind for kind in KINDS.values() if not isinstance(kind, ms.Kind)]
+ROOT = Path(__file__).resolve().parents[2]
 Signature = inspect.Signature
 
 
@@ -145,11 +146,12 @@ def uses(store: ms.Store, table: ms.Table, any_entity: ms.Entity) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("mypy")
 def test_a_wrong_attribute_is_a_type_error(tmp_path: Path) -> None:
     api = pytest.importorskip("mypy.api", reason="mypy is not installed")
     file = tmp_path / "snippet.py"
     file.write_text(SNIPPET)
-    out, errors, _ = api.run(["--strict", "--cache-dir", str(tmp_path / "cache"), str(file)])
+    out, errors, _ = api.run(["--strict", "--cache-dir", str(ROOT / ".mypy_cache"), str(file)])
     assert not errors
     refused = [line for line in out.splitlines() if "snippet.py" in line and "error:" in line]
     assert [line.split(":")[1] for line in refused] == ["9", "10", "11"], out

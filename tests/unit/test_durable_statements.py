@@ -13,6 +13,7 @@ from metastore.backends.postgres import (
     alter,
     batch_sql,
     create,
+    create_owned,
     exclusive,
     intents,
     lease_sql,
@@ -45,7 +46,18 @@ def _texts(module: ModuleType) -> Iterator[tuple[str, str]]:
 
 STATEMENTS = [
     pytest.param(text, id=f"{module.__name__.rpartition('.')[2]}.{name}")
-    for module in (preludes, create, alter, exclusive, batch_sql, intents, lease_sql, secret_keys, together)
+    for module in (
+        preludes,
+        create,
+        create_owned,
+        alter,
+        exclusive,
+        batch_sql,
+        intents,
+        lease_sql,
+        secret_keys,
+        together,
+    )
     for name, text in _texts(module)
     if (module.__name__.rpartition(".")[2], name) not in NEEDS_NOT
 ]

@@ -9,7 +9,18 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from metastore.backends.postgres import alter, batch, batch_sql, checks, create, exclusive, intents, lease_sql, preludes
+from metastore.backends.postgres import (
+    alter,
+    batch,
+    batch_sql,
+    checks,
+    create,
+    create_owned,
+    exclusive,
+    intents,
+    lease_sql,
+    preludes,
+)
 from metastore.backends.postgres.fragments import ALL_FENCED
 from metastore.backends.postgres.parameters import Statement
 from metastore.backends.sql.comments import without_comments
@@ -22,21 +33,25 @@ from metastore.port.commit import (
     Insert,
     LeaseToken,
     Mark,
+    Relate,
     Resolution,
     Update,
     Write,
 )
+from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
 
 EVENT = Event("table", "alter", "m.a", "m.a")
 COMMIT = Commit(UUID(int=1), None, (Guard(7, 1),))
 LEASED = replace(COMMIT, leases=(LeaseToken("work", 8, 1, "one"),))
 INSERT = Insert(7, "table", "table", "a", "a", False, "{}", EVENT)
+OWNER = Relate(9, "owner", ONLY, NO_COLUMN, NO_VALUE, 8, 0, "{}", EVENT)
 ALTER = Update(9, 1, EVENT, doc="{}")
 RENAME = Update(9, 1, EVENT, scope_version=1, in_use=True)
 HELP = Help((Guard(7, 1),), 9, 1, "m.a", (Resolution(UUID(int=2), "failed", None),))
 
 ONE_ROW: list[tuple[Statement, type]] = [
     (create.statement(LEASED, INSERT), create.Created),
+    (create_owned.statement(replace(COMMIT, writes=(replace(INSERT, id=9), OWNER))), create_owned.CreatedOwned),
     (alter.statement(LEASED, ALTER), alter.Altered),
     (exclusive.statement(COMMIT, RENAME), exclusive.Moved),
     (intents.help_statement(HELP), intents.Helped),
@@ -90,7 +105,7 @@ def test_what_only_checks_has_as_many_columns(postgres_url: str) -> None:
 
 
 def test_no_comment_is_sent() -> None:
-    modules = (alter, batch_sql, checks, create, exclusive, intents, lease_sql, preludes)
+    modules = (alter, batch_sql, checks, create, create_owned, exclusive, intents, lease_sql, preludes)
     texts = [text for module in modules for text in vars(module).values() if isinstance(text, str)]
     shapes = product((False, True), repeat=len(fields(batch_sql.Shape)))
     texts += [batch_sql.batch(batch_sql.Shape(*values)) for values in shapes]

@@ -1,8 +1,9 @@
 """The backend for PostgreSQL 14 and later, through psycopg 3.
 
-A commit with one insert (create.py), one new document (alter.py) or one entity that is moved, dropped or the like
-(exclusive.py) is one statement. Any other commit (batch.py) is one message, hence one round trip and one transaction.
-Each of these files has a statement's SQL, its parameters, and what its rows mean. This file chooses among them.
+A commit with one insert (create.py; create_owned.py with its owner), one new document (alter.py) or one entity that is
+moved, dropped or the like (exclusive.py) is one statement. Any other commit (batch.py) is one message, hence one round
+trip and one transaction. Each of these files has a statement's SQL, its parameters, and what its rows mean. This file
+chooses among them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from metastore.backends.postgres import (
     batch,
     carry,
     create,
+    create_owned,
     errors,
     exclusive,
     intents,
@@ -60,6 +62,7 @@ from metastore.port.commit import (
     Outcome,
     Unknown,
     Update,
+    Write,
 )
 from metastore.port.leases import LeaseRows
 from metastore.port.members import Covered, MemberRows, covered, covered_by_help
@@ -115,10 +118,7 @@ class PostgresBackend(PostgresReads):
         if len(commit.writes) == 1 and not _is_rare(commit):
             (write,) = commit.writes
             if commit.ticket is not None or commit.carries:
-                if isinstance(write, Update) and carry.fits(commit, write):
-                    statements = may.around([carry.statement(commit, write)], operation)
-                    return self._last(statements, lambda row: carry.outcome(commit, write, row))
-                return self._general(commit, may)
+                return self._carrying(commit, write, may)
             if isinstance(write, Insert) and write.id is None:
                 statements = [*preludes(commit), create.statement(commit, write)]
                 return self._last(may.around(statements, operation), lambda row: create.outcome(commit, row))
@@ -131,7 +131,17 @@ class PostgresBackend(PostgresReads):
                     lambda row: exclusive.outcome(commit, write, row),
                     commit.patience,
                 )
+        if create_owned.fits(commit) and not _is_rare(commit):
+            statements = [*preludes(commit), create_owned.statement(commit)]
+            return self._last(may.around(statements, operation), lambda row: create_owned.outcome(commit, row))
         return self._general(commit, may)
+
+    def _carrying(self, commit: Commit, write: Write, may: Pass) -> Outcome:
+        """Apply a commit of one write that resolves intents, or that stands in line."""
+        if not isinstance(write, Update) or not carry.fits(commit, write):
+            return self._general(commit, may)
+        statements = may.around([carry.statement(commit, write)], (commit.operation_id,))
+        return self._last(statements, lambda row: carry.outcome(commit, write, row))
 
     def _general(self, commit: Commit, may: Pass) -> Outcome:
         return self._all(

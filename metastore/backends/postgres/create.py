@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from metastore.backends.postgres import parameters
 from metastore.backends.postgres.fragments import (
@@ -23,7 +23,7 @@ from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import Commit, Committed, Conflicted, Insert, Outcome, Result
 from metastore.port.noted import note_of
 
-__all__ = ["CREATE", "CREATE_FENCED", "CREATE_NOTED", "outcome", "statement"]
+__all__ = ["CREATE", "CREATE_FENCED", "CREATE_NOTED", "outcome", "statement", "values"]
 
 
 def _create(lease: LeaseParts) -> str:
@@ -67,7 +67,17 @@ CREATE, CREATE_NOTED, CREATE_FENCED = _create(NO_LEASES), _create(NOTED), _creat
 
 def statement(commit: Commit, write: Insert) -> Statement:
     """Return the statement for a commit whose only write is an insert."""
-    values = {
+    own = values(commit, write)
+    if commit.leases:
+        return Statement(CREATE_FENCED, own | parameters.under_leases(commit), writes=True)
+    if commit.evidence:
+        return Statement(CREATE_NOTED, own | {"note": note_of(commit)}, writes=True)
+    return Statement(CREATE, own, writes=True)
+
+
+def values(commit: Commit, write: Insert) -> dict[str, Any]:
+    """Return the parameters of a create."""
+    return {
         **parameters.of_one(commit, write),
         "parent_id": write.parent_id,
         "family": write.family,
@@ -76,11 +86,6 @@ def statement(commit: Commit, write: Insert) -> Statement:
         "fold": write.fold,
         "doc": write.doc,
     }
-    if commit.leases:
-        return Statement(CREATE_FENCED, values | parameters.under_leases(commit), writes=True)
-    if commit.evidence:
-        return Statement(CREATE_NOTED, values | {"note": note_of(commit)}, writes=True)
-    return Statement(CREATE, values, writes=True)
 
 
 class Created(NamedTuple):

@@ -8,6 +8,10 @@ A message with several kinds of writes has a statement for each: creates, then a
 be of what the message alters. All rows that exist are locked first, by id, and names are taken in their order. So two
 messages do not wait for each other, unless each renames something to a name that the other one gives up; then the
 patience ends, and the batch is tried once more.
+
+The statements are planned once, for arrays of unknown length: the planner takes each for 10 rows. Each condition on a
+column takes that down, and for what it takes for one row, it plans a nested loop: 64 x 64 steps. So the CTEs judge all
+conditions into one column (:func:`flag`), which the planner takes for half of the rows. Then it joins by a hash table.
 """
 
 from __future__ import annotations
@@ -46,6 +50,12 @@ __all__ = [
     "found",
     "results",
 ]
+
+
+def flag(condition: str) -> str:
+    """Return a condition as a value that the planner does not look into: it expects that half of the rows have it."""
+    return f"CASE WHEN {condition} THEN true ELSE false END"
+
 
 # --- find
 
@@ -185,24 +195,30 @@ judged AS MATERIALIZED (
 go AS MATERIALIZED (
   SELECT j.*, now.at FROM judged j, (SELECT {NOW} AS at) AS now
   -- the count reads, and so locks, all rows before the first is written
-  WHERE j.fits AND j.free AND NOT j.pending AND NOT j.queued AND (SELECT count(*) FROM rows) > 0 AND {DURABLE}),
+  WHERE {flag("j.fits AND j.free AND NOT j.pending AND NOT j.queued")}
+    AND (SELECT count(*) FROM rows) > 0 AND (SELECT {DURABLE})),
 -- The operations, in the order in which they apply. Sorting is a barrier: no position is drawn before the last lock.
 ordered AS MATERIALIZED (
-  SELECT s.*, go.last_version, go.at, go.scope_version, go.in_use, go.parent_id, go.name, go.fold, go.state
+  SELECT s.*, s.version = go.last_version AS last, go.at, go.scope_version, go.in_use, go.parent_id, go.name, go.fold,
+    go.state
   FROM unnest(%(s_operations)s::uuid[], %(s_ids)s::bigint[], %(s_versions)s::bigint[], %(s_principals)s::text[],
       %(s_kinds)s::text[], %(s_paths)s::text[], %(s_changes)s::text[], %(s_docs)s::text[], %(s_actions)s::text[],
       %(s_results)s::text[], %(s_carried)s::boolean[])
     WITH ORDINALITY AS s(operation_id, id, version, principal, kind, path, changes, doc, action, result, carried, n)
     JOIN go ON go.id = s.id
   ORDER BY s.n),
+-- The generation, read once: after the last lock.
+alone AS MATERIALIZED (SELECT {GENERATION} AS generation FROM (SELECT count(*) FROM ordered) AS locked),
 -- Each that makes a version draws its position.
 steps AS MATERIALIZED (
-  SELECT o.*, CASE WHEN o.action = 'alter' THEN nextval('change_seq') END AS seq, {GENERATION} AS generation
+  SELECT o.*, CASE WHEN o.action = 'alter' THEN nextval('change_seq') END AS seq,
+    (SELECT generation FROM alone) AS generation
   FROM ordered o),
--- The compare-and-swap, on rows that are locked at the expected version.
+-- The compare-and-swap, on rows that are locked at the expected version. (The ids are named: a hash table of them is
+-- the plan then, also one that was made while the table was small.)
 altered AS (
   UPDATE entity e SET version = s.version, doc = s.doc, modified_by = s.principal, modified_at = s.at
-  FROM steps s WHERE e.id = s.id AND s.version = s.last_version AND e.id = ANY(%(ids)s::bigint[])),
+  FROM steps s WHERE e.id = s.id AND s.last AND e.id = ANY(%(ids)s::bigint[])),
 -- The rows of carried intents become history and results, as in a helping commit.
 resolved AS (
   UPDATE operation o SET generation = s.generation, action = s.action, seq = s.seq, version = s.version, time = s.at,
@@ -297,7 +313,7 @@ fresh AS MATERIALIZED (
 -- Takes the names. A name that is taken is left out, and hurts no other: its request finds out alone what is there.
 placed AS (
   INSERT INTO guard (id, parent_id, kind, family, name, key, fold, state, in_use, scope_version)
-  SELECT id, parent_id, kind, family, name, key, fold, 0, true, 1 FROM fresh WHERE {DURABLE}
+  SELECT id, parent_id, kind, family, name, key, fold, 0, true, 1 FROM fresh WHERE (SELECT {DURABLE})
   ORDER BY parent_id, family, key
   ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING
   RETURNING id),
@@ -308,10 +324,12 @@ made AS (
   RETURNING id),
 -- What was made, in the order given. Sorting is a barrier: no position is drawn before the last name was taken.
 done AS MATERIALIZED (SELECT f.* FROM made JOIN fresh f USING (id) ORDER BY f.n),
+-- The generation, read once: after the last name was taken.
+alone AS MATERIALIZED (SELECT {GENERATION} AS generation FROM (SELECT count(*) FROM done) AS taken),
 -- History, change event and result of each.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS}, family, key)
-  SELECT {GENERATION},
+  SELECT (SELECT generation FROM alone),
     operation_id, 0, nextval('change_seq'), id, 1, NULL, kind, 'create', principal, at, NULL, path, changes,
     1, true, doc, NULL, parent_id, name, fold, 0, family, key
   FROM done ORDER BY n)
@@ -367,18 +385,21 @@ rows AS MATERIALIZED (
   SELECT e.id, e.version, e.doc FROM entity e
   WHERE e.id = ANY(%(ids)s::bigint[]) AND (SELECT count(*) FROM own) >= 0
   ORDER BY e.id FOR NO KEY UPDATE{{skip}}),
--- The gate of each member: its guards, its scope version, its version. One reading of the clock.
+-- Each member by itself: its guards, its scope version, its version; and the state of what has the name that it takes.
+judged AS MATERIALIZED (
+  SELECT w.*, r.doc, o.in_use, o.family,
+    o.scope_version = w.scope AND r.version = w.version AND w.guards NOT IN (SELECT number FROM broken) AS fits,
+    (SELECT t.state FROM guard t WHERE t.parent_id = w.parent_id AND t.family = o.family AND t.key = w.key
+      AND (t.state = 0 OR t.state = 3) AND t.id <> w.id) AS taken
+  FROM wanted w JOIN own o ON o.id = w.id JOIN rows r ON r.id = w.id),
+-- The gate of each member, and one reading of the clock.
 go AS MATERIALIZED (
-  SELECT w.*, r.doc, o.in_use, now.at
-  FROM wanted w JOIN own o ON o.id = w.id AND o.scope_version = w.scope
-    JOIN rows r ON r.id = w.id AND r.version = w.version, (SELECT {NOW} AS at) AS now
-  -- the count reads, and so locks, all rows before the first is written
-  WHERE w.guards NOT IN (SELECT number FROM broken) AND (SELECT count(*) FROM rows) > 0 AND {DURABLE}
-    -- a name that is taken is left out, and hurts no other; one that is taken at this moment fails the batch
-    AND (w.key IS NULL OR NOT EXISTS (SELECT FROM guard t WHERE t.parent_id = w.parent_id AND t.family = o.family
-      AND t.key = w.key AND (t.state = 0 OR t.state = 3) AND t.id <> w.id))
+  SELECT j.*, now.at FROM judged j, (SELECT {NOW} AS at) AS now
+  -- the count reads, and so locks, all rows before the first is written; a name that is taken is left out, and hurts no
+  -- other; one that is taken at this moment fails the batch
+  WHERE {flag("j.fits AND j.taken IS NULL")} AND (SELECT count(*) FROM rows) > 0 AND (SELECT {DURABLE})
   -- by name: two batches that take the same names wait in one order
-  ORDER BY w.parent_id, o.family, w.key, w.n),
+  ORDER BY j.parent_id, j.family, j.key, j.n),
 -- The compare-and-swap, on rows that are locked at the expected version: an exclusive operation is a version too.
 altered AS (
   UPDATE entity e SET version = go.version + 1, modified_by = go.principal, modified_at = go.at
@@ -391,30 +412,27 @@ stands AS (
     fold = coalesce(go.fold, g.fold),
     dropped_at = CASE go.state WHEN 0 THEN NULL WHEN 1 THEN go.at ELSE g.dropped_at END
   FROM go WHERE g.id = go.id AND g.id = ANY(%(ids)s::bigint[])
-  RETURNING g.*),
+  RETURNING go.operation_id, go.id, go.version, go.kind, go.action, go.principal, go.at, go.path_before, go.path_after,
+    go.changes, go.scope, go.in_use, go.doc, go.n, g.parent_id, g.name, g.fold, g.state, g.family, g.key),
 -- The intents on the entities are sent away: their owners decide again. The attempt counts, so that a late claim fails.
 withdrawn AS (
   UPDATE operation o SET action = 'moved', attempt = coalesce(o.attempt, 0) + 1
   FROM go WHERE o.entity_id = go.id AND o.entity_id = ANY(%(ids)s::bigint[]) AND o.action = 'pending'),
 -- Sorting is a barrier: no position is drawn before the last name was taken.
-done AS MATERIALIZED (
-  SELECT go.operation_id, go.id, go.version, go.kind, go.action, go.principal, go.at, go.path_before, go.path_after,
-    go.changes, go.scope, go.in_use, go.doc, go.n, s.parent_id, s.name, s.fold, s.state, s.family, s.key
-  FROM stands s JOIN go ON go.id = s.id ORDER BY go.n),
+done AS MATERIALIZED (SELECT * FROM stands ORDER BY n),
+-- The generation, read once: after the last lock.
+alone AS MATERIALIZED (SELECT {GENERATION} AS generation FROM (SELECT count(*) FROM done) AS locked),
 -- History, change event and result of each.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS}, family, key)
-  SELECT {GENERATION},
+  SELECT (SELECT generation FROM alone),
     operation_id, 0, nextval('change_seq'), id, version + 1, NULL, kind, action, principal, at, path_before,
     path_after, changes, scope + 1, in_use, doc, NULL, parent_id, name, fold, state,
     CASE WHEN state = 0 THEN family END, CASE WHEN state = 0 THEN key END
   FROM done ORDER BY n)
 SELECT n, id, version + 1, at FROM done
 -- Of the others, those that would be applied but for a name that something live has.
-UNION ALL SELECT w.n, NULL, NULL, NULL FROM wanted w
-  JOIN own o ON o.id = w.id AND o.scope_version = w.scope JOIN rows r ON r.id = w.id AND r.version = w.version
-WHERE w.guards NOT IN (SELECT number FROM broken) AND EXISTS (SELECT FROM guard t
-  WHERE t.parent_id = w.parent_id AND t.family = o.family AND t.key = w.key AND t.state = 0 AND t.id <> w.id)""")
+UNION ALL SELECT n, NULL, NULL, NULL FROM judged WHERE fits AND taken = 0""")
 _EXCLUSIVE: Final = {skip: EXCLUSIVE_TOGETHER.format(skip=" SKIP LOCKED" if skip else "") for skip in (False, True)}
 
 

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import PoolProxiedConnection
 
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.pool import WaitingPool
+from metastore.backends.sqlite.forks import FORKS
 from metastore.backends.sqlite.text import is_no_text
 from metastore.clock import SYSTEM
 from metastore.deadlines import cleans_up, remaining, stopping
@@ -97,6 +99,8 @@ class Pool:
         return self._pool.use()
 
     def _connect(self) -> Any:
+        if not self._in_memory:
+            FORKS.check()
         try:
             try:
                 return self._opened(self._database)
@@ -145,6 +149,25 @@ class Pool:
         """Lend a connection; what it left unfinished is rolled back."""
         if self._closed and (self._in_memory or not cleans_up()):  # in memory, the data went with the connection
             raise StoreClosed
+        use = FORKS.enter()
+        try:
+            lent = self._lend()
+            connection: Any = lent.driver_connection
+            try:
+                yield connection
+            except DRIVER.Error as error:
+                error.add_note(self._database)
+                raise
+            finally:
+                if connection.in_transaction:
+                    connection.rollback()
+                if self._closed:
+                    lent.invalidate()
+                lent.close()
+        finally:
+            FORKS.leave(use)
+
+    def _lend(self) -> PoolProxiedConnection:
         if os.getpid() != self._pid:
             self._of_parent.append(self._pool)  # kept: a child must not close what it did not open
             self._pool, self._pid = self._new_pool(), os.getpid()
@@ -153,23 +176,11 @@ class Pool:
             self._pool.dispose()
             self._pool = self._new_pool()
         try:
-            lent = self._pool.connect()
+            return self._pool.connect()
         except MetastoreError as error:  # the file cannot be opened: the pool's frames say nothing more
             raise error.with_traceback(None) from None
         except PoolTimeout:
             raise self._limits.exhausted() from None
-        connection: Any = lent.driver_connection
-        try:
-            yield connection
-        except DRIVER.Error as error:
-            error.add_note(self._database)
-            raise
-        finally:
-            if connection.in_transaction:
-                connection.rollback()
-            if self._closed:
-                lent.invalidate()
-            lent.close()
 
     def begin(self, connection: Any) -> None:
         """Begin to write: wait for the process that writes now, until the call's deadline.
@@ -234,11 +245,12 @@ _POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()
 
 
 def _before_fork() -> None:
+    FORKS.before()
     for pool in list(_POOLS):
         pool.before_fork()
 
 
-os.register_at_fork(before=_before_fork)
+os.register_at_fork(before=_before_fork, after_in_parent=FORKS.after_in_parent, after_in_child=FORKS.after_in_child)
 
 
 def _use_wal(connection: Any, patience: float) -> None:

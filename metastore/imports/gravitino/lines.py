@@ -9,9 +9,11 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
+from metastore.clock import SYSTEM
 from metastore.imports.gravitino.columns import Columns, keep_ids
+from metastore.imports.gravitino.groups import SYSTEM_NAME
 from metastore.imports.gravitino.links import Key, Link, Links, read_links
 from metastore.imports.gravitino.reading import Entity, entities
 from metastore.imports.gravitino.report import Report
@@ -27,40 +29,74 @@ from metastore.transfer.lines import (
     Footer,
     Header,
     Numbers,
+    OperationLine,
     OwnedLine,
     RelationLine,
     default_under,
     write,
 )
+from metastore.transfer.restore import Lines
 from metastore.transfer.tally import Tally
 
-__all__ = ["SYSTEM_NAME", "write_file"]
+__all__ = ["write_file"]
 
-SYSTEM_NAME: Final = "gravitino"
-"""The name of the origin rows."""
+_COLLECTED: Final = 1
+"""The position up to which history counts as removed."""
 
 
 def write_file(source: Source, stream: BinaryIO, report: Report, known: Mapping[Key, Columns], *, ids: bool) -> Footer:
     """Write all metalakes; ``known``: the columns that an earlier import made. Return the last line.
 
-    ``ids``: with ids, versions and audits, to restore an empty database.
+    ``ids``: with ids, versions, audits and earlier versions, to restore an empty database.
     """
     numbers, tally = _Numbers(), Tally()
-    with tempfile.TemporaryFile() as body:
+    with tempfile.TemporaryFile() as body, tempfile.TemporaryFile() as steps:
+        history = _History(steps)
         for row in list(source.rows("metalake_meta")):
             for line in _metalake(source, row, report, known, numbers, ids):
-                text = write(line, None)
-                tally.add(line, text)
-                body.write(text)
-        last = Numbers(numbers.last, 1, 0, 0) if ids else None
-        header = Header(None, ids, False, None, "1970-01-01T00:00:00+00:00", SYSTEM_NAME, last)
+                if ids:
+                    history.add(line.line if isinstance(line, _Earlier) else line, tally)
+                if not isinstance(line, _Earlier):
+                    text = write(line, None)
+                    tally.add(line, text)
+                    body.write(text)
+        last = Numbers(numbers.last, history.last, _COLLECTED, 0) if ids else None
+        header = Header(None, ids, ids, None, "1970-01-01T00:00:00+00:00", SYSTEM_NAME, last)
         stream.write(write(header, None))
-        body.seek(0)
-        shutil.copyfileobj(body, stream)
+        for file in (body, steps):
+            file.seek(0)
+            shutil.copyfileobj(file, stream)
     footer = tally.footer()
     stream.write(write(footer, None))
     stream.flush()
     return footer
+
+
+class _Earlier(NamedTuple):
+    """An earlier version of the entity that comes next."""
+
+    line: EntityLine
+
+
+class _History:
+    """The steps of history: one for each row, and before an entity's those of its earlier versions.
+
+    The database counts as one whose older history gc removed: of most versions nothing is known.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.last = _COLLECTED
+        self._stream = stream
+        self._lines = Lines(_COLLECTED, SYSTEM.operation_id())
+
+    def add(self, line: Body, tally: Tally) -> None:
+        """Write the step of a line."""
+        assert not isinstance(line, OperationLine)
+        self.last += 1
+        step = self._lines.step(self.last - _COLLECTED, line)
+        text = write(step, None)
+        tally.add(step, text)
+        self._stream.write(text)
 
 
 @dataclass
@@ -81,11 +117,11 @@ class _Numbers:
 
 def _metalake(
     source: Source, row: Any, report: Report, known: Mapping[Key, Columns], numbers: _Numbers, ids: bool
-) -> Iterator[Body]:
+) -> Iterator[Body | _Earlier]:
     tree = Tree(source, row, report)
     there = {kind: tree.ids(kind) for kind in ("user", "group", "role", "tag", "policy")}
     links = read_links(source, METALAKE.key(row), there, tree.exists, report)
-    read = list(entities(source, row, tree, report))
+    read = list(entities(source, row, tree, report, past=ids))
     for entity in read:
         report.counts[entity.key[0]] = report.counts.get(entity.key[0], 0) + 1
         yield from _lines(entity, tree, links, report, known, numbers, ids)
@@ -96,18 +132,22 @@ def _metalake(
 
 def _lines(
     entity: Entity, tree: Tree, links: Links, report: Report, known: Mapping[Key, Columns], numbers: _Numbers, ids: bool
-) -> Iterator[Body]:
+) -> Iterator[Body | _Earlier]:
     kind, names, thing = entity.key[0], entity.names, entity.thing
     doc, columns = thing.doc, Columns()
     if kind == "table":
         doc, columns = keep_ids(thing.doc, thing.columns, known.get(entity.key))
+    doc, earlier = _past(entity, doc, columns)
     row: dict[str, Any] = {}
     if ids:
         own, parent = numbers.entity(entity.key), _parent(entity, numbers)
         row = {"id": own, "version": thing.version, "parent_id": parent, "key": names[-1], "fold": False}
         row |= {"state": LIVE, "scope_version": 1}
     under = default_under(None, len(names) - 1) if len(names) > 2 else ("metalake",)[: len(names) - 1]
-    yield EntityLine(names, under, KINDS[kind].family, kind, thing.in_use, doc, entity.audit, row)
+    line = EntityLine(names, under, KINDS[kind].family, kind, thing.in_use, doc, entity.audit, row)
+    for past, past_doc in zip(entity.past, earlier, strict=True):
+        yield _Earlier(line._replace(doc=past_doc, audit=past.audit, row={**row, "version": past.version}))
+    yield line
     owned = [*thing.owned, ("origin", SYSTEM_NAME, _origin(entity, columns))]
     for owned_kind, name, owned_doc in sorted(owned, key=lambda one: (one[0], one[1])):
         number, version = (numbers.new(), 1) if ids else (None, None)
@@ -120,6 +160,20 @@ def _lines(
             report.find(
                 "dangling", f"{link.kind} of the {kind} {'.'.join(names)}: the {link.to[0]} {link.to[1]} is gone"
             )
+
+
+def _past(entity: Entity, doc: dict[str, Any], columns: Columns) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the documents now and in earlier versions. A column has one id in all of them, and none is given twice."""
+    if entity.key[0] != "table":
+        return doc, [past.thing.doc for past in entity.past]
+    ids, docs = dict(columns.ids), {one["id"]: one for one in doc["columns"]}
+    last, earlier = doc["last_column_id"], []
+    for past in entity.past:
+        then, found = keep_ids(past.thing.doc, past.thing.columns, Columns(ids, docs, last))
+        ids, docs = {**found.ids, **ids}, {**{one["id"]: one for one in then["columns"]}, **docs}
+        last = found.last
+        earlier.append(then)
+    return {**doc, "last_column_id": last}, earlier
 
 
 def _parent(entity: Entity, numbers: _Numbers) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from metastore.errors import MetastoreError
 from metastore.imports.gravitino.links import Key
+from metastore.imports.gravitino.past import Past, read_past
 from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.source import Row, Source
 from metastore.imports.gravitino.things import BELOW_METALAKE, BELOW_SCHEMA, CATALOG, METALAKE, SCHEMA, Shape, Thing
@@ -26,22 +27,32 @@ class Entity(NamedTuple):
     thing: Thing
     audit: dict[str, Any]
     row: Row
+    past: Sequence[Past] = ()
 
 
-def entities(source: Source, metalake: Row, tree: Tree, report: Report) -> Iterator[Entity]:
-    """Yield the entities of a metalake; one that cannot be read is left out, named, and so is all below it."""
-    yield from _made(METALAKE, source, [metalake], tree, report)
+def entities(source: Source, metalake: Row, tree: Tree, report: Report, *, past: bool) -> Iterator[Entity]:
+    """Yield the entities of a metalake; one that cannot be read is left out, named, and so is all below it.
+
+    ``past``: each with what is known of its earlier versions.
+    """
+
+    def made(shape: Shape, rows: Iterable[Row]) -> Iterator[Entity]:
+        known = [row for row in rows if (shape.kind, shape.key(row)) in tree.names]
+        versions = read_past(shape, source, known, read_one) if past else {}
+        for one in _made(shape, source, known, tree, report):
+            yield one._replace(past=versions.get(one.key[1], ()))
+
+    yield from made(METALAKE, [metalake])
     for shape in BELOW_METALAKE:
-        yield from _made(shape, source, list(source.rows(shape.table, metalake_id=tree.id)), tree, report)
-    yield from _made(CATALOG, source, list(source.rows(CATALOG.table, metalake_id=tree.id)), tree, report)
-    yield from _made(SCHEMA, source, list(source.rows(SCHEMA.table, metalake_id=tree.id)), tree, report)
+        yield from made(shape, source.rows(shape.table, metalake_id=tree.id))
+    yield from made(CATALOG, source.rows(CATALOG.table, metalake_id=tree.id))
+    yield from made(SCHEMA, source.rows(SCHEMA.table, metalake_id=tree.id))
     for (_, schema), _ in list(tree.schemas()):
         for shape in BELOW_SCHEMA:
-            yield from _made(shape, source, list(source.rows(shape.table, schema_id=schema)), tree, report)
+            yield from made(shape, source.rows(shape.table, schema_id=schema))
 
 
-def _made(shape: Shape, source: Source, rows: list[Row], tree: Tree, report: Report) -> Iterator[Entity]:
-    known = [row for row in rows if (shape.kind, shape.key(row)) in tree.names]
+def _made(shape: Shape, source: Source, known: list[Row], tree: Tree, report: Report) -> Iterator[Entity]:
     parts = _parts(shape, source, known)
     for row in known:
         key = (shape.kind, shape.key(row))

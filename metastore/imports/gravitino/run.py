@@ -15,9 +15,10 @@ from metastore.imports.gravitino.target import Contents, contents, contents_of_s
 from metastore.imports.outcome import Tell
 from metastore.store import Store, open_store, restore
 
-__all__ = ["import_gravitino"]
+__all__ = ["PRINCIPAL", "import_gravitino"]
 
-_PRINCIPAL: Final = "import gravitino"
+PRINCIPAL: Final = "import gravitino"
+"""Who writes what a later import changes."""
 
 
 def import_gravitino(
@@ -32,13 +33,13 @@ def import_gravitino(
     tell = progress or (lambda _step, _share: None)
     place = Path(file)
     _finish_what_was_killed(url, place, tell)
-    with open_store(url, principal=_PRINCIPAL) as store:
+    with open_store(url, principal=PRINCIPAL) as store:
         fresh = next(iter(store.metalakes.names()), None) is None
     if fresh:
         report = _read(source, place, Contents(), tell, ids=True)
         done = restore(url, place, progress=lambda share: tell("restoring", share))
         report.written, report.left = done.written, done.left
-    with open_store(url, principal=_PRINCIPAL) as store:
+    with open_store(url, principal=PRINCIPAL) as store:
         if not fresh:
             report = _follow(store, source, place, tell)
         with open_source(source) as opened:

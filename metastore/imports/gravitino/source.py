@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 from metastore.errors import InvalidArgument
 from metastore.imports.gravitino.h2 import load_script
 
-__all__ = ["Row", "Source", "open_source"]
+__all__ = ["Row", "Source", "engine_of", "open_source", "said"]
 
 Row = Mapping[str, Any]
 _CHUNK: Final = 2000
@@ -56,14 +56,16 @@ class Source:
                 column = columns[name]
                 query = query.where(column.in_(value) if isinstance(value, list) else column == value)
         query = query.order_by(*[columns[name] for name in list(columns)[:1]])
-        for row in self._connection.execution_options(yield_per=_CHUNK).execute(query).mappings():
+        for row in self._connection.execute(query.execution_options(yield_per=_CHUNK)).mappings():
             yield {str(key).lower(): value for key, value in row.items()}
 
-    def newest(self, table: str, key: str, ids: Sequence[int], version: str = "version") -> dict[int, list[Row]]:
-        """Return the live rows of ``ids``, by id, in the order of their versions."""
+    def newest(
+        self, table: str, key: str, ids: Sequence[int], version: str = "version", **wanted: object
+    ) -> dict[int, list[Row]]:
+        """Return the live rows of ``ids``, by id, in the order of their versions. ``wanted``: as for :meth:`rows`."""
         newest: dict[int, list[Row]] = {}
         for start in range(0, len(ids), _CHUNK):
-            for row in self.rows(table, **{key: list(ids[start : start + _CHUNK])}):
+            for row in self.rows(table, **{key: list(ids[start : start + _CHUNK]), **wanted}):
                 newest.setdefault(row[key], []).append(row)
         for rows in newest.values():
             rows.sort(key=lambda row: row[version])
@@ -80,16 +82,8 @@ def open_source(url: str) -> Iterator[Source]:
         with load_script(url.removeprefix("h2:")) as connection:
             yield Source(connection, None)
         return
-    try:
-        parsed = sa.make_url(url)
-        parsed = parsed.set(drivername=_DRIVERS.get(parsed.drivername, parsed.drivername))
-        schema = parsed.query.get("currentSchema")
-        engine = sa.create_engine(parsed.difference_update_query(["currentSchema"]), poolclass=sa.NullPool)
-    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError) as error:
-        raise InvalidArgument(
-            f"the URL of Gravitino's database cannot be used: {type(error).__name__}: {error}"
-        ) from None
-    backend = parsed.get_backend_name()
+    engine, schema = engine_of(url)
+    backend = engine.dialect.name
     try:
         with engine.connect() as connection:
             if backend != "sqlite":
@@ -97,10 +91,41 @@ def open_source(url: str) -> Iterator[Source]:
             with connection.begin():
                 if backend == "postgresql":
                     connection.execute(sa.text("SET TRANSACTION READ ONLY"))
-                yield Source(connection, schema if isinstance(schema, str) else None)
-    except sa.exc.OperationalError as error:
-        raise InvalidArgument(
-            f"Gravitino's database cannot be read: {type(error.orig).__name__}: {error.orig}"
-        ) from None
+                yield Source(connection, schema)
+    except sa.exc.DBAPIError as error:
+        raise InvalidArgument(f"Gravitino's database cannot be read: {said(error)}") from None
     finally:
         engine.dispose()
+
+
+def engine_of(url: str) -> tuple[sa.Engine, str | None]:
+    """Return an engine for Gravitino's database, and the schema in it that the URL names. Raises InvalidArgument."""
+    try:
+        parsed = sa.make_url(url)
+        parsed = parsed.set(drivername=_DRIVERS.get(parsed.drivername, parsed.drivername))
+        schema = parsed.query.get("currentSchema")
+        engine = sa.create_engine(parsed.difference_update_query(["currentSchema"]), poolclass=sa.NullPool)
+    except (sa.exc.ArgumentError, ValueError):  # its text may show the URL, and with it the password
+        raise InvalidArgument(
+            "the URL of Gravitino's database cannot be used; it is one such as postgresql://user:password@host/database"
+        ) from None
+    except (sa.exc.NoSuchModuleError, ImportError) as error:
+        raise InvalidArgument(
+            f"the URL of Gravitino's database cannot be used: {type(error).__name__}: {error}"
+        ) from None
+    try:
+        engine.connect().close()
+    except sa.exc.DBAPIError as error:
+        raise InvalidArgument(f"Gravitino's database cannot be reached: {said(error)}") from None
+    except (ValueError, TypeError, AttributeError) as error:  # a driver does not check its options
+        what = type(error).__name__
+        raise InvalidArgument(
+            f"Gravitino's database cannot be reached: its driver does not take the URL's options ({what})"
+        ) from None
+    return engine, schema if isinstance(schema, str) else None
+
+
+def said(error: sa.exc.DBAPIError) -> str:
+    """Return the first line of what a database said; the lines after it may show a row, and its secrets."""
+    first, *_ = str(error.orig).splitlines() or [""]
+    return f"{type(error.orig).__name__}: {first}"

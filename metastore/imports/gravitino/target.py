@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from metastore.imports.gravitino.columns import Columns
-from metastore.imports.gravitino.lines import SYSTEM_NAME
+from metastore.imports.gravitino.groups import Group, groups
 from metastore.imports.gravitino.links import Key
 from metastore.transfer.digest import Sum, of_entity, of_owned, of_relation
 from metastore.transfer.lines import EntityLine, OwnedLine, RelationLine
-from metastore.transfer.parser import parse_header, parse_line
 
 if TYPE_CHECKING:
     from metastore.store import Store
@@ -79,22 +78,11 @@ class _Reader:
         self._relations: list[tuple[EntityLine, RelationLine, Key]] = []
 
     def read(self, file: BinaryIO) -> None:
-        file.seek(0)
-        header = parse_header(file.readline())
-        entity: EntityLine | None = None
-        beside: list[OwnedLine | RelationLine] = []
-        for text in file:
-            line = parse_line(text, header, checked=True)
-            if isinstance(line, OwnedLine | RelationLine):
-                beside.append(line)
-                continue
-            if entity is not None:
-                self._note(entity, beside)
-            entity, beside = (line if isinstance(line, EntityLine) else None), []
+        for group in groups(file):
+            self._note(group)
 
-    def _note(self, entity: EntityLine, beside: list[OwnedLine | RelationLine]) -> None:
-        rows = [one for one in beside if isinstance(one, OwnedLine)]
-        origin = next((one for one in rows if one.kind == "origin" and one.name == SYSTEM_NAME), None)
+    def _note(self, group: Group) -> None:
+        entity, origin = group.entity, group.origin
         if origin is None:
             return
         key = (entity.kind, int(origin.doc["key"]))
@@ -102,11 +90,12 @@ class _Reader:
         self._there.add((entity.kind, entity.names))
         if entity.kind == "table":
             self._found.columns[key] = _columns(entity, origin)
-        self._sum.add(of_entity(entity.names, entity.family, entity.kind, entity.in_use, entity.doc))
-        for row in rows:
+        shown = {name: value for name, value in entity.doc.items() if name != "last_column_id"}
+        self._sum.add(of_entity(entity.names, entity.family, entity.kind, entity.in_use, shown))
+        for row in group.owned:
             self._found.owned.add(Owned(key, row.kind, row.name))
             self._sum.add(of_owned(entity.names, entity.family, row.kind, row.name, row.doc))
-        self._relations += [(entity, one, key) for one in beside if isinstance(one, RelationLine)]
+        self._relations += [(entity, one, key) for one in group.relations]
 
     def finished(self) -> Contents:
         """Return what was found. A relation counts if both ends were imported."""

@@ -51,6 +51,8 @@ class Shape:
     make: Callable[[Row, Parts], Thing]
     parts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """From a word to a table and the column in it that names the version."""
+    current: str = "current_version"
+    """The column with the number of the current version."""
 
     def key(self, row: Row) -> int:
         """Return Gravitino's id."""
@@ -270,5 +272,8 @@ BELOW_SCHEMA: Final = (
         *("model", "model_meta", "model", _model),
         {"version": ("model_version_info", "version"), "alias": ("model_version_alias_rel", "model_version")},
     ),
-    Shape("function", "function_meta", "function", _function, {"version": ("function_version_info", "version")}),
+    Shape(
+        *("function", "function_meta", "function", _function, {"version": ("function_version_info", "version")}),
+        current="function_current_version",
+    ),
 )

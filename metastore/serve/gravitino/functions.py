@@ -17,7 +17,7 @@ from metastore.serve.gravitino.shapes import named
 from metastore.serve.gravitino.types import type_json, type_text
 from metastore.serve.web import BadRequest
 
-__all__ = ["UPDATES", "fields", "shape"]
+__all__ = ["UPDATES", "definition_json", "definition_of", "fields", "shape"]
 
 _BODY: Final = {"sql": "sql", "java": "className", "python": "codeBlock"}
 """The field that has the body of an implementation, by its language."""
@@ -43,7 +43,7 @@ def shape(entity: Function) -> dict[str, Any]:
         **body,
         "functionType": entity.type.upper(),
         "deterministic": entity.deterministic,
-        "definitions": [_definition_json(one) for one in entity.definitions],
+        "definitions": [definition_json(one) for one in entity.definitions],
     }
 
 
@@ -89,7 +89,8 @@ def _implementation(value: Any) -> Implementation:
     )
 
 
-def _definition_json(one: Definition) -> dict[str, Any]:
+def definition_json(one: Definition) -> dict[str, Any]:
+    """Return a definition as JSON."""
     body: dict[str, Any] = {"parameters": [_parameter_json(each) for each in one.parameters]}
     if isinstance(one.returns, str):
         body["returnType"] = type_json(Column("returns", one.returns))

@@ -22,7 +22,7 @@ from metastore.serve.web import Answer, BadRequest, Call
 if TYPE_CHECKING:
     from metastore.store import Store
 
-__all__ = ["ENDPOINTS", "parts_of"]
+__all__ = ["ENDPOINTS", "content_json", "parts_of"]
 
 _JSON: Final = ("application/json", "application/vnd.gravitino.v1+json")
 _WORDS: Final = {"custom_fields": "customFields", "class_name": "className"}
@@ -42,6 +42,11 @@ def parts_of(body: Mapping[str, Any], kind: str, prefix: str = "") -> dict[str, 
     return parts
 
 
+def content_json(parts: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return the command of a template as JSON, with its type."""
+    return {"jobType": kind, **{_WORDS.get(part, part): parts[part] for part in _OF[kind]}}
+
+
 def _type(body: Mapping[str, Any], key: str) -> str:
     kind = reading.text(body, key).lower()
     if kind not in _OF:
@@ -50,8 +55,8 @@ def _type(body: Mapping[str, Any], key: str) -> str:
 
 
 def _template(one: JobTemplate) -> dict[str, Any]:
-    shown = {_WORDS.get(part, part): getattr(one, part) for part in _OF[one.type]}
-    return {"name": one.name, "jobType": one.type, "comment": one.comment, **plain(shown), "audit": audit(one)}
+    shown = content_json({part: getattr(one, part) for part in _OF[one.type]}, one.type)
+    return {"name": one.name, "comment": one.comment, **plain(shown), "audit": audit(one)}
 
 
 def _job(one: Job) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def gravitino_protocol(actors: Actors, reveals: Sequence[str] = ()) -> Protocol:
     routes = [route("GET", "/version", _version)]
     for method, path, kind, handler in [*_endpoints(), *credentials.endpoints(reveals)]:
         routes.append(_bound(actors, method, path, kind, handler))
-    return Protocol(routes, failed, unknown_route, actors.principals)
+    return Protocol(routes, failed, unknown_route, actors.principals, MEDIA_TYPE)
 
 
 def _endpoints() -> list[tuple[str, str, str, Handler]]:
@@ -59,6 +59,8 @@ def _of_resource(resource: Resource) -> list[tuple[str, str, str, Handler]]:
     return [(method, path, resource.kind, _of(resource, handler)) for method, path, handler in table]
 
 
+MEDIA_TYPE: Final = "application/vnd.gravitino.v1+json"
+"""The type of all answers."""
 _MANY: Final = {"metalake": "metalakes", "catalog": "catalogs", "schema": "schemas"}
 
 

@@ -13,6 +13,7 @@ from metastore.kinds.metalake import Metalake
 from metastore.kinds.model.kind import Model
 from metastore.kinds.policy import Policy
 from metastore.kinds.table.kind import Table
+from metastore.kinds.view.document import SQL
 from metastore.kinds.view.kind import View
 from metastore.plain import plain
 from metastore.serve.gravitino import expressions
@@ -30,6 +31,7 @@ __all__ = [
     "model",
     "named",
     "policy",
+    "representation",
     "schema",
     "table",
     "view",
@@ -121,14 +123,18 @@ def table(entity: Table) -> dict[str, Any]:
 
 def view(entity: View) -> dict[str, Any]:
     """Return a view."""
-    texts = [{"type": "sql", "dialect": one.dialect, "sql": one.text} for one in entity.representations]
     return {
         **named(entity),
         "columns": [column(one) for one in entity.columns],
-        "representations": texts,
+        "representations": [representation(one) for one in entity.representations],
         "defaultCatalog": entity.default_catalog,
         "defaultSchema": entity.default_schema,
     }
+
+
+def representation(one: SQL) -> dict[str, Any]:
+    """Return a text of a view."""
+    return {"type": "sql", "dialect": one.dialect, "sql": one.text}
 
 
 def policy(entity: Policy) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from metastore.errors import EntityNotFound
 from metastore.kinds.change import EntityChange
 from metastore.kinds.model.changes import RemoveUri, SetUri
 from metastore.kinds.model.version import ModelVersion
+from metastore.names import format_path
 from metastore.serve.gravitino import reading
 from metastore.serve.gravitino.changes import DESCRIBED
 from metastore.serve.gravitino.errors import Refused
@@ -59,7 +60,7 @@ def _which(call: Call) -> int | str:
         return call.names["alias"]
     text = call.names["version"]
     if not text.isdecimal() or len(text) > 9:
-        raise BadRequest(f"a version is a number from 0, not {text[:20]!r}")
+        raise BadRequest(f"a version is a number from 0 to 999999999, not {text[:20]!r}")
     return int(text) + 1
 
 
@@ -100,8 +101,20 @@ def _free(tx: Any, model: tuple[str, ...], alias: str, number: int | None = None
         raise Refused(1004, 409, "ModelVersionAliasesAlreadyExistException", message)
 
 
+def _version(of: Any, call: Call) -> ModelVersion:
+    """Return the version that a request means. The message of what is missing counts as Gravitino does."""
+    model, which = _model(call), _which(call)
+    try:
+        version: ModelVersion = of.models.load_version(model, which)
+    except EntityNotFound:
+        of.models.load(model)
+        said = f"alias {which!r}" if isinstance(which, str) else f"version {which - 1}"
+        raise Refused(1003, 404, "NoSuchModelVersionException", f"{format_path(model)} has no {said}") from None
+    return version
+
+
 def _load(store: Store, call: Call) -> Answer:
-    return Answer({"code": 0, "modelVersion": _shape(store.models.load_version(_model(call), _which(call)))})
+    return Answer({"code": 0, "modelVersion": _shape(_version(store, call))})
 
 
 def _drop(store: Store, call: Call) -> Answer:
@@ -109,7 +122,7 @@ def _drop(store: Store, call: Call) -> Answer:
 
 
 def _uri(store: Store, call: Call) -> Answer:
-    version = store.models.load_version(_model(call), _which(call))
+    version = _version(store, call)
     name = call.query.get("uriName") or version.properties.get("default-uri-name")
     if name is None:
         name = next(iter(version.uris)) if len(version.uris) == 1 else _UNKNOWN
@@ -132,13 +145,13 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
 
 
 def _alter(store: Store, call: Call) -> Answer:
-    updates, model, which = reading.updates(call), _model(call), _which(call)
+    updates, model = reading.updates(call), _model(call)
     unknown = [one["@type"] for one in updates if one["@type"] not in (*_READERS, "updateAliases")]
     if unknown:
         raise BadRequest(f"there is no update {unknown[0][:40]!r} of a model's version")
 
     def apply(tx: Any) -> ModelVersion:
-        number = tx.models.load_version(model, which).number
+        number = _version(tx, call).number
         for one in updates:
             if one["@type"] == "updateAliases":
                 _move_aliases(tx, model, number, one)

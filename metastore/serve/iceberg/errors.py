@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from typing import Final
 
@@ -21,6 +22,9 @@ from pyiceberg.exceptions import (
     ServiceUnavailableError,
     TableAlreadyExistsError,
     ViewAlreadyExistsError,
+)
+from pyiceberg.exceptions import (
+    ValidationError as InvalidMetadata,
 )
 
 from metastore.errors import (
@@ -61,6 +65,7 @@ _CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (CommitStateUnknownException, 500, "CommitStateUnknownException"),
     (ForbiddenError, 403, "ForbiddenException"),
     (ServiceUnavailableError, 503, "ServiceUnavailableException"),
+    (NotImplementedError, 406, "UnsupportedOperationException"),
     (NotSupported, 406, "UnsupportedOperationException"),
     (Overlap, 422, "UnprocessableEntityException"),
     (TooLarge, 413, "BadRequestException"),
@@ -74,7 +79,11 @@ _CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (InvalidArgument, 400, "BadRequestException"),
     (BadRequest, 400, "BadRequestException"),
     (ValueError, 400, "BadRequestException"),
+    (InvalidMetadata, 400, "BadRequestException"),
     (FileNotFoundError, 400, "BadRequestException"),
+    (NotADirectoryError, 400, "BadRequestException"),
+    (IsADirectoryError, 400, "BadRequestException"),
+    (PermissionError, 403, "ForbiddenException"),
     (NotAuthenticated, 401, "NotAuthorizedException"),
     (OSError, 503, "ServiceUnavailableException"),
     (MetastoreError, 503, "ServiceUnavailableException"),
@@ -86,6 +95,8 @@ def failed(error: Exception) -> Answer:
     """Return the answer for an error."""
     if isinstance(error, ValidationError):
         return _answer(400, "BadRequestException", _fields(error))
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # it has no class of its own
+        return _answer(400, "BadRequestException", _message(error))
     for cls, code, name in _CODES:
         if isinstance(error, cls):
             headers = {"Retry-After": "1"} if code == 503 else {}

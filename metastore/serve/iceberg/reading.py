@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pyiceberg.exceptions import ValidationError as InvalidMetadata
 from pyiceberg.typedef import Identifier
 
 from metastore.serve.web import BadRequest, Call
@@ -19,6 +20,7 @@ __all__ = [
     "Register",
     "Rename",
     "body",
+    "flag",
     "namespace",
     "page_size",
     "read_from",
@@ -29,8 +31,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-_ESCAPED: Final = (ArithmeticError, AttributeError, LookupError, TypeError)
-"""What PyIceberg's readers of a value raise that is of another type; pydantic turns only ValueError into its own."""
+_ESCAPED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, InvalidMetadata)
+"""What PyIceberg's readers of a wrong value raise; pydantic turns only ValueError into its own."""
 _SEPARATOR: Final = "\x1f"
 _LARGEST_PAGE: Final = 1000
 
@@ -113,6 +115,14 @@ def read_from(location: str) -> Iterator[None]:
         if urlsplit(location).scheme not in ("", "file"):
             raise  # object storage that does not answer now
         raise BadRequest(f"metadata-location: the file cannot be read: {error}") from None
+
+
+def flag(call: Call, name: str) -> bool:
+    """Return whether a parameter of the query is true; without it: False."""
+    text = call.query.get(name, "false")
+    if text.lower() not in ("true", "false"):
+        raise BadRequest(f"{name} is true or false, not {text[:20]!r}")
+    return text.lower() == "true"
 
 
 def page_size(call: Call) -> int | None:

@@ -159,7 +159,7 @@ def exists(catalog: MetastoreCatalog, call: Call) -> Answer:
 def drop(catalog: MetastoreCatalog, call: Call) -> Answer:
     """Drop a table; with ``purgeRequested``, for good and with its files."""
     names = reading.table(call)
-    if call.query.get("purgeRequested", "false").lower() == "true":
+    if reading.flag(call, "purgeRequested"):
         catalog.purge_table(names)
     else:
         catalog.drop_table(names)
@@ -181,7 +181,7 @@ def commit(catalog: MetastoreCatalog, call: Call) -> Answer:
         done = catalog.create_staged(names, wanted.requirements, wanted.updates)
     else:
         (done,) = catalog.commit_tables([(names, wanted.requirements, wanted.updates)])
-    return _loaded(done.metadata, done.metadata_location).answer(None)
+    return _kept(done.metadata, done.metadata_location, "all").answer(None)
 
 
 def commit_several(catalog: MetastoreCatalog, call: Call) -> Answer:
@@ -215,8 +215,12 @@ def metrics(_: MetastoreCatalog, call: Call) -> Answer:
 
 
 def _table(table: Table, mode: str = "all") -> Loaded:
-    location = table.metadata_location
-    loaded = _loaded(_shown(table.metadata, mode), location, _etag(location, mode))
+    return _kept(table.metadata, table.metadata_location, mode)
+
+
+def _kept(metadata: TableMetadata, location: str, mode: str) -> Loaded:
+    """Return the answer of a load, and keep it for those that follow."""
+    loaded = _loaded(_shown(metadata, mode), location, _etag(location, mode))
     if never_changes(location):
         with _ANSWERS_LOCK, suppress(ValueError):  # it is larger than all that is kept
             _ANSWERS[location, mode] = loaded

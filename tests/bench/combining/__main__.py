@@ -17,7 +17,7 @@ from rich.console import Console
 import metastore as ms
 from tests.bench.combining.hot_table import COUNTER, HOT_TABLE, PEER, Counted, hot_windows
 from tests.bench.combining.sqlite import written_per_s
-from tests.bench.combining.window import BEFORE, OURS, Arrangement, Cell, windows
+from tests.bench.combining.window import ASYNC, BEFORE, OURS, Arrangement, Cell, windows
 from tests.bench.contention.crew import together
 from tests.bench.contention.outcome import percentile
 from tests.bench.core.setting import Setting
@@ -37,6 +37,8 @@ ARRANGEMENTS = (
     Arrangement("mix_2x64", 2, 64),
     Arrangement("hot_2x16", 2, 16, hot=True),
 )
+WITH_TASKS = "mix_2x64"
+"""The arrangement in which the async store takes its turn too."""
 SQLITE = "sqlite"
 OF_A_CELL = ("per_s", "p50_ms", "p99_ms", "client_us", "round_trips", "fairness")
 
@@ -50,6 +52,7 @@ def bars() -> dict[str, Bar]:
         "mix_2x64_vs_for_update": Bar(">=", 3),
         "hot_2x16_vs_for_update": Bar(">=", 6),
         "mix_2x64_vs_best_lock_peer": Bar(">=", 3),
+        "async_2x64_vs_for_update": Bar(">=", 3),
         "p99_2x64_vs_for_update": Bar("<=", 0.3),
         "trips_2x64": Bar("<=", 0.2),
         "client_us_2x64": Bar("<=", 100),
@@ -70,10 +73,15 @@ def bars() -> dict[str, Bar]:
         **{
             f"{one.name}_{name}_{what}": reported
             for one in ARRANGEMENTS
-            for name in (OURS, BEFORE, *PEERS)
+            for name in contenders(one)
             for what in OF_A_CELL
         },
     }
+
+
+def contenders(arrangement: Arrangement) -> list[str]:
+    """Return who takes a turn in an arrangement."""
+    return [OURS, BEFORE, *PEERS, *([ASYNC] if arrangement.name == WITH_TASKS else [])]
 
 
 @dataclass
@@ -92,7 +100,7 @@ class Run:
 
     def measure(self, arrangement: Arrangement) -> None:
         """Let the contenders take turns in one arrangement; then look for what is wrong in the tables."""
-        names = [OURS, BEFORE, *PEERS]
+        names = contenders(arrangement)
         urls = {name: self.ground.fresh() for name in names}
         order = [names[(turn + n) % len(names)] for turn in range(self.turns) for n in range(len(names))]
         cells = [
@@ -106,7 +114,7 @@ class Run:
             self._note(cell, [told for process in found for told in process[n]])
         for name, url in urls.items():
             wrong = in_tables(url).total()
-            if name in (OURS, BEFORE):
+            if name in (OURS, BEFORE, ASYNC):
                 with ms.open(url) as store:
                     wrong += len(store.verify())
                 self.violations += wrong
@@ -202,14 +210,15 @@ class Run:
         if ("mix_2x64", OURS) in self.figures:
             best = max(LOCK_PEERS, key=lambda name: sum(one.rate for one in self.figures["mix_2x64", name]))
             note("mix_2x64_vs_best_lock_peer", self._ratios("mix_2x64", best, "rate"))
+            note("async_2x64_vs_for_update", self._ratios("mix_2x64", "for_update", "rate", ASYNC))
             note("p99_2x64_vs_for_update", self._ratios("mix_2x64", "for_update", "p99"))
             note("trips_2x64", [one.trips for one in self.figures["mix_2x64", OURS]])
             note("client_us_2x64", [one.cpu_us for one in self.figures["mix_2x64", OURS]])
             note("fairness_2x64", self.fairness["mix_2x64", OURS])
         note("violations", [self.violations])
 
-    def _ratios(self, arrangement: str, peer: str, what: str) -> list[float]:
-        pair = [[getattr(one, what) for one in self.figures[arrangement, name]] for name in (OURS, peer)]
+    def _ratios(self, arrangement: str, peer: str, what: str, ours: str = OURS) -> list[float]:
+        pair = [[getattr(one, what) for one in self.figures[arrangement, name]] for name in (ours, peer)]
         return ratios(*pair)
 
 

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import metastore as ms
+from tests.bench.combining.tasks import window_of_tasks
 from tests.bench.contention.crew import Meet
 from tests.bench.peers.contender import WAITS, Contender, count_waits
 from tests.bench.peers.contenders import opened
@@ -21,10 +22,10 @@ from tests.bench.peers.process_tree import Forest
 from tests.bench.peers.told import Told
 from tests.bench.peers.window import ROUNDS, WARM, _tried, warm
 
-__all__ = ["BEFORE", "OURS", "Arrangement", "Cell", "windows"]
+__all__ = ["ASYNC", "BEFORE", "OURS", "Arrangement", "Cell", "windows"]
 
-OURS, BEFORE = "ours", "before"
-"""Ours, and ours without its combiner."""
+OURS, BEFORE, ASYNC = "ours", "before", "async"
+"""Ours, ours without its combiner, and ours with a task instead of each thread."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,11 @@ def windows(meet: Meet, cells: Sequence[Cell], lake: Lake, process: int) -> list
     told = []
     for cell in cells:
         mine = range(process, cell.arrangement.clients, cell.arrangement.processes)
+        if cell.contender == ASYNC:
+            plans = [_plan(cell, lake, number) for number in mine]
+            told.append(window_of_tasks(cell.url, plans, cell.length, meet))
+            meet()
+            continue
         shared = _store(cell) if cell.contender in (OURS, BEFORE) else None
         forest = Forest()
         ready = threading.Barrier(len(mine) + 1)
@@ -108,7 +114,7 @@ def _client(
         else:
             contender = opened(cell.contender, cell.url, label, None, forest)
         warm(contender, f"{WARM}.{label}", ROUNDS["ours"] if shared is not None else 1)
-        plan = _hot(lake) if cell.arrangement.hot else steps(lake, label, 1000 * cell.turn + number)
+        plan = _plan(cell, lake, number)
         ready.wait()
     except BaseException:
         ready.abort()
@@ -118,6 +124,10 @@ def _client(
         return _through(contender, plan, cell.length, f"c{number}")
     finally:
         contender.close()
+
+
+def _plan(cell: Cell, lake: Lake, number: int) -> Iterator[Step]:
+    return _hot(lake) if cell.arrangement.hot else steps(lake, f"c{number}w{cell.number}", 1000 * cell.turn + number)
 
 
 def _hot(lake: Lake) -> Iterator[Step]:

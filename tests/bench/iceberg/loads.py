@@ -18,11 +18,13 @@ __all__ = ["latencies", "server"]
 
 @contextmanager
 def server(url: str, warehouse: str) -> Iterator[str]:
-    """Run ``metastore serve`` in a process of its own; give its address."""
+    """Run ``metastore serve`` in a process of its own, without its log; give its address."""
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "metastore", "--url", url, "serve", "--port", str(port)]
-    process = subprocess.Popen([*command, "--warehouse", f"lake.ice={warehouse}"], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [*command, "--warehouse", f"lake.ice={warehouse}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
 
     def answers() -> bool:
         try:

@@ -33,7 +33,11 @@ from tests.bench.peers.process_tree import Forest, ProcessTree
 from tests.servers.process import wait_until
 from tests.servers.proxy import PostgresProxy
 
-pytestmark = [pytest.mark.postgres, pytest.mark.xdist_group("bench-peers")]  # the servers are started once
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.long,
+    pytest.mark.xdist_group("bench-peers"),
+]  # the servers are started once
 
 LAKE = Lake(schemas=2, tables=40)
 HERE = [name for name in CONTENDERS if name not in SERVERS]

@@ -1,0 +1,167 @@
+"""One request that waits in a lane: its stays in the queue and in batches, and its answer.
+
+A stay begins when the request is put into the queue, and ends in one of three ways: the request has its answer, its
+batch puts it back for another stay, or it goes alone. Two threads decide about a stay, the request's own and a leader,
+and either may be interrupted between any two lines. So each decision is one atomic step, which says all that is needed
+to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, Literal, TypeVar
+
+from metastore.clock import Waker
+
+__all__ = ["Handle", "Resign", "Term"]
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+Resign = Callable[[], None]
+"""Let the next leader begin."""
+
+_NOTHING: Final[Any] = object()
+_ALONE: Final[Any] = object()
+
+
+class Term:
+    """The time in which one thread leads. One thread ends it: the leader, or the one that takes over."""
+
+    __slots__ = ("_open",)
+
+    def __init__(self) -> None:
+        self._open = [None]
+
+    def end(self) -> bool:
+        """End the term; False: another thread did. (Popping a list is atomic.)"""
+        try:
+            self._open.pop()
+        except IndexError:
+            return False
+        return True
+
+
+_Fate = Literal["left", "leads"] | Term
+"""What became of a request that waited: it gave up, it leads the next batch, or the leader of a term took it along."""
+
+
+class _Stay:
+    """One stay of a request in the queue, and in the batch that takes it along. (``setdefault`` is atomic.)"""
+
+    __slots__ = ("_after", "_fate", "term")
+
+    def __init__(self) -> None:
+        self._fate: dict[None, tuple[_Fate]] = {}
+        self._after: dict[None, Any] = {}
+        self.term = Term()
+        """In which the request leads, if it was elected."""
+
+    def decide(self, fate: _Fate) -> bool:
+        """Take the request out of the queue; False: another thread was faster, perhaps with the same fate."""
+        mine = (fate,)  # two threads that elect it must not both succeed
+        return self._fate.setdefault(None, mine) is mine
+
+    @property
+    def waits(self) -> bool:
+        """Whether the request waits in the queue."""
+        return not self._fate
+
+    @property
+    def leads(self) -> bool:
+        """Whether it was elected."""
+        return self._fate.get(None) == ("leads",)
+
+    def is_in(self, term: Term) -> bool:
+        """Whether the leader of this term took it along."""
+        return self._fate.get(None, (None,))[0] is term
+
+    def end(self) -> None:
+        """End the stay without an answer: the request goes alone, unless its batch has put it back."""
+        self._after.setdefault(None, _ALONE)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the request goes alone."""
+        return self._after.get(None) is _ALONE
+
+    def following(self) -> _Stay | None:
+        """Let the request wait in the queue once more; None: it goes alone, because its time was over."""
+        after = self._after.setdefault(None, _Stay())
+        return None if after is _ALONE else after
+
+    def newest(self) -> _Stay:
+        """Return the stay that follows this one, if its batch has put the request back; else this one."""
+        after = self._after.get(None, _ALONE)
+        return self if after is _ALONE else after
+
+
+class Handle(Generic[Q, A]):
+    """One request that waits, and its answer."""
+
+    __slots__ = ("_error", "_value", "_waker", "ends", "kind", "number", "request", "stay")
+
+    def __init__(self, request: Q, kind: str, ends: float, number: int, waker: Waker) -> None:
+        self.request = request
+        self.kind = kind
+        self.ends = ends
+        """The instant at which it gives up, by the clock's ``monotonic``."""
+        self.number = number
+        self._waker = waker
+        self.stay = _Stay()
+        self._value: Any = _NOTHING
+        self._error: BaseException | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits in the queue."""
+        return self.stay.waits
+
+    @property
+    def leads(self) -> bool:
+        """Whether it was elected."""
+        return self.stay.leads
+
+    def answer(self, value: A) -> None:
+        """Let the request return ``value``."""
+        self._value = value
+        self._waker.wake()
+
+    def fail(self, error: BaseException) -> None:
+        """Let the request raise ``error``, which no other request gets."""
+        # the leader's frames hold the whole batch: with them, all of it would wait for the garbage collector
+        self._error = error.with_traceback(None)
+        self._waker.wake()
+
+    @property
+    def answered(self) -> bool:
+        """Whether it has its answer or its error."""
+        return self._value is not _NOTHING or self._error is not None
+
+    def catch_up(self) -> None:
+        """Go on with the next stay, if a leader was interrupted when it put the request back."""
+        newest = self.stay.newest()
+        if newest is not self.stay:
+            self.stay = newest
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether its thread has something to do: the answer is there, or it leads, or it goes alone."""
+        return self.answered or self.stay.leads or self.stay.is_over
+
+    def take(self, alone: Callable[[Resign], A]) -> A:
+        """Return the answer, or raise the error; without one, return what ``alone`` does."""
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # a frame that holds its own error is a cycle
+        if self._value is _NOTHING:
+            return alone(_nothing)
+        value: A = self._value
+        return value
+
+
+def _nothing() -> None:
+    """Resign where another leads."""

@@ -1,0 +1,1 @@
+"""Bring the catalog into the databases of other systems."""

@@ -1,0 +1,86 @@
+"""The rows of relations: tags and policies on objects, owners, memberships, and what roles grant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from metastore.exports.gravitino.entities import Said, TablesRow
+from metastore.exports.gravitino.places import Place
+from metastore.exports.gravitino.standing import audit_json
+from metastore.governance.privileges import REVEAL
+from metastore.transfer.lines import RelationLine
+
+__all__ = ["link_rows"]
+
+_NOT_THERE: Final = (REVEAL,)
+"""Privileges that Gravitino does not have; a role that had one could not be loaded there."""
+
+
+def link_rows(said: Said) -> Iterator[TablesRow]:
+    """Yield the rows of the relations that go from an entity to what is there."""
+    grants: dict[tuple[str, int], list[str]] = {}
+    for line in said.group.relations:
+        to = None if line.to is None or line.to_kind is None else said.places.get(line.to_kind, line.to)
+        if to is None:
+            continue
+        if line.kind == "grant":
+            grants.setdefault((to.shape.kind, to.id), []).append(line.value)
+        elif line.kind in ("tag_on", "policy_on"):
+            yield from _attached(said, line, to)
+        elif line.kind == "owner":
+            yield "owner_meta", {**_owner(said, line, to), "updated_at": said.now}
+        elif line.kind == "membership":
+            own = {f"{said.place.shape.kind}_id": said.place.id, "role_id": to.id}
+            yield f"{said.place.shape.kind}_role_rel", {**own, **_standing(line)}
+    yield from _grants(said, grants.items())
+
+
+def _standing(line: RelationLine) -> dict[str, Any]:
+    return {"audit_info": audit_json(line.audit), "current_version": 1, "last_version": 1, "deleted_at": 0}
+
+
+def _end(place: Place) -> dict[str, Any]:
+    return {"metadata_object_id": place.id, "metadata_object_type": place.shape.kind.upper()}
+
+
+def _attached(said: Said, line: RelationLine, to: Place) -> Iterator[TablesRow]:
+    """Yield the row of a tag or a policy; there are none on a field inside of a column."""
+    end = _end(said.place)
+    if line.column is not None:
+        ours = [one["id"] for one in said.doc["columns"] if (one["name"],) == line.column]
+        if not ours:
+            return
+        end = {"metadata_object_id": said.column_ids[ours[0]], "metadata_object_type": "COLUMN"}
+    word = line.kind.removesuffix("_on")
+    value = {"tag_value": line.value} if word == "tag" else {}
+    yield f"{word}_relation_meta", {f"{word}_id": to.id, **end, **value, **_standing(line)}
+
+
+def _owner(said: Said, line: RelationLine, to: Place) -> dict[str, Any]:
+    metalake = (*said.place.above, said.place.id)[0]
+    owner = {"owner_id": to.id, "owner_type": to.shape.kind.upper()}
+    return {"metalake_id": metalake, **owner, **_end(said.place), **_standing(line)}
+
+
+def _grants(said: Said, grants: Iterable[tuple[tuple[str, int], list[str]]]) -> Iterator[TablesRow]:
+    """Yield one row for each object on which a role has privileges."""
+    for (kind, key), values in grants:
+        pairs = [value.split(":", 1) for value in values]
+        known = sorted((word, effect) for effect, word in pairs if word not in _NOT_THERE)
+        if not known:
+            continue
+        yield (
+            "role_meta_securable_object",
+            {
+                "role_id": said.place.id,
+                "metadata_object_id": key,
+                "type": kind.upper(),
+                "privilege_names": json.dumps([word.upper() for word, _ in known]),
+                "privilege_conditions": json.dumps([effect.upper() for _, effect in known]),
+                "current_version": 1,
+                "last_version": 1,
+                "deleted_at": 0,
+            },
+        )

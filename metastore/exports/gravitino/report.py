@@ -1,0 +1,34 @@
+"""What an export into Gravitino's tables wrote, and what has no place there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from metastore.imports.gravitino.report import Finding
+
+__all__ = ["ExportReport"]
+
+
+@dataclass
+class ExportReport:
+    """How an export went. Each entity is in ``counts``, or a finding names it as left out.
+
+    ``findings`` also name each field, row and relation of a written entity that reads back in another way.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    """How many live entities of each kind were written."""
+    rows: int = 0
+    """How many rows were written, over all tables."""
+    replaced: bool = False
+    """Whether an earlier export was there, and made room."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of the store is there, as it is here."""
+        return not self.findings
+
+    def find(self, problem: str, what: str, done: str) -> None:
+        """Note what is not there as it is here. ``problem``: no_place, refused, secret, changed."""
+        self.findings.append(Finding(problem, what, done))

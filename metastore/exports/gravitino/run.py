@@ -1,0 +1,113 @@
+"""One export from beginning to end: a snapshot of the store as lines, the rows, and a comparison; all of it or nothing.
+
+The lines are read three times: for the places, for the rows of the entities, and for those of the relations. So a
+relation may lead to what comes later, and leads nowhere where that is left out.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable
+from typing import BinaryIO
+
+from metastore.exports.gravitino.compare import compare
+from metastore.exports.gravitino.entities import NoPlace, Said, TablesRow, owned_rows, rows_of
+from metastore.exports.gravitino.links import link_rows
+from metastore.exports.gravitino.places import Places
+from metastore.exports.gravitino.report import ExportReport
+from metastore.exports.gravitino.target import Target, open_target
+from metastore.imports.gravitino.groups import Group, groups
+from metastore.imports.outcome import Tell
+from metastore.kinds.secret import PREFIX, SEALED
+from metastore.names import format_path
+from metastore.store import open_store
+
+__all__ = ["export_gravitino"]
+
+
+def export_gravitino(url: str | None, to: str, *, progress: Tell | None = None) -> ExportReport:
+    """Write the live entities of the store at ``url`` into Gravitino's own tables at ``to``; return what is not there.
+
+    ``to`` has Gravitino's tables of any 1.x, and nothing in them, or an export of this program that nobody has changed
+    since: then it is replaced. An export that fails or is killed leaves the database as it was. Gravitino's server
+    must not run on it meanwhile. Raises InvalidArgument.
+    """
+    tell = progress or (lambda _step, _share: None)
+    report = ExportReport()
+    with tempfile.TemporaryFile() as lines, open_target(to) as target:
+        report.replaced = target.begin()
+        tell("reading", 0.0)
+        with open_store(url) as store:
+            store.export_to(lines, ids=True)
+        places = _places(lines, report)
+        now = time.time_ns() // 1_000_000
+        tell("writing", 0.2)
+        for group in groups(lines):
+            _write_entity(group, places, target, report, now)
+        tell("writing relations", 0.5)
+        for group in groups(lines):
+            if places.get(group.entity.kind, group.entity.names) is not None:
+                _put(target, link_rows(Said(group, places, now)))
+        target.flush()
+        tell("comparing", 0.7)
+        with tempfile.TemporaryFile() as back:
+            report.findings += target.read_back(back).findings
+            compare(lines, places, back, report)
+        target.finish()
+        report.rows = target.rows
+    return report
+
+
+def _places(lines: BinaryIO, report: ExportReport) -> Places:
+    places = Places()
+    for group in groups(lines):
+        why = places.add(group)
+        if isinstance(why, str):
+            _left_out(group, why, report)
+    return places
+
+
+def _left_out(group: Group, why: str, report: ExportReport) -> None:
+    report.find("no_place", f"{group.entity.kind} {format_path(group.entity.names)}: {why}", "left out")
+
+
+def _write_entity(group: Group, places: Places, target: Target, report: ExportReport, now: int) -> None:
+    line = group.entity
+    if places.get(line.kind, line.names) is None:
+        return
+    why: str | None = None if places.parent_is_there(line.names) else "what is above it is left out"
+    rows: list[TablesRow] = []
+    if why is None:
+        said = Said(group, places, now)
+        try:
+            own, *beside = rows_of(said)
+            rows = [own, *[row for row in beside if target.has(row[0])]]
+            why = next((problem for row in rows if (problem := target.problem(row))), None)
+        except NoPlace as error:
+            why = str(error)
+    if why is not None:
+        places.forget(line.kind, line.names)
+        _left_out(group, why, report)
+        return
+    for row in rows:
+        target.put(row)
+    _put(target, owned_rows(said))
+    _name_secrets(group, report)
+    report.counts[line.kind] = report.counts.get(line.kind, 0) + 1
+
+
+def _put(target: Target, rows: Iterable[TablesRow]) -> None:
+    """Write rows that stand for themselves; what cannot be held is missing when they are read back."""
+    for row in rows:
+        if target.problem(row) is None:
+            target.put(row)
+
+
+def _name_secrets(group: Group, report: ExportReport) -> None:
+    what = f"{group.entity.kind} {format_path(group.entity.names)}"
+    for key, value in group.entity.doc["properties"].items():
+        if value.startswith(SEALED):
+            report.find("secret", f"{what}: the property {key!r} is encrypted here", "left out; set it there")
+        elif value.startswith(PREFIX):
+            report.find("secret", f"{what}: the property {key!r} refers to a secret", "Gravitino reads it as a text")

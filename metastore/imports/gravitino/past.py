@@ -1,0 +1,87 @@
+"""Earlier versions of an entity, as far as Gravitino's rows still tell them.
+
+Filesets, views, functions, policies and tables have rows for their versions; the rest has none. Gravitino marks old
+ones as deleted, and its garbage collection removes those later. Until then they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from metastore.imports.gravitino.source import Row, Source
+from metastore.imports.gravitino.things import Shape, Thing
+from metastore.imports.gravitino.values import audit
+
+__all__ = ["Past", "read_past"]
+
+Parts = dict[str, list[Row]]
+
+
+class Past(NamedTuple):
+    """An earlier version. ``audit``: who wrote it and when, as far as its rows say that; else who made the entity."""
+
+    version: int
+    thing: Thing
+    audit: Mapping[str, Any]
+
+
+def read_past(
+    shape: Shape, source: Source, rows: Sequence[Row], read_one: Callable[[Shape, Row, Parts], Thing | str]
+) -> dict[int, list[Past]]:
+    """Return the versions before the current one, oldest first, by Gravitino's id. Unreadable ones are left out."""
+    if "version" not in shape.parts:
+        return {}
+    keys = [shape.key(row) for row in rows]
+    table, word = shape.parts["version"]
+    versions = source.newest(table, f"{shape.prefix}_id", keys, word, deleted_at=...)
+    columns: dict[int, list[Row]] = {}
+    if "column" in shape.parts:
+        table, word = shape.parts["column"]
+        columns = source.newest(table, f"{shape.prefix}_id", keys, word)
+    return {
+        shape.key(row): _of_one(shape, row, versions.get(shape.key(row), []), columns.get(shape.key(row), []), read_one)
+        for row in rows
+    }
+
+
+def _of_one(
+    shape: Shape,
+    row: Row,
+    versions: list[Row],
+    columns: list[Row],
+    read_one: Callable[[Shape, Row, Parts], Thing | str],
+) -> list[Past]:
+    current = int(row.get(shape.current) or 1)
+    numbers = {int(one["version"]) for one in versions}
+    if not numbers:  # 1.0 knows the columns of a table's versions only
+        numbers = {int(one["table_version"]) for one in columns}
+    past = []
+    for number in sorted(number for number in numbers if 0 < number < current):
+        said = _kept([one for one in versions if one["version"] == number])
+        thing = read_one(shape, {**row, shape.current: number}, {"version": said, "column": columns})
+        if isinstance(thing, Thing):
+            past.append(Past(number, thing, _audit(row, [*said, *columns], number)))
+    return past
+
+
+def _kept(rows: list[Row]) -> list[Row]:
+    """Return the rows of a version that stand; of several that were replaced, those that stood last."""
+    stands = min((int(one["deleted_at"] or 0) for one in rows if not one["deleted_at"]), default=None)
+    last = max((int(one["deleted_at"] or 0) for one in rows), default=0) if stands is None else stands
+    return [one for one in rows if int(one["deleted_at"] or 0) == last]
+
+
+def _audit(row: Row, beside: list[Row], number: int) -> Mapping[str, Any]:
+    """Return the audit of a version: of the row with its number that has one, else of the entity's creation."""
+    made = audit(row)
+    of = next((one for one in beside if one.get("audit_info") and number in _numbers(one)), None)
+    if of is not None:
+        said = audit(of)
+        return {**made, "modified_by": said["modified_by"], "modified_at": said["modified_at"]}
+    by = made["created_by"] if number == 1 else None
+    return {**made, "modified_by": by, "modified_at": made["created_at"]}
+
+
+def _numbers(one: Row) -> tuple[object, ...]:
+    return one.get("version"), one.get("table_version")

@@ -1,0 +1,44 @@
+"""Check what a new table's metadata is made of, before a file is written: its format version, partitions and order."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.table import TableProperties
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Properties
+
+__all__ = ["check_layout", "check_writable", "format_version"]
+
+_WRITABLE: Final = (1, 2)
+"""The table formats whose metadata PyIceberg can write."""
+
+
+def format_version(properties: Properties) -> Literal[1, 2]:
+    """Return the format version that a new table's properties name.
+
+    Raises NotImplementedError for version 3, as PyIceberg does; ValidationError for what is no version.
+    """
+    wanted = str(properties.get(TableProperties.FORMAT_VERSION, TableProperties.DEFAULT_FORMAT_VERSION))
+    if wanted not in ("1", "2", "3"):
+        raise ValidationError(f"format-version: {wanted[:20]!r} is none that there is; use 1 or 2")
+    if wanted == "3":
+        raise _not_writable()
+    return 1 if wanted == "1" else 2
+
+
+def check_writable(metadata: TableMetadata) -> None:
+    """Raise NotImplementedError for a table whose metadata PyIceberg can read, but not write."""
+    if metadata.format_version not in _WRITABLE:
+        raise _not_writable()
+
+
+def _not_writable() -> NotImplementedError:
+    return NotImplementedError("format-version: PyIceberg cannot write tables of version 3 yet; use 1 or 2")
+
+
+def check_layout(metadata: TableMetadata) -> None:
+    """Raise ValidationError for a transform that does not fit its column: other readers could not load the table."""
+    metadata.spec().check_compatible(metadata.schema())
+    metadata.sort_order().check_compatible(metadata.schema())

@@ -1,0 +1,35 @@
+"""Open the store that a catalog's property ``uri`` names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import metastore
+from metastore.errors import MigrationNeeded
+
+if TYPE_CHECKING:
+    from metastore.store import Store
+
+__all__ = ["migrated", "opened"]
+
+
+def opened(uri: str) -> Store:
+    """Open the store; give a new database its schema. An old schema is the operator's to migrate."""
+    url = _url(uri)
+    try:
+        return metastore.open(url)
+    except MigrationNeeded as error:
+        if error.has_schema:
+            raise
+    metastore.migrate(url)
+    return metastore.open(url)
+
+
+def migrated(uri: str) -> None:
+    """Make the database's schema; do nothing if it is there."""
+    metastore.migrate(_url(uri))
+
+
+def _url(uri: str) -> str:
+    """Return the URI with this project's driver; PyIceberg's documentation names another one for PostgreSQL."""
+    return uri.replace("postgresql+psycopg2:", "postgresql+psycopg:", 1)

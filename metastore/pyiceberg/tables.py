@@ -1,0 +1,188 @@
+"""Iceberg tables: the tables of the store that have a metadata file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyiceberg.exceptions import (
+    NoSuchIcebergTableError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import EMPTY_DICT, Identifier
+
+from metastore.errors import EntityAlreadyExists
+from metastore.kinds.table.kind import Table as StoredTable
+from metastore.pyiceberg.commits import Current
+from metastore.pyiceberg.entities import FORMAT, POINTER, fields_of, fresh_columns, pointer_changes, pointer_of
+from metastore.pyiceberg.files import delete_table_files, deleted_if_refused, read_metadata, write_metadata
+from metastore.pyiceberg.layouts import check_writable
+from metastore.pyiceberg.namespaces import Namespaces
+from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, namespace_names, no_namespace, no_table, shown
+from metastore.pyiceberg.once import Once
+from metastore.pyiceberg.places import Places
+from metastore.store import Store
+
+__all__ = ["Loader", "Tables", "taken_raises"]
+
+
+class Tables:
+    """The Iceberg tables below the catalog ``root``."""
+
+    def __init__(self, store: Store, root: Identifier, namespaces: Namespaces, places: Places, once: Once) -> None:
+        self._store = store
+        self._root = root
+        self._namespaces = namespaces
+        self._places = places
+        self._once = once
+
+    def path(self, names: Identifier) -> Identifier:
+        """Return where a table is in the store."""
+        return (*self._root, *names)
+
+    def entity(self, names: Identifier) -> StoredTable:
+        """Return a table as the store has it. Raises NoSuchTableError, NoSuchIcebergTableError."""
+        namespace_names(names[:-1])
+        with errors_of_iceberg(), missing_raises(no_table(names)):
+            entity = self._store.tables.load(self.path(names))
+        if entity.format != FORMAT:
+            raise NoSuchIcebergTableError(f"Table is not an Iceberg table: {shown(names)}")
+        return entity
+
+    def current(self, names: Identifier) -> Current:
+        """Return a table with its metadata."""
+        entity = self.entity(names)
+        location = _pointer(entity, names)
+        return Current(entity, read_metadata(self._places.io(EMPTY_DICT, location), location), location)
+
+    def pointer(self, names: Identifier) -> str:
+        """Return where a table's metadata file is, without reading the file."""
+        return _pointer(self.entity(names), names)
+
+    def exists(self, names: Identifier) -> bool:
+        """Whether there is such a table, and it is an Iceberg table."""
+        try:
+            self.entity(names)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return False
+        return True
+
+    def all(self, names: Identifier) -> list[Identifier]:
+        """Return the Iceberg tables of a namespace."""
+        with errors_of_iceberg(), missing_raises(no_namespace(names)):
+            tables = self._store.tables.list(self.path(names))
+            return [(*names, table.name) for table in tables if pointer_of(table)]
+
+    def page(self, names: Identifier, size: int | None, token: str | None) -> tuple[list[str], str | None]:
+        """Return the names of one page of :meth:`all`, and the token of the next page; without a size, all."""
+        if size is None:
+            return [table[-1] for table in self.all(names)], None
+        with errors_of_iceberg(), missing_raises(no_namespace(names)):
+            page = self._store.tables.page(self.path(names), size=size, token=token)
+        return [table.name for table in page.items if pointer_of(table)], page.next_token
+
+    def create(self, names: Identifier, metadata: TableMetadata, location: str, options: dict[str, Any]) -> None:
+        """Write the metadata file of a new table and create the table; delete the file if the store refuses that."""
+        io = self._places.io(metadata.properties, location)
+        write_metadata(io, metadata, location)
+        with self._creating(names), deleted_if_refused(io, [location]):
+            self._store.tables.create(self.path(names), **fields_of(metadata, location), **options)
+
+    @contextmanager
+    def _creating(self, names: Identifier) -> Iterator[None]:
+        with errors_of_iceberg(), missing_raises(no_namespace(names[:-1])), taken_raises(names):
+            yield
+
+    def register(self, names: Identifier, location: str, *, overwrite: bool) -> tuple[TableMetadata, str]:
+        """Create a table from a metadata file; with ``overwrite``, let an existing table have it."""
+        metadata = read_metadata(self._places.io(EMPTY_DICT, location), location)
+        if self._places.serves:  # PyIceberg reads a table that it cannot write; a server could not even answer a load
+            check_writable(metadata)
+        self._namespaces.require(names[:-1])
+
+        def attempt(options: dict[str, Any]) -> tuple[TableMetadata, str]:
+            if overwrite and self.exists(names):
+                self._overwrite(names, metadata, location, options)
+            else:
+                with self._creating(names):
+                    self._store.tables.create(self.path(names), **fields_of(metadata, location), **options)
+            return metadata, location
+
+        return self._once.run(attempt, lambda: self._as_it_is(names))
+
+    def _overwrite(self, names: Identifier, metadata: TableMetadata, location: str, options: dict[str, Any]) -> None:
+        current = self.current(names)
+        with errors_of_iceberg():
+            changes = pointer_changes(current.metadata, current.location, metadata, location)
+            columns = fresh_columns(current.entity, metadata)
+            self._store.tables.alter(current.entity, *changes, *columns, **options)
+
+    def _as_it_is(self, names: Identifier) -> tuple[TableMetadata, str]:
+        current = self.current(names)
+        return current.metadata, current.location
+
+    def drop(self, names: Identifier) -> None:
+        """Drop a table; its files stay."""
+
+        def attempt(options: dict[str, Any]) -> None:
+            entity = self.entity(names)
+            with errors_of_iceberg():
+                if not self._store.tables.drop(entity, **options):
+                    raise no_table(names)
+
+        self._once.run(attempt, lambda: None)
+
+    def purge(self, names: Identifier) -> None:
+        """Remove a table for good, then delete its files."""
+
+        def attempt(options: dict[str, Any]) -> None:
+            current = self.current(names)
+            with errors_of_iceberg():
+                if not self._store.tables.purge(current.entity, **options):
+                    raise no_table(names)
+            io = self._places.io(current.metadata.properties, current.location)
+            delete_table_files(io, current.metadata, current.location)
+
+        self._once.run(attempt, lambda: None)
+
+    def move(self, old: Identifier, new: Identifier) -> None:
+        """Rename or move a table; its files stay where they are, and none of them is read."""
+
+        def attempt(options: dict[str, Any]) -> None:
+            entity = self.entity(old)
+            self._namespaces.require(new[:-1])
+            with errors_of_iceberg(), missing_raises(no_table(old)), taken_raises(new):
+                self._store.tables.rename(entity, self.path(new), **options)
+
+        self._once.run(attempt, lambda: None)
+
+
+@contextmanager
+def taken_raises(*names: Identifier) -> Iterator[None]:
+    """Raise TableAlreadyExistsError where the store has the name of one of these tables already."""
+    try:
+        yield
+    except EntityAlreadyExists as error:
+        raise TableAlreadyExistsError(f"Table {', '.join(map(shown, names))} already exists") from error
+
+
+class Loader:
+    """Read one table again for each attempt of a commit."""
+
+    def __init__(self, tables: Tables, names: Identifier) -> None:
+        self._tables = tables
+        self._names = names
+
+    def __call__(self) -> Current:
+        return self._tables.current(self._names)
+
+
+def _pointer(entity: StoredTable, names: Identifier) -> str:
+    location = pointer_of(entity)
+    if location is None:
+        raise NoSuchTableError(f"Table property {POINTER} is missing: {shown(names)}")
+    return location

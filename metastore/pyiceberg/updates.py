@@ -1,0 +1,63 @@
+"""Apply a client's updates to a table's metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    AssignUUIDUpdate,
+    RemovePropertiesUpdate,
+    SetPropertiesUpdate,
+    TableUpdate,
+    update_table_metadata,
+)
+
+from metastore.pyiceberg.numbering import numbered
+from metastore.pyiceberg.sharing import shared
+
+__all__ = ["created", "updated"]
+
+_MISFITS: Final = (AssertionError, AttributeError, IndexError, LookupError, StopIteration, TypeError)
+"""What PyIceberg raises for updates that do not fit, besides ValueError."""
+
+
+def updated(metadata: TableMetadata, updates: tuple[TableUpdate, ...], location: str) -> TableMetadata:
+    """Return the metadata, which the file ``location`` has, with the updates applied. Raises ValueError."""
+    for update in updates:
+        if isinstance(update, AssignUUIDUpdate) and update.uuid != metadata.table_uuid:
+            # clients that hold the table would not know it any more
+            raise ValueError(f"a table's UUID cannot change: it is {metadata.table_uuid}")
+    fitting = tuple(_there(metadata, numbered(metadata, updates)))
+    try:
+        return shared(update_table_metadata(metadata, fitting, metadata_location=location))
+    except _MISFITS as error:
+        raise ValueError(f"the updates do not fit the table{_why(error)}") from error
+
+
+def created(nothing: TableMetadata, updates: tuple[TableUpdate, ...]) -> TableMetadata:
+    """Return the metadata of the new table that the updates make of PyIceberg's empty metadata. Raises ValueError."""
+    try:
+        return shared(update_table_metadata(nothing, numbered(nothing, updates), enforce_validation=True))
+    except _MISFITS as error:
+        parts = "a schema, a partition spec, a sort order and a location"
+        raise ValueError(f"a new table needs {parts}{_why(error)}") from error
+
+
+def _there(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> Iterator[TableUpdate]:
+    """Yield the updates without the removals of properties that are gone: another writer may have removed them."""
+    has = set(metadata.properties)
+    for update in updates:
+        if isinstance(update, SetPropertiesUpdate):
+            has.update(update.updates)
+        if isinstance(update, RemovePropertiesUpdate):
+            removals = [key for key in dict.fromkeys(update.removals) if key in has]
+            has.difference_update(removals)
+            yield RemovePropertiesUpdate(removals=removals)
+        else:
+            yield update
+
+
+def _why(error: Exception) -> str:
+    return f": {type(error).__name__}: {error}" if str(error) else ""

@@ -1,0 +1,1 @@
+"""Exports into the databases of other systems."""

@@ -1,0 +1,126 @@
+"""Faults of rights: what decides, is guarded, and takes a right away; and of what a tag or a policy allows."""
+
+from __future__ import annotations
+
+from tests.faults.fault import Fault
+
+__all__ = ["IN_GOVERNANCE"]
+
+_RIGHTS = "metastore/governance"
+_CHECKED = "metastore/operation/authorized.py"
+_BUMPS = "metastore/managers/bumps.py"
+_OWNED = "metastore/backends/postgres/create_owned.py"
+_REVOKED = "tests/contract/test_revoked_contract.py"
+_USER = "tests/contract/test_as_user_contract.py"
+_RELATIONS = "tests/contract/test_relations_contract.py"
+_COMMIT = "tests/contract/test_commit_contract.py"
+_ROWS = "tests/unit/test_create_owned.py"
+
+_EVIDENCE = (
+    Fault(
+        "the evidence of a user's write is not guarded",
+        _CHECKED,
+        "guards = (*proposal.guards, *more)",
+        "guards = proposal.guards",
+        f"{_REVOKED} -k memory",
+    ),
+    Fault(
+        "groups are no evidence",
+        _RIGHTS,
+        "members = [member.id for member in self.facts.members]",
+        "members = [member.id for member in self.facts.members[:1]]",
+        f"{_REVOKED} -k memory",
+    ),
+    Fault(
+        "what is allowed is remembered for all operations",
+        _RIGHTS,
+        "what = (want.operation, want.kind)",
+        'what = ("", "")',
+        f"{_USER} -k memory",
+    ),
+    Fault(
+        "PostgreSQL: a user's create without its guards",
+        _OWNED,
+        "  WHERE {ALL_GUARDED}\n",
+        "  WHERE true\n",
+        f"{_COMMIT} {_REVOKED} -k 'postgres and (owner or create)'",
+    ),
+    Fault(
+        "PostgreSQL: a user's create notes no evidence",
+        _OWNED,
+        "d.last, %(note)s::text,",
+        "d.last, NULL::text,",
+        _ROWS,
+    ),
+    Fault(
+        "PostgreSQL: the past shows an entity before its owner",
+        _OWNED,
+        "%(key)s::text, d.last, ",
+        "%(key)s::text, d.seq, ",
+        _ROWS,
+    ),
+)
+
+_TAKEN = (
+    Fault(
+        "a denial counts nothing up",
+        _BUMPS,
+        "return None if allows else write.to_id",
+        "return None",
+        f"{_REVOKED} -k memory",
+    ),
+    Fault(
+        "a revoke counts nothing up",
+        _BUMPS,
+        "return write.from_id if allows else None",
+        "return None",
+        f"{_REVOKED} -k memory",
+    ),
+    Fault(
+        "a new owner counts nothing up",
+        _BUMPS,
+        'if write.kind in (OWNER, "membership"):',
+        'if write.kind == "membership":',
+        f"{_REVOKED} -k memory",
+    ),
+)
+
+_ALLOWED = (
+    Fault(
+        "a denial wins only if it is met first",
+        _RIGHTS,
+        "    for grant in mine:\n",
+        "    for grant in mine[:1]:\n",
+        "tests/governance/test_decision.py",
+    ),
+    Fault(
+        "a restore elsewhere needs no right to create there",
+        _CHECKED,
+        'if action != "restore" or write.place is None:',
+        "if True:",
+        f"{_USER} -k memory",
+    ),
+    Fault(
+        "a restore in its place needs the right to create",
+        _CHECKED,
+        "!= [write.place.parent_id]",
+        "!= []",
+        f"{_USER} -k memory",
+    ),
+    Fault(
+        "a tag with allowed values takes none",
+        "metastore/managers/governance.py",
+        "if allowed and value not in allowed:",
+        "if allowed and value and value not in allowed:",
+        f"{_RELATIONS} -k memory",
+    ),
+    Fault(
+        "an old tag in hand says what it allows",
+        "metastore/managers/relations.py",
+        "fresh = wanted.column is not None or self._judge is not no_judge",
+        "fresh = wanted.column is not None or wanted.value is not None",
+        f"{_RELATIONS} -k memory",
+    ),
+)
+
+IN_GOVERNANCE: tuple[Fault, ...] = (*_EVIDENCE, *_TAKEN, *_ALLOWED)

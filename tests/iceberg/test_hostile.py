@@ -1,0 +1,166 @@
+"""What clients may send that leads a server, or another reader of the table, where it must not go."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.types import StringType
+
+from metastore.pyiceberg import MetastoreCatalog, files
+from metastore.pyiceberg.places import folder
+from tests.iceberg.server import served
+from tests.iceberg.test_rest import ROWS, SCHEMA
+
+TABLE = "/namespaces/a/tables/t"
+STRINGS = {**SCHEMA, "fields": [{"id": 1, "name": "n", "type": "string", "required": False}]}
+IDENTITY = {"source-id": 1, "field-id": 1000, "name": "p", "transform": "identity"}
+
+
+@pytest.fixture
+def client(sqlite_url: str, tmp_path: Path) -> Iterator[httpx.Client]:
+    with (
+        served(sqlite_url, tmp_path / "lake" / "warehouse") as address,
+        httpx.Client(base_url=f"{address}/v1/lake.ice", timeout=60) as client,
+    ):
+        client.post("/namespaces", json={"namespace": ["a"]})
+        client.post("/namespaces/a/tables", json={"name": "t", "schema": SCHEMA})
+        yield client
+
+
+def _commit(client: httpx.Client, *updates: dict[str, Any]) -> dict[str, Any]:
+    answer = client.post(TABLE, json={"requirements": [], "updates": list(updates)})
+    assert answer.status_code == 200, answer.text
+    metadata: dict[str, Any] = client.get(TABLE).json()["metadata"]
+    return metadata
+
+
+def test_a_file_that_is_no_metadata_is_not_shown(
+    client: httpx.Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number, text in enumerate(("the password is 1234", '{"format-version": 2, "location": "1234"}', "\ud800")):
+        file = tmp_path / f"{number}.metadata.json"
+        file.write_bytes(text.encode("utf-8", "surrogatepass"))
+        body = {"name": "r", "metadata-location": str(file)}
+        with caplog.at_level(logging.DEBUG):
+            answer = client.post("/namespaces/a/register", json=body)
+        assert (answer.status_code, "is no table metadata" in answer.text) == (400, True), answer.text
+        assert "1234" not in answer.text + caplog.text
+
+
+@pytest.mark.parametrize("names", [("..", "t"), ("a", ".."), ("a", "."), ("a", "x/../../../u"), ("a/..", "t")])
+def test_names_lead_nowhere_else(client: httpx.Client, tmp_path: Path, names: tuple[str, str]) -> None:
+    client.post("/namespaces", json={"namespace": [names[0]]})
+    path = f"/namespaces/{names[0].replace('/', '%2F').replace('.', '%2E')}/tables"
+    made = client.post(path, json={"name": names[1], "schema": SCHEMA})
+    assert made.status_code == 200, made.text
+    place = Path(made.json()["metadata"]["location"].removeprefix("file://")).resolve()
+    assert len(place.relative_to(tmp_path / "lake" / "warehouse").parts) == 2
+
+
+def test_folders_of_names_differ() -> None:
+    names = ["a", ".", "..", "...", "a/b", "a%2Fb", "a%b", "é", "é/", "a b", "%2E"]
+    folders = [folder(name) for name in names]
+    assert len(set(folders)) == len(names)
+    assert not any("/" in one or one in (".", "..") for one in folders)
+    assert [folder(name) for name in ("a", "...", "é", "a b")] == ["a", "...", "é", "a b"]
+
+
+def test_a_schema_without_an_id_gets_one(client: httpx.Client) -> None:
+    anonymous = {key: value for key, value in STRINGS.items() if key != "schema-id"}
+    last = {"action": "set-current-schema", "schema-id": -1}
+    changed = _commit(client, {"action": "add-schema", "schema": anonymous}, last)
+    assert ([one["schema-id"] for one in changed["schemas"]], changed["current-schema-id"]) == ([0, 1], 1)
+    back = _commit(client, {"action": "add-schema", "schema": {**SCHEMA, "schema-id": 7}}, last)
+    assert ([one["schema-id"] for one in back["schemas"]], back["current-schema-id"]) == ([0, 1], 0)
+    named = {"action": "set-current-schema", "schema-id": 0}  # the client's id for the schema that it adds
+    again = _commit(client, {"action": "add-schema", "schema": {**STRINGS, "schema-id": 0}}, named)
+    assert ([one["schema-id"] for one in again["schemas"]], again["current-schema-id"]) == ([0, 1], 1)
+
+
+def test_specs_and_orders_are_added_once(client: httpx.Client) -> None:
+    spec = {"action": "add-spec", "spec": {"fields": [IDENTITY]}}
+    field = {"source-id": 1, "transform": "identity", "direction": "asc", "null-order": "nulls-first"}
+    order = {"action": "add-sort-order", "sort-order": {"order-id": 1, "fields": [field]}}
+    defaults = (
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+    )
+    for _ in range(2):
+        changed = _commit(client, spec, order, *defaults)
+        assert [one["spec-id"] for one in changed["partition-specs"]] == [0, 1]
+        assert [one["order-id"] for one in changed["sort-orders"]] == [0, 1]
+        assert (changed["default-spec-id"], changed["default-sort-order-id"]) == (1, 1)
+
+
+def test_a_warehouse_that_is_not_there_is_named(client: httpx.Client) -> None:
+    base = str(client.base_url).removesuffix("lake.ice/")
+    missing = httpx.get(f"{base}lake.none/namespaces")
+    assert (missing.status_code, "lake.none does not exist" in missing.text) == (404, True)
+
+
+def test_what_is_kept_of_a_written_file_is_what_is_in_it(sqlite_url: str, tmp_path: Path) -> None:
+    with MetastoreCatalog("ice", uri=sqlite_url, warehouse=f"file://{tmp_path}") as catalog:
+        catalog.create_namespace("a")
+        for version in ("1", "2"):
+            table = catalog.create_table(f"a.t{version}", ROWS.schema, properties={"format-version": version})
+            table.append(ROWS)
+            with table.update_schema() as change:
+                change.rename_column("n", "m").add_column("o", StringType())
+            with table.update_spec() as spec:
+                spec.add_identity("m")
+            table.manage_snapshots().create_tag(table.metadata.snapshots[0].snapshot_id, "first").commit()
+            with table.transaction() as transaction:
+                transaction.set_properties({"k": "v"})
+            for entry in (*table.metadata.metadata_log, table):
+                location = getattr(entry, "metadata_file", None) or table.metadata_location
+                assert files._KNOWN[location] == files._parsed(table.io, location)
+
+
+def test_a_table_that_pyiceberg_cannot_write_is_refused(sqlite_url: str, tmp_path: Path) -> None:
+    with MetastoreCatalog("ice", uri=sqlite_url, warehouse=f"file://{tmp_path}") as catalog:
+        catalog.create_namespace("a")
+        with pytest.raises(NotImplementedError, match="version 3"):
+            catalog.create_table("a.t", ROWS.schema, properties={"format-version": "3"})
+        with pytest.raises(ValidationError, match="format-version"):
+            catalog.create_table("a.t", ROWS.schema, properties={"format-version": "4"})
+        assert not list(tmp_path.rglob("*.json"))
+
+
+def test_old_metadata_files_are_deleted_where_the_table_wants_it(client: httpx.Client, tmp_path: Path) -> None:
+    folder = tmp_path / "lake" / "warehouse" / "a" / "t" / "metadata"
+    foreign = tmp_path / f"00000-{UUID(int=0)}.metadata.json"
+    wanted = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
+    for n in range(3):
+        _commit(client, {"action": "set-properties", "updates": {"n": str(n)}})
+    assert len(list(folder.iterdir())) == 4
+    now = _commit(client, {"action": "set-properties", "updates": wanted})
+    assert len(list(folder.iterdir())) == len(now["metadata-log"]) + 1 == 2
+    foreign.write_text("not the table's")
+    file = folder / f"00009-{UUID(int=1)}.metadata.json"
+    file.write_text(json.dumps({**now, "metadata-log": [{"metadata-file": str(foreign), "timestamp-ms": 1}]}))
+    client.post("/namespaces/a/register", json={"name": "t", "metadata-location": str(file), "overwrite": True})
+    log = _commit(client, {"action": "set-properties", "updates": {"n": "4"}})["metadata-log"]
+    assert str(foreign) not in {entry["metadata-file"] for entry in log}  # it was cut, and yet
+    assert foreign.exists()
+
+
+def test_a_table_of_version_3_is_read_and_not_served(client: httpx.Client, tmp_path: Path, sqlite_url: str) -> None:
+    metadata = client.get(TABLE).json()["metadata"]
+    file = tmp_path / "v3.metadata.json"
+    file.write_text(json.dumps({**metadata, "format-version": 3, "next-row-id": 0}))
+    body = {"name": "r", "metadata-location": str(file)}
+    refused = client.post("/namespaces/a/register", json=body)
+    assert (refused.status_code, "version 3" in refused.text) == (406, True)
+    assert client.head("/namespaces/a/tables/r").status_code == 404
+    with MetastoreCatalog("ice", uri=sqlite_url, warehouse=f"file://{tmp_path}") as catalog:
+        catalog.register_table("a.r", str(file))
+        assert catalog.load_table("a.r").format_version == 3
+    assert client.get("/namespaces/a/tables/r").status_code == 406
