@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Annotated
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from metastore.cli.output import tell
-from metastore.past.relay import lines_to, post_to, relay
+from metastore.past.relay import lines_in, lines_to, post_to, relay
+
+if TYPE_CHECKING:
+    from metastore.past.relay import Deliver
 
 __all__ = ["register"]
 
@@ -30,18 +33,16 @@ def relay_(
 
     It goes on where it was. A webhook that does not take an event gets it again, after longer and longer pauses.
     """
-    with ctx.obj.open() as store:
-        consumer = store.consumers.get(name, start=start)
-        if to.startswith(("http://", "https://")):
-            for _ in relay(consumer, post_to(to, told=tell), source=source, once=once):
-                pass
-        elif to == "stdout":
-            for _ in relay(consumer, lines_to(sys.stdout), source=source, once=once):
-                pass
-        else:
-            with Path(to).open("a", encoding="utf-8") as file:
-                for _ in relay(consumer, lines_to(file), source=source, once=once):
-                    pass
+    with ctx.obj.open() as store, _receiver(to) as deliver:
+        for _ in relay(store.consumers.get(name, start=start), deliver, source=source, once=once):
+            pass
+
+
+def _receiver(to: str) -> AbstractContextManager[Deliver]:
+    """Return what hands events over. Raises InvalidArgument, before a consumer is made."""
+    if to.startswith(("http://", "https://")):
+        return nullcontext(post_to(to, told=tell))
+    return nullcontext(lines_to(sys.stdout)) if to == "stdout" else lines_in(to)
 
 
 def register(app: typer.Typer) -> None:

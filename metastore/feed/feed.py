@@ -24,7 +24,7 @@ from metastore.port.backend import Backend, Feed
 from metastore.port.records import Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
-__all__ = ["changes", "check_drawn", "check_position", "number_in", "position_of", "steps_between"]
+__all__ = ["changes", "check_drawn", "check_position", "number_in", "position_at", "position_of", "steps_between"]
 
 _PAGE = 500
 _PATIENCE = 1.0
@@ -42,6 +42,11 @@ _DIGITS = re.compile(f"[0-9a-f]{{{_NUMBER}}}([0-9a-f]{{{_MARK}}})?")
 def position_of(epoch: str, seq: int, operation_id: UUID | None = None) -> str:
     """Return the position of a number in an epoch; without an operation, no change needs to be at it."""
     return f"{epoch}-{seq:016x}{_mark(operation_id)}"
+
+
+def position_at(backend: Feed, seq: int) -> str:
+    """Return the position of a number in this database, as the change at it has it, if that is kept."""
+    return position_of(backend.feed_start()[0], seq, backend.event_at(seq)[0])
 
 
 def number_in(backend: Feed, position: str) -> int:

@@ -14,7 +14,7 @@ from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.feed.feed import changes, number_in
 from metastore.kinds.entity import Change, Entity
 from metastore.kinds.families import families_of
-from metastore.kinds.registry import KINDS
+from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.request import committed
 from metastore.operation.session import Session
@@ -24,6 +24,9 @@ from metastore.port.records import Lookup
 from metastore.port.unreadable import Unreadable
 
 __all__ = ["Selection", "kinds_of", "selected"]
+
+LEASE = "lease"
+"""The kind of the events of leases, which are no entities."""
 
 _SOON, _SLOWEST, _SLOWER = 0.01, 1.0, 1.5
 """The first pause before the feed is asked again, the longest (seconds), and how much longer each is."""
@@ -107,9 +110,13 @@ def _limited(
 def kinds_of(kinds: Iterable[str]) -> frozenset[str]:
     """Return the words. Raises InvalidArgument."""
     words = items(kinds, "kinds")
+    known_kinds = {*KINDS, *OWNED_KINDS, *RELATIONSHIPS, LEASE}
     for one in words:
         if not isinstance(one, str):
             raise InvalidArgument(f"a kind is a word such as table, not {shown(one)}")
+        if one not in known_kinds:
+            known = ", ".join(sorted(known_kinds))
+            raise InvalidArgument(f"there is no kind {shown(one)}; known are {known}")
     return frozenset(words)
 
 

@@ -15,8 +15,9 @@ from metastore.errors import DeadlineExceeded, HistoryGone, InvalidArgument
 from metastore.feed.feed import number_in, position_of
 from metastore.operation.session import Session
 from metastore.port.past import NotKept, PastRows
+from metastore.port.records import Step
 
-__all__ = ["check_whole", "gone", "newest", "now", "position_before", "position_in"]
+__all__ = ["check_whole", "gone", "last", "newest", "now", "position_before", "position_in"]
 
 _WALK = 1000
 """How many changes before the one that the bisection found are looked at, again and again until none is later."""
@@ -52,9 +53,19 @@ def check_whole(session: Session) -> None:
 
 def newest(session: Session) -> str:
     """Return the position of the newest change."""
-    step = session.backend.past.newest(now(session))
+    step = _newest(session)
     epoch = session.backend.feed_start()[0]
     return position_of(epoch, 0) if step is None else position_of(epoch, step.seq or 0, step.operation_id)
+
+
+def last(session: Session) -> int:
+    """Return the number of the newest change: the one in ``newest``. Raises as ``now`` does."""
+    step = _newest(session)
+    return 0 if step is None else step.seq or 0
+
+
+def _newest(session: Session) -> Step | None:
+    return session.backend.past.newest(now(session))
 
 
 def position_in(session: Session, when: str | datetime) -> int:
@@ -68,8 +79,9 @@ def position_in(session: Session, when: str | datetime) -> int:
             raise InvalidArgument(
                 f"a time has a time zone, as in datetime.now(timezone.utc); {shown(str(when))} has none"
             )
-        last = now(session)
-        return min(last, position_before(session.backend.past, (when - _EPOCH) // timedelta(microseconds=1) + 1))
+        return min(
+            last(session), position_before(session.backend.past, (when - _EPOCH) // timedelta(microseconds=1) + 1)
+        )
     seq = number_in(session.backend, when)
     if seq > session.backend.watermark().position:
         raise InvalidArgument(f"the position {when} lies ahead: the newest one is {newest(session)}")

@@ -245,6 +245,16 @@ class Version:
         if self.entity is not None:
             self.entity.read_all()
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Make the entity when it is first asked for: most readers of a feed ask for few."""
+            make = self.__dict__.get("_entity") if name == "entity" else None
+            if make is None:
+                raise AttributeError(f"a {type(self).__name__} has no field {name!r}")
+            self.__dict__["entity"] = made = make()
+            return made
+
 
 @dataclass(frozen=True)
 class Change(Version):

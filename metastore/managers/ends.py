@@ -14,7 +14,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import KINDS, kind_named
-from metastore.managers.target import Target, absent_from, not_live
+from metastore.managers.target import Target, absent_from, no_more, not_live
 from metastore.names import format_path, parse_path
 from metastore.operation.dropping import LookAgain
 from metastore.operation.request import View
@@ -114,7 +114,6 @@ def _in_hand(view: View, entities: Sequence[Entity]) -> dict[int, Record]:
     known = view.backend.by_id([entity.id for entity in others]) if others else []
     for entity, one in zip(others, known, strict=True):
         if one is None or not one.live:
-            message = f"{entity.path} (id {entity.id}) is not there any more; load the path to see what is there"
-            raise not_live(view.backend, one, entity.path, message)
+            raise not_live(view.backend, one, entity.path, no_more(entity, one))
         trusted[entity.id] = one.record
     return trusted

@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.change import decode
-from metastore.kinds.entity import Change, Entity, Version, utc
+from metastore.kinds.entity import Change, Entity, Owned, Version, utc
 from metastore.kinds.kind import Kind
 from metastore.kinds.secret import masked
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import NumberedSource, page_after
 from metastore.managers.target import Target, find, names_of
+from metastore.names import parse_path
 from metastore.operation.outcome import entity_at
 from metastore.operation.request import View, committed
 from metastore.operation.session import ManagerSession
@@ -81,13 +82,13 @@ def _with_history(backend: Reads, kind: Kind, target: Target) -> int:
 
 def version_of(step: Step, origin: Origin) -> Version:
     """Return ``step`` as an entry of an entity's history. Raises UnreadableRow."""
-    return naming(lambda: _made(Version, _fields(step, origin)), step.kind, step.entity_id, step.version)
+    return naming(lambda: _made(Version, _fields(step, None, origin)), step.kind, step.entity_id, step.version)
 
 
 def change_of(step: Step, position: str, origin: Origin) -> Change:
     """Return ``step`` as an entry of the change feed. Raises UnreadableRow."""
     try:
-        fields = _fields(step, origin)
+        fields = _fields(step, position, origin)
     except Exception as error:
         raise damaged(error, step.kind, step.entity_id, step.version, position) from error
     fields["position"], fields["kind"] = position, step.kind or ""
@@ -95,9 +96,11 @@ def change_of(step: Step, position: str, origin: Origin) -> Change:
     return _made(Change, fields)
 
 
-def _fields(step: Step, origin: Origin) -> dict[str, Any]:
-    """Return the fields of a :class:`Version`."""
-    changes = step.changes
+def _fields(step: Step, position: str | None, origin: Origin) -> dict[str, Any]:
+    """Return the fields of a :class:`Version`, with what makes its entity."""
+    changes, path = step.changes, step.path_after or step.path_before
+    if path is not None:
+        parse_path(path)  # a damaged one is found here, not when the entity is asked for
     return {
         "version": step.version or 0,
         "operation_id": step.operation_id,
@@ -107,8 +110,13 @@ def _fields(step: Step, origin: Origin) -> dict[str, Any]:
         "path_before": step.path_before,
         "path_after": step.path_after,
         "changes": decode(parsed(masked(changes))) if changes and changes != "[]" else (),
-        "entity": entity_at(step, origin=origin),
+        "_entity": partial(_entity, step, position, origin),
     }
+
+
+def _entity(step: Step, position: str | None, origin: Origin) -> Entity | Owned | None:
+    """Return what the entity was after a step. Raises UnreadableRow."""
+    return naming(lambda: entity_at(step, origin=origin), step.kind, step.entity_id, step.version, position)
 
 
 def _made(cls: type[V], fields: dict[str, Any]) -> V:

@@ -30,7 +30,7 @@ from metastore.port.backend import Reads
 from metastore.port.commit import Delete, Put
 from metastore.port.records import Node, OwnedRecord
 
-__all__ = ["Statistics", "revert_partition_statistics"]
+__all__ = ["Statistics", "partition_contents", "revert_partition_statistics"]
 
 _CUSTOM: Final = "custom-"
 _VALUE: Final = "value"
@@ -223,6 +223,13 @@ def revert_partition_statistics(session: ManagerSession, table: Entity, then: Re
         return Proposal(guards_of(nodes), tuple(writes), lambda _: None) if writes else None
 
     rows._run("revert", attempt, call_of({}), table, "", lambda _: None, tuple)  # noqa: SLF001  (the same class)
+
+
+def partition_contents(reads: Reads, table_id: int) -> dict[str, tuple[str, str | None]]:
+    """Return the document of each partition by name, and that of its statistics."""
+    found = _by_partition(reads, table_id)
+    fitting = {name: _fitting(partition, row) for name, (partition, row) in found.items()}
+    return {name: (found[name][0].doc, row and row.doc) for name, row in fitting.items()}
 
 
 def _by_partition(reads: Reads, table_id: int) -> dict[str, tuple[OwnedRecord, OwnedRecord | None]]:

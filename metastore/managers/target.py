@@ -29,6 +29,7 @@ __all__ = [
     "missing",
     "missing_parent",
     "names_of",
+    "no_more",
     "not_live",
     "place_of",
     "root_or_last",
@@ -68,8 +69,7 @@ def find(view: View, kind: Kind, target: Target) -> Record:
             return target.record
         known = view.backend.by_id([target.id])[0]
         if known is None or not known.live:
-            message = f"{target.path} (id {target.id}) is not there any more; load the path to see what is there"
-            error = partial(not_live, view.backend, known, target.path, message)
+            error = partial(not_live, view.backend, known, target.path, no_more(target, known))
             return unless_back(error, lambda: find(view, kind, target))
         view.saw(known.record.chain)
         return known.record
@@ -137,6 +137,13 @@ def not_live(backend: Reads, known: Known | None, path: str, message: str) -> Me
         raise LookAgain(path)
     pending = pending_above(backend, known.record.chain) if known is not None and known.dropping else None
     return pending or EntityNotFound(path, message)
+
+
+def no_more(target: Entity, known: Known | None) -> str:
+    """Return the message for an entity in hand that is not live; ``known``: what was read of it."""
+    # a view of the past, or of a replica, reads nothing of what was made later
+    later = "" if known is not None else ", or was made later than this view"
+    return f"{target.path} (id {target.id}) is not there any more{later}; load the path to see what is there"
 
 
 def find_parent(view: View, kind: Kind, parent: Entity) -> tuple[Node, ...]:

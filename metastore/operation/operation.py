@@ -77,6 +77,8 @@ def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
     if session.access is not None:
         request = authorized(session.access, request, call)
     if not isinstance(session, Session):
+        if session.read_only:
+            raise InvalidArgument(session.read_only)
         if call.operation_id is not None:
             raise InvalidArgument("a transaction is one operation: leave operation_id out inside of it")
         if call.lease is not None:

@@ -108,6 +108,8 @@ class ManagerSession:
     """What catalogs declare secret, and the data keys. A view of the past, which writes nothing, has none."""
     declares: bool = field(default=False, init=False)
     """A transaction has made a catalog, or changed the settings of one: they are read in it."""
+    read_only: str = ""
+    """Of a view that writes nothing: what its writes raise."""
     _epoch: str | None = None
 
     def epoch(self) -> str:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, NamedTuple
 
-from metastore.arguments import positive_integer, shown
+from metastore.arguments import function, positive_integer, shown
 from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
-from metastore.feed.feed import changes, number_in, position_of
-from metastore.feed.position import check_whole, now
+from metastore.feed.feed import changes, number_in, position_at, position_of
+from metastore.feed.position import check_whole, last
 from metastore.kinds.entity import Change
 from metastore.names import clean_name
 from metastore.operation.request import Call, Fencing
@@ -58,7 +58,7 @@ class Consumers:
 
     def _start(self, start: str) -> int:
         if start == "now":
-            return now(self._session)
+            return last(self._session)
         return self._session.backend.feed_start()[1] if start == "beginning" else _readable(self._session, start)
 
     def list(self) -> list[Consumer]:
@@ -73,7 +73,10 @@ class Consumers:
 
 
 class Consumer:
-    """A named reader of the feed. An instance reads from the position that it knows, and moves on when it commits."""
+    """A named reader of the feed. An instance reads from the position that it knows, and moves on when it commits.
+
+    Several threads may call ``run`` of one instance. ``read`` and ``commit`` belong together: give each thread its own.
+    """
 
     def __init__(self, session: Session, row: ConsumerRow) -> None:
         self._session, self.name, self._seq = session, row.name, row.seq
@@ -84,7 +87,7 @@ class Consumer:
     @property
     def position(self) -> str:
         """The position up to which it has read, as this instance knows it."""
-        return position_of(self._session.backend.feed_start()[0], self._seq)
+        return position_at(self._session.backend, self._seq)
 
     def lag(self) -> Lag:
         """Return how far it is behind."""
@@ -99,8 +102,12 @@ class Consumer:
 
         Raises HistoryGone if gc did not wait for it: read the tables again, and make another consumer.
         """
-        limit = positive_integer(limit, "a limit")
-        return list(islice(changes(self._session.backend, self._session.clock, self.position, limit), limit))
+        return self._after(self._seq, limit)
+
+    def _after(self, seq: int, limit: int) -> list[Change]:
+        limit, backend = positive_integer(limit, "a limit"), self._session.backend
+        after = position_of(backend.feed_start()[0], seq)
+        return list(islice(changes(backend, self._session.clock, after, limit), limit))
 
     def commit(self, position: str) -> None:
         """Move on to a position, which is not read again; an earlier one reads changes again.
@@ -108,9 +115,9 @@ class Consumer:
         Raises VersionConflict if another instance has moved it meanwhile: what was read since then is the other's.
         This instance then knows the new position. Raises EntityNotFound if the consumer was dropped, HistoryGone.
         """
-        to = _readable(self._session, position)
-        if not self._session.backend.readers.move_consumer(self.name, self._seq, to):
-            raise self._moved()
+        to, seq = _readable(self._session, position), self._seq
+        if not self._session.backend.readers.move_consumer(self.name, seq, to):
+            raise self._moved(seq)
         self._seq = to
 
     def run(
@@ -123,29 +130,31 @@ class Consumer:
         instances the one that holds it works. Raises LeaseLost if it holds it no more; VersionConflict if another
         instance was faster: nothing of this call is written. Raises as ``read`` does, and what ``fn`` raises.
         """
+        function(fn, "what a consumer runs")
         call = Call(lease=lease)
-        batch = self.read(limit)
+        seq = self._seq  # of this call: another thread may move on meanwhile
+        batch = self._after(seq, limit)
         if not batch:
             return 0
         to = number_in(self._session.backend, batch[-1].position)
 
         def effect(tx: Transaction) -> None:
-            tx.advance = Advance(self.name, self._seq, to)
+            tx.advance = Advance(self.name, seq, to)
             row = self._session.backend.readers.consumer(self.name)
-            if row is None or row.seq != self._seq:
-                raise self._moved()
+            if row is None or row.seq != seq:
+                raise self._moved(seq)
             fn(tx, batch)
 
         run_transaction(self._session, effect, call)
         self._seq = to
         return len(batch)
 
-    def _moved(self) -> EntityNotFound | VersionConflict:
+    def _moved(self, was: int) -> EntityNotFound | VersionConflict:
         """Return the error for a consumer that is not where this instance left it; note where it is."""
         row = self._session.backend.readers.consumer(self.name)
         if row is None:
             return EntityNotFound(self.name, f"the consumer {self.name} was dropped; make it again")
-        was, self._seq = self._seq, row.seq
+        self._seq = row.seq
         message = (
             f"another instance of the consumer {self.name} has moved it from {was} to {row.seq}; read again from there"
         )

@@ -8,8 +8,8 @@ from typing import Any
 
 from metastore.arguments import positive_seconds
 from metastore.errors import EntityAlreadyExists
-from metastore.feed.feed import position_of
-from metastore.feed.position import check_whole, gone, now
+from metastore.feed.feed import position_at
+from metastore.feed.position import check_whole, gone, last
 from metastore.kinds.entity import utc
 from metastore.names import clean_name
 from metastore.operation.session import Session
@@ -42,21 +42,20 @@ def add_pin(session: Session, name: str, at: int | None, seconds: float | None) 
     if seconds is not None:
         seconds = positive_seconds(seconds, "the time after which a pin expires")
     try:
-        row = session.backend.readers.pin(name, now(session) if at is None else at, session.principal, seconds)
+        row = session.backend.readers.pin(name, last(session) if at is None else at, session.principal, seconds)
     except NotKept as kept:
         raise gone(session, kept) from None
     if row is None:
         raise EntityAlreadyExists(name, f"there is a pin {name} already; unpin it first, or take another name")
-    return _pin(row, session.backend.feed_start()[0])
+    return _pin(session, row)
 
 
 def all_pins(session: Session) -> list[Pin]:
     """Return all pins, by name."""
     check_whole(session)
-    epoch = session.backend.feed_start()[0]
-    return [_pin(row, epoch) for row in session.backend.readers.pins()]
+    return [_pin(session, row) for row in session.backend.readers.pins()]
 
 
-def _pin(row: PinRow, epoch: str) -> Pin:
+def _pin(session: Session, row: PinRow) -> Pin:
     expires = None if row.expires_at is None else utc(row.expires_at)
-    return Pin(row.name, position_of(epoch, row.seq), row.principal, utc(row.created_at), expires)
+    return Pin(row.name, position_at(session.backend, row.seq), row.principal, utc(row.created_at), expires)

@@ -8,8 +8,10 @@ document, owned rows and relations; what was disabled is disabled again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from metastore.errors import EntityNotFound, InvalidArgument
@@ -17,6 +19,7 @@ from metastore.feed.position import now
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
 from metastore.kinds.table.dropping import FinishColumnDrop, FinishPartitionDrop
+from metastore.managers.statistics import partition_contents
 from metastore.managers.target import Target
 from metastore.names import format_path, parse_path
 from metastore.operation.dropping import LookAgain, pending_above
@@ -25,14 +28,17 @@ from metastore.operation.session import Session
 from metastore.past.diff import Differing, differing, scope_at
 from metastore.past.reads import reads_at
 from metastore.port.commit import DROPPING, LIVE, ROOT_ID
-from metastore.port.records import ROOT, Known, Record
+from metastore.port.records import ROOT, Known, OwnedRecord, Record
 
-__all__ = ["Goal", "Plan", "Step", "in_batches", "parent_of", "planned"]
+__all__ = ["Goal", "Plan", "Step", "in_batches", "parent_of", "planned", "rows_of"]
 
 _STAYS = ("source", "crawl", "drop", "job")
 """What says what happened, and not how something is: crawls, drops in steps, jobs."""
+_OF_PARTITIONS = ("partition", "partition_statistic")
 _SHOWN = 20
 """How many paths a message names."""
+_ALL = 1_000_000
+"""More rows than one table can have in a transaction."""
 _AT_ONCE = 1000
 _DESTROYED = (FinishColumnDrop, FinishPartitionDrop)
 
@@ -58,6 +64,9 @@ class Plan:
     """What a revert does."""
 
     wanted: list[Differing]
+    at: int
+    """The position at which it was made."""
+    tried: bool = False
     goals: dict[int, Goal] = field(default_factory=dict)
     """What shall be there, by id."""
     new: list[Differing] = field(default_factory=list)
@@ -99,11 +108,16 @@ def _planned(session: Session, target: Target, to: int) -> Plan:
     scope = scope_at(reads_at(session, here), target) or 0
     _check_target(session, target, scope, to)
     found = [one for one in differing(session, here, to, scope, hidden=True) if one.difference.kind not in _STAYS]
-    # the entity itself keeps its name and place
-    keeps = [one for one in found if one.difference.entity_id != scope or one.difference.action == "altered"]
-    plan = Plan(keeps)
-    _fill(session, plan, to)
+    plan = Plan([_in_place(one, scope) for one in found], here)
+    _fill(session, plan, scope, to)
     return plan
+
+
+def _in_place(one: Differing, scope: int) -> Differing:
+    """Return the difference; that of the entity that goes back itself without its name and place, which it keeps."""
+    if one.owner_id is not None or one.difference.entity_id != scope:
+        return one
+    return one._replace(difference=replace(one.difference, action="altered"))
 
 
 def _check_target(session: Session, target: Target, scope: int, to: int) -> None:
@@ -117,13 +131,22 @@ def _check_target(session: Session, target: Target, scope: int, to: int) -> None
         raise EntityNotFound(path, f"{path} was dropped; restore it, then revert it")
 
 
-def _fill(session: Session, plan: Plan, to: int) -> None:
+def _fill(session: Session, plan: Plan, scope: int, to: int) -> None:
     entities = [one for one in plan.wanted if one.owner_id is None]
     ids = [one.difference.entity_id for one in entities]
     present = dict(zip(ids, in_batches(session.backend, ids), strict=True))
     _check_purged(session, plan, present)
     old = [one.difference.entity_id for one in entities if one.difference.path_after is not None]
-    plan.goals = {known.record.chain[-1].id: _goal(known) for known in in_batches(reads_at(session, to), old) if known}
+    then = {known.record.chain[-1].id: known for known in in_batches(reads_at(session, to), old) if known}
+    goals = {i: _goal(known, present[i] if i == scope else None) for i, known in then.items()}
+    plan.goals = {i: goal for i, goal in goals.items() if not _is_reached(goal, then[i], present[i])}
+    reached = goals.keys() - plan.goals.keys()
+    is_reached = _is_reached_row(session, to)
+    plan.wanted = [
+        one
+        for one in plan.wanted
+        if not is_reached(one) and (one.owner_id is not None or one.difference.entity_id not in reached)
+    ]
     plan.new = sorted(
         (one for one in entities if one.difference.path_after is None),
         key=lambda one: len(parse_path(one.difference.path_before or "")),
@@ -203,10 +226,51 @@ def _listed(paths: Sequence[str]) -> str:
     return ", ".join(paths[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _goal(known: Known) -> Goal:
-    chain = known.record.chain
-    node = chain[-1]
-    return Goal(node.id, node.kind, parent_of(known.record), node.name, place_of(known.record), len(chain), node.in_use)
+def _goal(then: Known, stays: Known | None) -> Goal:
+    """Return where an entity was, and shall be; ``stays``: as it is now, if it keeps its name and place."""
+    node, there = then.record.chain[-1], (stays or then).record
+    name, depth = there.chain[-1].name, len(then.record.chain)
+    return Goal(node.id, node.kind, parent_of(there), name, place_of(there), depth, node.in_use)
+
+
+def _is_reached(goal: Goal, then: Known, present: Known | None) -> bool:
+    """Whether an entity is what it was, and where it shall be."""
+    if present is None or not _stands(present, goal):
+        return False
+    same = present.record.doc == then.record.doc or _numberless(present.record) == _numberless(then.record)
+    return same and present.record.chain[-1].in_use == goal.in_use
+
+
+def _numberless(record: Record) -> dict[str, Any]:
+    """Return a document without the number of a model's latest version, which does not go back."""
+    return {**json.loads(record.doc), "latest_version": None}
+
+
+def _is_reached_row(session: Session, to: int) -> Callable[[Differing], bool]:
+    """Return what says whether an owned row is what it was: of its name, perhaps under another id."""
+    then = reads_at(session, to)
+
+    @cache
+    def contents(owner_id: int, kind: str) -> list[dict[str, Any]]:
+        """What rows were, and are, by name: a partition is what it says, and its statistics."""
+        reads: list[Any] = [then, session.backend]
+        if kind in _OF_PARTITIONS:
+            return [partition_contents(one, owner_id) for one in reads]
+        return [{row.name: row.doc for row in rows_of(one, owner_id, kind)} for one in reads]
+
+    def is_reached(one: Differing) -> bool:
+        if one.owner_id is None or one.relation is not None:
+            return False
+        name = parse_path(one.difference.path_after or one.difference.path_before or "")[-1]
+        old, new = contents(one.owner_id, one.difference.kind)
+        return old.get(name) == new.get(name)
+
+    return is_reached
+
+
+def rows_of(reads: Any, owner_id: int, kind: str) -> list[OwnedRecord]:
+    """Return all owned rows of a kind."""
+    return list(reads.owned(owner_id, kind, "", _ALL, []).rows)
 
 
 def _stands(known: Known | None, goal: Goal) -> bool:

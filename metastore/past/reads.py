@@ -21,8 +21,9 @@ from metastore.port.past import NotKept, PastRow, PastRows
 from metastore.port.records import Child, Known, Lookup, Node, Origin, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import NO_COLUMN, ONLY, End, Owning, Related, Relating, RelationRecord, end_of_known
 
-__all__ = ["PastReads", "reads_at"]
+__all__ = ["READ_ONLY", "PastReads", "reads_at"]
 
+READ_ONLY = "the past is read-only; write to the store, or go back with store.revert(…)"
 T = TypeVar("T")
 _MOST = 10_000
 """How many parents a view remembers."""
@@ -49,7 +50,7 @@ class PastReads:
         return self.origin
 
     def commit(self, commit: Commit) -> NoReturn:
-        raise InvalidArgument("the past is read-only; write to the store, or go back with store.revert(…)")
+        raise InvalidArgument(READ_ONLY)
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         known = [self._parents.get((w.start, w.families[:-1], w.names[:-1]), ()) for w in lookups]

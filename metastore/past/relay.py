@@ -7,12 +7,17 @@ gets the same event again, after a longer and longer pause; nothing is skipped.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.client import HTTPException
+from io import TextIOWrapper
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+from metastore.arguments import shown
 from metastore.clock import SYSTEM, Clock
 from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Change
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
 
     Deliver = Callable[[list[CloudEvent]], None]
 
-__all__ = ["cloud_event", "lines_to", "post_to", "relay"]
+__all__ = ["cloud_event", "lines_in", "lines_to", "post_to", "relay"]
 
 _BATCH: Final = 100
 _FIRST, _LONGEST = 0.1, 30.0
@@ -85,6 +90,31 @@ def relay(
             return
         else:
             clock.sleep(_IDLE)
+
+
+@contextmanager
+def lines_in(path: str) -> Iterator[Deliver]:
+    """Give what appends events to a file, one a line, and has them on the disk before it returns.
+
+    A line that a process could not finish is ended first. Raises InvalidArgument for the URL of something else.
+    """
+    if "://" in path:
+        raise InvalidArgument(f"a relay leads to stdout, a file, or a URL that begins with http, not to {shown(path)}")
+    with Path(path).open("a+b") as file:
+        if file.tell() and _last_byte(file) != b"\n":
+            file.write(b"\n")
+        text = TextIOWrapper(file, encoding="utf-8", newline="\n")
+
+        def write(events: list[CloudEvent]) -> None:
+            lines_to(text)(events)
+            os.fsync(text.fileno())
+
+        yield write
+
+
+def _last_byte(file: IO[bytes]) -> bytes:
+    file.seek(-1, os.SEEK_END)
+    return file.read(1)
 
 
 def lines_to(stream: IO[str]) -> Deliver:

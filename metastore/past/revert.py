@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from metastore.errors import EntityAlreadyExists, EntityNotFound
+from metastore.feed.position import now
 from metastore.managers.target import Target
 from metastore.operation.request import Call
 from metastore.operation.session import Session
@@ -26,6 +28,8 @@ __all__ = ["revert"]
 
 _ATOMIC = 10_000
 """How many entities, owned rows and relations go back in one transaction."""
+_TRIES = 10
+"""How often it plans again where a name was taken, or an entity went, after it had planned."""
 _CHUNK = 2000
 """How many steps a chunk has, where there are more."""
 _PINNED = 600.0
@@ -44,13 +48,21 @@ def revert(session: Session, target: Target, to: int, *, dry_run: bool) -> list[
 
 
 def _at_once(session: Session, target: Target, to: int, plan: Plan) -> Plan:
-    first = [plan]
+    plans = [plan]
 
     def go_back(tx: Transaction) -> Plan:
-        now = first.pop() if first else planned(session, target, to)  # after a conflict, it plans again
-        Undoing(session, tx, to, now).run(now.steps())
-        return now
+        if plans[-1].tried:  # after a conflict, it plans again
+            plans.append(planned(session, target, to))
+        plans[-1].tried = True
+        Undoing(session, tx, to, plans[-1]).run(plans[-1].steps())
+        return plans[-1]
 
+    for _ in range(_TRIES):
+        try:
+            return run_transaction(session, go_back, Call())
+        except (EntityAlreadyExists, EntityNotFound):
+            if now(session) == plans[-1].at:  # nothing has changed since it was planned: it is so
+                raise
     return run_transaction(session, go_back, Call())
 
 

@@ -24,8 +24,8 @@ from metastore.managers.target import find
 from metastore.names import format_path
 from metastore.operation.request import Call, Proposal, View
 from metastore.operation.session import Session
-from metastore.past.plan import Goal, Plan, Step, in_batches, parent_of, place_of
-from metastore.past.reads import PastReads, reads_at
+from metastore.past.plan import Goal, Plan, Step, in_batches, parent_of, place_of, rows_of
+from metastore.past.reads import reads_at
 from metastore.past.relate import Relating
 from metastore.port.commit import LIVE
 from metastore.port.records import Known
@@ -33,8 +33,6 @@ from metastore.transaction.transaction import Transaction
 
 __all__ = ["Undoing", "without_dropping"]
 
-_ALL = 1_000_000
-"""More rows than one table can have in a transaction."""
 _ROWS = ("partition", "statistic", "model_version", "origin")
 """Owned rows that are put back by their names; those of partitions' statistics follow their partitions."""
 
@@ -168,11 +166,6 @@ class Undoing:
         new = [row.name for row in rows_of(self._read, owner.id, kind)]
         rows: OwnedManager[Any] = OwnedManager(self._session, OWNED_KINDS[kind], KINDS[owner.kind])
         rows.put_many(owner, [Row(name, doc) for name, doc in old.items()], drop=set(new) - set(old))
-
-
-def rows_of(reads: PastReads | Any, owner_id: int, kind: str) -> list[Any]:
-    """Return all owned rows of a kind."""
-    return list(reads.owned(owner_id, kind, "", _ALL, []).rows)
 
 
 def _as_it_goes_back(old: str, entity: Entity) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from metastore.feed.feed import position_of
+from metastore.feed.feed import position_at
 from metastore.managers.all import Managers
 from metastore.operation.session import ManagerSession, Session
-from metastore.past.reads import PastReads, reads_at
+from metastore.past.reads import READ_ONLY, PastReads, reads_at
 
 __all__ = ["Past", "past_at"]
 
@@ -18,13 +18,15 @@ class Past(Managers):
     """
 
     def __init__(self, session: Session, reads: PastReads) -> None:
-        super().__init__(ManagerSession(reads, session.clock, session.policy, session.principal, outer=session))
+        bound = ManagerSession(reads, session.clock, session.policy, session.principal, outer=session)
+        bound.read_only = READ_ONLY
+        super().__init__(bound)
         self._reads = reads
 
     @property
     def position(self) -> str:
         """The position, for ``store.at``, ``store.pin`` and the feed."""
-        return position_of(self._reads.session.backend.feed_start()[0], self._reads.at)
+        return position_at(self._reads.session.backend, self._reads.at)
 
     def __repr__(self) -> str:
         return f"<Past {self._reads.at}>"

@@ -20,7 +20,7 @@ from metastore.port.records import Origin
 from metastore.port.replica import ReplicaBackend
 from metastore.replicas.source import FAILURES, Reached, Source
 
-__all__ = ["ReplicaReads", "Replicas", "replicas_opened"]
+__all__ = ["READ_ONLY", "ReplicaReads", "Replicas", "replicas_opened"]
 
 _READS: Final = frozenset(
     {
@@ -28,6 +28,7 @@ _READS: Final = frozenset(
         *("owned_by_name", "owning", "related", "related_page", "relating", "relations", "resolve"),
     }
 )
+READ_ONLY: Final = "a view of a replica is read-only; write to the store"
 _LOOKS: Final = 0.005
 """How often a replica is asked how far it is (seconds)."""
 _ANSWERS: Final = 1.0
@@ -101,7 +102,7 @@ class ReplicaReads:
         return self.origin
 
     def commit(self, commit: object) -> NoReturn:
-        raise InvalidArgument("a view of a replica is read-only; write to the store")
+        raise InvalidArgument(READ_ONLY)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in _READS:

@@ -11,7 +11,7 @@ from metastore.managers.find import find, wanted
 from metastore.managers.target import Target
 from metastore.operation.session import ManagerSession, Session
 from metastore.port.backend import Backend
-from metastore.replicas.reads import ReplicaReads
+from metastore.replicas.reads import READ_ONLY, ReplicaReads
 
 __all__ = ["Replica"]
 
@@ -26,7 +26,9 @@ class Replica(Managers):
 
     def __init__(self, session: Session, reads: ReplicaReads) -> None:
         backend = cast(Backend, reads)
-        super().__init__(ManagerSession(backend, session.clock, session.policy, session.principal, outer=session))
+        bound = ManagerSession(backend, session.clock, session.policy, session.principal, outer=session)
+        bound.read_only = READ_ONLY
+        super().__init__(bound)
         self._reads = reads
 
     @property

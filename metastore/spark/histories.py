@@ -10,12 +10,17 @@ from metastore.spark.source.source import register_source
 
 __all__ = ["history"]
 
+_NAME = "(?:`(?:[^`]|``)*`|[^.`]+)"
+"""One name of a path: one with a dot stands in back-quotes."""
+
 
 def history(spark: SparkSession, view: str, *, url: str | None = None, at: str | None = None) -> DataFrame:
     """Return a data frame about the history, as far as gc has kept it, up to ``at`` (a position or time).
 
     ``churn``: changes by schema and day. ``who``: changes by principal, kind and action. ``schemas``: each change of a
-    table's columns, with the columns after it. Raises InvalidArgument.
+    table's columns, with the columns after it. ``hours``: changes by hour and kind; ``contended`` are those of entities
+    that several principals changed in that hour, where conflicts come from. (A conflict itself leaves nothing in the
+    database; metrics count them.) Raises InvalidArgument.
     """
     register_source(spark)
     if view not in _VIEWS:
@@ -28,7 +33,7 @@ def history(spark: SparkSession, view: str, *, url: str | None = None, at: str |
 
 def _churn(versions: DataFrame) -> DataFrame:
     path = F.coalesce("path_after", "path_before")
-    schema = F.regexp_extract(path, r"^([^.]+\.[^.]+\.[^.]+)\.", 1)
+    schema = F.regexp_extract(path, rf"^({_NAME}\.{_NAME}\.{_NAME})\.", 1)
     rows = versions.where(F.col("kind") != "lease").where(schema != "")
     return rows.groupBy(schema.alias("schema"), F.to_date("time").alias("day")).agg(
         F.count("*").alias("changes"), F.countDistinct("entity_id").alias("entities")
@@ -52,4 +57,12 @@ def _schemas(versions: DataFrame) -> DataFrame:
     return rows.select("entity_id", path, "version", "time", "principal", "before", "columns")
 
 
-_VIEWS = {"churn": _churn, "who": _who, "schemas": _schemas}
+def _hours(versions: DataFrame) -> DataFrame:
+    hour = F.date_trunc("hour", F.col("time")).alias("hour")
+    each = versions.where(F.col("kind") != "lease").groupBy(hour, "kind", "entity_id")
+    entities = each.agg(F.count("*").alias("changes"), F.countDistinct("principal").alias("principals"))
+    contended = F.sum(F.when(F.col("principals") > 1, F.col("changes")).otherwise(0))
+    return entities.groupBy("hour", "kind").agg(F.sum("changes").alias("changes"), contended.alias("contended"))
+
+
+_VIEWS = {"churn": _churn, "who": _who, "schemas": _schemas, "hours": _hours}

@@ -171,3 +171,22 @@ def test_the_command_goes_on_where_it_was(sqlite_url: str, tmp_path: Path, capsy
     ] * 2
     assert run(["--url", sqlite_url, "changes", "--follow", "--timeout", "0.05", "--kind", "metalake"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_a_line_that_was_cut_off_is_ended_first(sqlite_url: str, tmp_path: Path) -> None:
+    """A process died while it wrote: its last event comes again, on a line of its own."""
+    out = tmp_path / "events.jsonl"
+    out.write_text('{"specversion": "1.0", "id', encoding="utf-8")
+    with ms.open(sqlite_url) as store:
+        store.metalakes.create("ä")
+    for _ in range(2):
+        assert run(["--url", sqlite_url, "relay", "r", "--start", "beginning", "--to", str(out), "--once"]) == 0
+    torn, whole = out.read_text(encoding="utf-8").splitlines()
+    assert torn == '{"specversion": "1.0", "id'
+    assert json.loads(whole)["subject"] == "ä"
+
+
+def test_a_receiver_that_is_none_makes_no_consumer(sqlite_url: str) -> None:
+    assert run(["--url", sqlite_url, "relay", "r", "--to", "htps://x", "--once"]) == 1
+    with ms.open(sqlite_url) as store:
+        assert store.consumers.list() == []

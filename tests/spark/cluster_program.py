@@ -89,12 +89,13 @@ def session(master: str, folder: Path) -> SparkSession:
 
 def again(run: Callable[[], object]) -> None:
     """Run a query; again where Spark gave Python less than it needed to start: ten seconds, on a busy machine."""
-    for left in range(5, -1, -1):
+    for left in range(11, -1, -1):
         try:
             run()
         except PySparkException as error:
             if "failed to connect back" not in str(error) or not left:
                 raise
+            time.sleep(10)  # until others have done some of their work
         else:
             return
 

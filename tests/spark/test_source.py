@@ -77,6 +77,25 @@ def test_changes_and_versions(source: SparkSession, sqlite_url: str) -> None:
     assert sum(row.changes for row in churn) == len(below)
 
 
+def test_histories_of_several_principals(source: SparkSession, sqlite_url: str) -> None:
+    """A schema's name may have a dot; what one principal alone changes in an hour is not contended."""
+    with ms.open(sqlite_url, principal="ann") as ann, ms.open(sqlite_url, principal="bob") as bob:
+        ann.metalakes.create("m")
+        ann.catalogs.create("m.c", type="relational")
+        table = ann.tables.create("m.c.`a.b`.t", parents=True)
+        bob.tables.alter(table, ms.SetComment("1"))
+        ann.tables.create("m.c.`a.b`.u")
+        changes = list(ann.changes())
+    churn = history(source, "churn", url=sqlite_url).collect()
+    assert {row.schema for row in churn} == {"m.c.`a.b`"}
+    assert sum(row.changes for row in churn) == 3
+    made, altered = [change.time.replace(minute=0, second=0, microsecond=0) for change in changes[-3:-1]]
+    hours = history(source, "hours", url=sqlite_url).collect()
+    assert sum(row.changes for row in hours) == len(changes)
+    assert sum(row.contended for row in hours) == (2 if made == altered else 0)
+    assert {row.kind for row in hours if row.contended} <= {"table"}
+
+
 def test_a_stream_into_parquet_survives_restarts(source: SparkSession, sqlite_url: str, tmp_path: Path) -> None:
     """Each change is in the files once, although the query was stopped between, and batches are small."""
 
@@ -212,6 +231,16 @@ def test_the_examples_of_the_page(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert cluster_program.run_page(source, sqlite_url, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("partitions", "0"), ("partitions", "many"), ("maxChanges", "0"), ("maxChanges", "-1"), ("kinds", "tables")],
+)
+def test_an_option_that_means_nothing_is_refused(option: str, value: str) -> None:
+    """It is refused on the driver, with its name, before anything is read."""
+    with pytest.raises(InvalidArgument, match=option.removesuffix("s")):
+        _options({option: value})
 
 
 def test_a_schema_that_is_renamed_between_planning_and_reading(sqlite_url: str) -> None:

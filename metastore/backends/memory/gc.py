@@ -79,7 +79,7 @@ def with_names(kept: Sequence[Step], doomed: Sequence[Step]) -> list[Step]:
 
 
 def _named(step: Step, took: Step | None) -> Step:
-    if took is None or step.key is not None or step.state != LIVE:
+    if took is None or step.key is not None:
         return step
     if (step.parent_id, step.name) != (took.parent_id, took.name):
         return step

@@ -128,7 +128,7 @@ named AS (
   WHERE d.key IS NOT NULL AND o.entity_id = d.entity_id AND o.version = (SELECT min(n.version) FROM operation n
     WHERE n.entity_id = d.entity_id AND n.version > d.version AND n.seq IS NOT NULL
       AND n.seq NOT IN (SELECT seq FROM doomed))
-    AND o.key IS NULL AND o.state = 0 AND o.parent_id = d.parent_id AND o.name = d.name),
+    AND o.key IS NULL AND o.parent_id = d.parent_id AND o.name = d.name),
 -- Notes the last position that was deleted, so that a consumer which resumes before it learns that it is too late.
 noted AS (
   UPDATE info SET collected_seq = greatest(collected_seq, g.last)
@@ -148,6 +148,6 @@ SQLITE_LOOKED_AT = "SELECT max(seq) FROM (SELECT seq FROM operation WHERE seq > 
 SQLITE_NEEDLESS = f"""WITH RECURSIVE {_sqlite_needless}
 SELECT seq, current IS NOT NULL, until, entity_id, version, parent_id, name, family, key FROM needless"""
 SQLITE_NAMED = """UPDATE operation SET family = :family, key = :key
-WHERE entity_id = :entity_id AND key IS NULL AND state = 0 AND parent_id = :parent_id AND name = :name
+WHERE entity_id = :entity_id AND key IS NULL AND parent_id = :parent_id AND name = :name
   AND version = (SELECT min(n.version) FROM operation n
     WHERE n.entity_id = :entity_id AND n.version > :version AND n.seq IS NOT NULL)"""

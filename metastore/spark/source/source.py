@@ -26,7 +26,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from metastore.arguments import shown
 from metastore.errors import HistoryGone, InvalidArgument
+from metastore.feed.follow import kinds_of
 from metastore.feed.position import now, position_in
 from metastore.past.pins import add_pin
 from metastore.spark.source.filters import Wanted, wanted
@@ -82,12 +84,20 @@ def _options(given: Any) -> _Options:
         options.get("url"),
         table,
         options.get("at"),
-        int(options.get("partitions", "2")),
-        None if kinds is None else frozenset(kinds),
+        _number(options, "partitions", 2),
+        None if kinds is None else kinds_of(kinds),
         columns,
         options.get("start", "beginning"),
-        int(options.get("maxchanges", str(_MOST))),
+        _number(options, "maxChanges", _MOST),
     )
+
+
+def _number(options: dict[str, str], name: str, default: int) -> int:
+    """Return the positive number that an option gives. Raises InvalidArgument."""
+    text = options.get(name.lower(), str(default)).strip()
+    if not text.isdecimal() or int(text) < 1:
+        raise InvalidArgument(f"the option {name} is a positive integer, not {shown(text)}")
+    return int(text)
 
 
 def _words(text: str | None) -> tuple[str, ...] | None:

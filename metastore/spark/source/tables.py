@@ -10,7 +10,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from operator import attrgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -81,18 +83,22 @@ def rows_by_id(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of ``table`` that are wanted, as of a position. Raises HistoryGone."""
     reads, schema = PastReads(session, at, session.backend.origin), _schema(ddl(table, columns))
-    above, told = _Above(reads), {"entities": _entity, "owned": _owned, "relations": _related}[table]
+    above, told_by = _Above(reads), {"entities": _entities, "owned": _owned, "relations": _relations}[table]
     kinds = None if wanted.kinds is None else sorted(wanted.kinds)
     for begin in range(wanted.low, wanted.high + 1, _WINDOW):
-        rows = [r for r in reads.rows(begin, min(wanted.high + 1, begin + _WINDOW), kinds) if r.state == LIVE]
-        rows = [row for row in rows if _table_of(row) == table]
+        rows = reads.rows(begin, min(wanted.high + 1, begin + _WINDOW), kinds)
+        rows = [row for row in rows if row.state == LIVE and _table_of(row) == table]
         above.look_up({row.parent_id for row in rows} | {row.other_id for row in rows if row.other_id is not None})
-        told_rows = [one for row in rows if (one := told(row, above, schema.names)) is not None]
-        told_rows = [
-            one for one in told_rows if not wanted.prefix or one.get("path", wanted.prefix).startswith(wanted.prefix)
-        ]
-        if told_rows:
-            yield pa.RecordBatch.from_pylist(told_rows, schema=schema)
+        rows, told = told_by(rows, above, wanted.prefix)
+        if rows:
+            yield _batch(rows, told | _documents(rows, schema.names), schema)
+
+
+def _batch(rows: Sequence[PastRow | Step], told: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Return columns: those that are told, and fields of the rows."""
+    columns = [told[f.name] if f.name in told else [*map(attrgetter(f.name), rows)] for f in schema]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _table_of(row: PastRow) -> str:
@@ -122,90 +128,75 @@ class _Above:
     def path(self, entity_id: int, name: str) -> str | None:
         """Return the path of what has a name below an entity; None: that is not live."""
         above = self._paths[entity_id]
-        return None if above is None else above + format_path((name,))
+        return None if above is None else above + (name if name.isidentifier() else format_path((name,)))
 
 
-def _entity(row: PastRow, above: _Above, names: Sequence[str]) -> dict[str, Any] | None:
-    path = above.path(row.parent_id, row.name)
-    if path is None:
-        return None
-    told = _with_doc(row, names)
-    told["path"], told["name"] = path, row.name
-    return told
+_Told = tuple[list[PastRow], dict[str, list[Any]]]
+"""The rows that a table has, and those of its columns that are no fields of the rows."""
 
 
-def _owned(row: PastRow, above: _Above, names: Sequence[str]) -> dict[str, Any] | None:
-    path = above.names(row.parent_id)
-    if path is None:
-        return None
-    return _with_doc(row, names) | {"owner_id": row.owner_id, "owner_path": format_path(path), "name": row.name}
+def _entities(rows: Sequence[PastRow], above: _Above, prefix: str) -> _Told:
+    paths = [above.path(row.parent_id, row.name) for row in rows]
+    some = [(row, path) for row, path in zip(rows, paths, strict=True) if path is not None and path.startswith(prefix)]
+    return [row for row, _ in some], {"path": [path for _, path in some]}
 
 
-def _related(row: PastRow, above: _Above, names: Sequence[str]) -> dict[str, Any] | None:
-    del names
-    from_path, to_path = above.names(row.parent_id), above.names(row.other_id or ROOT_ID)
-    if not from_path or not to_path or from_path[0] != to_path[0]:
-        return None
-    doc = json.loads(row.doc)
-    ends = {"from_id": row.parent_id, "from_path": format_path(from_path), "to_id": row.other_id}
-    more = {"to_path": format_path(to_path), "column_id": doc["column_id"] or None, "value": doc["value"] or None}
-    return _audit(row) | ends | more
+def _owned(rows: Sequence[PastRow], above: _Above, prefix: str) -> _Told:
+    del prefix  # it is of a path, which they do not have
+    live = [(row, names) for row in rows if (names := above.names(row.parent_id)) is not None]
+    return [row for row, _ in live], {"owner_path": [format_path(names) for _, names in live]}
 
 
-def _audit(row: PastRow) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "kind": row.kind,
-        "version": row.version,
-        "created_by": row.created_by,
-        "created_at": row.created_at,
-        "modified_by": row.modified_by,
-        "modified_at": row.modified_at,
+def _relations(rows: Sequence[PastRow], above: _Above, prefix: str) -> _Told:
+    del prefix
+    ends = [(row, above.names(row.parent_id), above.names(row.other_id or ROOT_ID)) for row in rows]
+    live = [(row, a, b, json.loads(row.doc)) for row, a, b in ends if a and b and a[0] == b[0]]
+    return [row for row, *_ in live], {
+        "from_id": [row.parent_id for row, *_ in live],
+        "from_path": [format_path(path) for _, path, *_ in live],
+        "to_id": [row.other_id for row, *_ in live],
+        "to_path": [format_path(path) for _, _, path, _ in live],
+        "column_id": [doc["column_id"] or None for *_, doc in live],
+        "value": [doc["value"] or None for *_, doc in live],
     }
 
 
-def _with_doc(row: PastRow, names: Sequence[str]) -> dict[str, Any]:
-    """Return what all rows with a document have. It is parsed only for the columns that need it."""
-    text = masked(row.doc)
-    told = _audit(row)
-    told["document"] = text
-    if "comment" in names or "properties" in names:
-        doc = json.loads(text)
-        told |= {"comment": doc.get("comment"), "properties": list((doc.get("properties") or {}).items())}
-    return told
+def _documents(rows: Sequence[PastRow], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the columns that come from documents. These are parsed only where a column needs it."""
+    if not {"document", "comment", "properties"}.intersection(names):
+        return {}
+    texts = [masked(row.doc) for row in rows]
+    if not {"comment", "properties"}.intersection(names):
+        return {"document": texts}
+    docs = [json.loads(text) for text in texts]
+    properties = [list((doc.get("properties") or {}).items()) for doc in docs]
+    return {"document": texts, "comment": [doc.get("comment") for doc in docs], "properties": properties}
 
 
 def rows_by_position(
     session: Session, table: str, columns: Sequence[str] | None, wanted: Wanted
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of ``table`` that are wanted: after position ``low`` up to ``high``. Raises HistoryGone."""
-    schema, epoch, some = _schema(ddl(table, columns)), session.backend.feed_start()[0], list[dict[str, Any]]()
-    for step in steps_between(session.backend, session.clock, wanted.low, wanted.high, together=False):
-        fits = wanted.kinds is None or step.kind in wanted.kinds
-        if fits and wanted.since <= step.time <= wanted.until:
-            some.append(_step(step, epoch))
-        if len(some) == _WINDOW:
-            yield pa.RecordBatch.from_pylist(some, schema=schema)
-            some = []
-    if some:
-        yield pa.RecordBatch.from_pylist(some, schema=schema)
+    schema, epoch = _schema(ddl(table, columns)), session.backend.feed_start()[0]
+    steps = steps_between(session.backend, session.clock, wanted.low, wanted.high, together=False)
+    fitting = (
+        step
+        for step in steps
+        if (wanted.kinds is None or step.kind in wanted.kinds) and wanted.since <= step.time <= wanted.until
+    )
+    while some := list(islice(fitting, _WINDOW)):
+        yield _batch(some, _steps(some, epoch, schema.names), schema)
 
 
-def _step(step: Step, epoch: str) -> dict[str, Any]:
-    return {
-        "position": position_of(epoch, step.seq or 0, step.operation_id),
-        "operation_id": str(step.operation_id),
-        "principal": step.principal,
-        "kind": step.kind,
-        "entity_id": step.entity_id,
-        "action": step.action,
-        "path_before": step.path_before,
-        "path_after": step.path_after,
-        "version": step.version,
-        "changes": None if step.changes is None else masked(step.changes),
-        "time": step.time,
-        "document": None if step.doc is None else masked(step.doc),
+def _steps(steps: Sequence[Step], epoch: str, names: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the columns that are no fields of steps."""
+    told: dict[str, Callable[[Step], str | None]] = {
+        "position": lambda step: position_of(epoch, step.seq or 0, step.operation_id),
+        "operation_id": lambda step: str(step.operation_id),
+        "changes": lambda step: None if step.changes is None else masked(step.changes),
+        "document": lambda step: None if step.doc is None else masked(step.doc),
     }
+    return {name: [*map(told[name], steps)] for name in names if name in told}
 
 
 def ranges(low: int, high: int, parts: int) -> Sequence[tuple[int, int]]:
