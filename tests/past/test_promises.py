@@ -13,7 +13,7 @@ import metastore as ms
 from metastore import Store
 from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
 from metastore.past import revert as reverting
-from metastore.transaction.transaction import Transaction
+from metastore.transaction.transaction import Transaction, run_transaction
 from tests.past.trees import tree
 
 
@@ -170,7 +170,7 @@ def test_a_newcomer_that_came_after_the_plan_gives_the_name_back(lake: Store, mo
     """Another process takes the old name between the plan and its transaction: the revert plans again."""
     table, then = lake.tables.load("m.c.s.t"), lake.position()
     lake.tables.rename("m.c.s.t", "u")
-    run, came = reverting.run_transaction, list[ms.Entity]()
+    run, came = run_transaction, list[ms.Entity]()
 
     def late(*given: Any) -> Any:
         if not came:
