@@ -13,8 +13,8 @@ import pytest
 
 import metastore as ms
 from metastore import database
-from metastore import store as opening
 from metastore.clock import Clock
+from metastore.store import opening
 from tests.leases.kinds_of_work import S, furnish, picture
 from tests.servers.process import wait_until
 
