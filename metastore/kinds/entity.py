@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from types import MappingProxyType
@@ -237,8 +237,8 @@ class Version:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the step as plain JSON values, as ``metastore history --json`` prints it: without the entity."""
-        fields = ("version", "action", "principal", "time", "operation_id", "path_before", "path_after")
-        return {name: plain(getattr(self, name)) for name in fields} | {"changes": plain(encode(self.changes))}
+        names = ("version", "action", "principal", "time", "operation_id", "path_before", "path_after")
+        return {name: plain(getattr(self, name)) for name in names} | {"changes": plain(encode(self.changes))}
 
     def read_all(self) -> None:
         """Decode every field of the entity now. Raises UnreadableRow."""
@@ -254,6 +254,10 @@ class Version:
                 raise AttributeError(f"a {type(self).__name__} has no field {name!r}")
             self.__dict__["entity"] = made = make()
             return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields, with the entity: a copy, and another process, gets it, not what makes it."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ __all__ = [
     "Kind",
     "OwnedKind",
     "base_doc",
+    "check_depth",
     "dump",
     "dump_changes",
     "is_too_deep",
@@ -54,7 +55,8 @@ MAX_DOC = 1 << 20
 MAX_CHANGES = 4 << 20
 """The largest list of changes of one event, in bytes of JSON."""
 MAX_DEPTH = 200
-"""How deep lists and objects of a document may nest: Python's JSON gives up at about a thousand."""
+"""How deep lists and objects of a document may nest: Python's JSON gives up at about a thousand, or later."""
+_NESTING = (dict, list)
 
 
 COMMON_CHANGES: tuple[type[EntityChange], ...] = (SetComment, SetProperty, RemoveProperty)
@@ -172,12 +174,22 @@ def _written(value: object, path: tuple[str, ...], what: str, limit: int) -> str
     return text
 
 
+def check_depth(text: str, value: object) -> None:
+    """Raise InvalidArgument if ``value``, read from ``text``, nests deeper than a document may.
+
+    What Python reads is no measure: that depends on its version, and on the recursion limit that the program has set.
+    """
+    if text.count("[") + text.count("{") > MAX_DEPTH and is_too_deep(value):
+        raise InvalidArgument(f"lists and objects lie in each other more than {MAX_DEPTH} deep")
+
+
 def is_too_deep(value: Any) -> bool:
     """Whether lists and objects nest deeper than a document allows."""
-    level = [value]
+    level = [value] if isinstance(value, _NESTING) else []
     for _ in range(MAX_DEPTH):
-        below = (v.values() if isinstance(v, dict) else v for v in level if isinstance(v, dict | list))
-        level = [v for values in below for v in values]
+        level = [
+            v for one in level for v in (one.values() if isinstance(one, dict) else one) if isinstance(v, _NESTING)
+        ]
         if not level:
             return False
-    return any(isinstance(v, dict | list) for v in level)
+    return True

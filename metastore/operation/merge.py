@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from metastore.errors import UnreadableRow
+from metastore.errors import InvalidArgument, UnreadableRow
 from metastore.kinds.change import Doc, EntityChange
-from metastore.kinds.kind import dump
+from metastore.kinds.kind import check_depth, dump
 from metastore.names import format_path
 from metastore.port.unreadable import reason
 
@@ -39,7 +39,8 @@ def _readable(text: str, names: tuple[str, ...]) -> Doc:
     try:
         doc: Doc = json.loads(text)
         {**doc["properties"]}
-    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        check_depth(text, doc)
+    except (InvalidArgument, ValueError, TypeError, LookupError, RecursionError) as error:
         raise UnreadableRow(f"the document of {format_path(names)}", reason(error)) from error
     return doc
 

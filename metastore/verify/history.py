@@ -11,7 +11,7 @@ from metastore.columns.column import Column
 from metastore.columns.types import parse
 from metastore.errors import InvalidArgument
 from metastore.kinds.change import decode
-from metastore.kinds.kind import MAX_DEPTH, is_too_deep
+from metastore.kinds.kind import check_depth
 from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS, owned_kind_named
 from metastore.names import parse_path
 from metastore.port.commit import DROPPED, LIVE, PENDING, PURGING
@@ -20,11 +20,6 @@ from metastore.port.unreadable import MAX_TIME, reason
 from metastore.verify.violations import UNAPPLIED, Violation
 
 __all__ = ["ChainReader", "Link", "changes_problem", "doc_problem", "time_problem"]
-
-
-_SHALLOW = 2 * MAX_DEPTH
-"""A document of at most this length (bytes) cannot be too deep."""
-_TOO_DEEP = f"lists and objects lie in each other more than {MAX_DEPTH} deep"
 
 
 class Link(NamedTuple):
@@ -185,8 +180,7 @@ def doc_problem(kind: str, text: str | None) -> str | None:
     """Return why a document cannot be read as one of ``kind``. For an unknown kind, only common fields are checked."""
     try:
         doc = json.loads(text or "")
-        if len(text or "") > _SHALLOW and is_too_deep(doc):
-            raise InvalidArgument(_TOO_DEEP)
+        check_depth(text or "", doc)
         _check_base(doc)
         _decode(kind, text or "")
     except Exception as error:  # noqa: BLE001  (a broken document can raise anything in a decoder)
@@ -205,8 +199,7 @@ def changes_problem(text: str | None) -> str | None:
     """Return why changes cannot be read."""
     try:
         changes = json.loads(text or "[]")
-        if is_too_deep(changes):
-            raise InvalidArgument(_TOO_DEEP)
+        check_depth(text or "", changes)
         decode(changes)
     except Exception as error:  # noqa: BLE001  (broken changes can raise anything in a decoder)
         return f"its changes cannot be read: {reason(error)}"

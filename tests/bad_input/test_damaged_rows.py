@@ -74,6 +74,20 @@ def test_a_damaged_document(ground: ms.Store, execute: Execute, doc: str) -> Non
     assert list(ground.tables.names("m.c.s")) == ["good", "t"]
 
 
+def test_a_document_that_is_too_deep_wherever_python_reads_it(ground: ms.Store, execute: Execute) -> None:
+    """Python's bound differs from version to version, and from program to program: ours holds beside a higher one."""
+    doc = json.loads(ground.tables.load(TABLE).record.doc)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)
+    try:
+        execute(_table_row("doc", "'" + json.dumps(doc)[:-1] + ',"x":' + "[" * 5000 + "]" * 5000 + "}'"))
+        with pytest.raises(ms.UnreadableRow, match="deep"):
+            ground.tables.alter(TABLE, ms.SetComment("x"))
+        assert any("deep" in violation.message for violation in ground.verify())
+    finally:
+        sys.setrecursionlimit(limit)
+
+
 @pytest.mark.parametrize("column", ["created_at", "modified_at"])
 @pytest.mark.parametrize("value", ["9223372036854775807", "300000000000000000"])
 def test_a_time_beyond_the_calendar(ground: ms.Store, execute: Execute, column: str, value: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from collections.abc import Callable
 from datetime import timedelta
@@ -117,3 +118,14 @@ class TestTransactions:
 def test_an_error_comes_whole_from_another_process(error: ms.MetastoreError) -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
+
+
+def test_a_change_comes_whole_from_another_process() -> None:
+    """With its entity, which is made when it is asked for, and nothing but its fields."""
+    with ms.open("memory://") as store:
+        store.metalakes.create("lake")
+        (one,), (version,) = store.changes(), store.metalakes.history("lake")
+    for given in (one, version):
+        copy = pickle.loads(pickle.dumps(given))
+        assert set(vars(copy)) == {field.name for field in dataclasses.fields(copy)}
+        assert (copy, copy.entity.name) == (given, "lake")

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,9 @@ def exported(store: Store, target: Any = None, **options: bool) -> tuple[io.Byte
 
 
 def events(store: Store) -> list[dict[str, Any]]:
-    """The feed, without the epoch."""
-    return [vars(c) | {"position": c.position.rpartition("-")[2]} for c in store.changes()]
+    """The feed, without the epoch. Its fields, whatever else an entry holds: it makes its entity when it is asked."""
+    of_all = ({field.name: getattr(change, field.name) for field in fields(change)} for change in store.changes())
+    return [one | {"position": one["position"].rpartition("-")[2]} for one in of_all]
 
 
 def epoch(store: Store) -> str:

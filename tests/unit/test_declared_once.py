@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import pydoc
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -151,7 +152,11 @@ def test_a_wrong_attribute_is_a_type_error(tmp_path: Path) -> None:
     api = pytest.importorskip("mypy.api", reason="mypy is not installed")
     file = tmp_path / "snippet.py"
     file.write_text(SNIPPET)
-    out, errors, _ = api.run(["--strict", "--cache-dir", str(ROOT / ".mypy_cache"), str(file)])
+    limit = sys.getrecursionlimit()
+    try:
+        out, errors, _ = api.run(["--strict", "--cache-dir", str(ROOT / ".mypy_cache"), str(file)])
+    finally:
+        sys.setrecursionlimit(limit)  # mypy raises it, and the tests after this one count on the usual one
     assert not errors
     refused = [line for line in out.splitlines() if "snippet.py" in line and "error:" in line]
     assert [line.split(":")[1] for line in refused] == ["9", "10", "11"], out
