@@ -121,6 +121,17 @@ def test_who_may_modify_alters_and_who_owns_drops(lake: Lake, ann: Store) -> Non
     assert ann.tables.drop("lake.sales.eu.sold") is True
 
 
+def test_what_is_remembered_is_the_right_to_one_operation(lake: Lake, ann: Store) -> None:
+    lake.reader()
+    lake.role("writer", ("modify_table", "schema", "lake.sales.eu"))
+    for n in range(2):  # nothing is read for the second one
+        ann.tables.alter("lake.sales.eu.orders", ms.SetComment(str(n)))
+    with pytest.raises(ms.PermissionDenied, match="own"):
+        ann.tables.drop("lake.sales.eu.orders")
+    with pytest.raises(ms.PermissionDenied, match="own"):
+        ann.tables.drop(ann.tables.load("lake.sales.eu.orders"))
+
+
 def test_it_owns_what_it_creates(lake: Lake, ann: Store) -> None:
     role = lake.reader()
     lake.grant(role, ("create_table", "schema", "lake.sales.eu"))
