@@ -38,6 +38,17 @@ class TestOwnWrites:
         assert store.tables.load("m.c.two.new").comment == "2"
         assert store.tables.load("m.c.uno.t").comment == "3"
 
+    def test_a_listing_shows_what_was_written_since_it_was_read(self, ground: Ground) -> None:
+        with ground.store.transaction() as tx:
+            assert list(tx.tables.names("m.c.two")) == []
+            made = tx.tables.create("m.c.two.new")
+            assert list(tx.tables.names("m.c.two")) == ["new"]
+            tx.tables.alter(made, comment("later"))
+            assert [t.comment for t in tx.tables.list("m.c.two")] == ["later"]
+            tx.tables.drop(made)
+            assert list(tx.tables.names("m.c.two")) == []
+            assert [t.name for t in tx.tables.dropped("m.c.two")] == ["new"]
+
     def test_one_operation(self, ground: Ground) -> None:
         count = len(list(ground.store.changes()))
         with ground.store.transaction(principal="alice") as tx:

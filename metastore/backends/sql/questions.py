@@ -7,6 +7,7 @@ another statement, another number of statements, or other parameters, it has the
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from typing import Any
@@ -67,7 +68,7 @@ class Texts:
         self.resolve_rights = cache(partial(read.resolve_rights, rights=in_lake, gathered=gathered))
 
 
-class Questions:
+class Questions(ABC):
     """Reads for a backend to inherit. What is below the line in the class is what a database says."""
 
     sql: Texts
@@ -191,13 +192,13 @@ class Questions:
 
     # --- what a database says
 
+    @abstractmethod
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         """Follow paths, all of them at one instant."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _rows(self, text: str, parameters: Values) -> Rows:
         """Run a statement."""
-        raise NotImplementedError
 
     def _quick(self, text: str, parameters: Values) -> Rows:
         """Run a statement of the hot path."""
@@ -208,24 +209,24 @@ class Questions:
         return self._rows(text, parameters)
 
     @staticmethod
+    @abstractmethod
     def _ids(ids: Iterable[int]) -> object:
         """Return the parameter for a list of ids."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def _names(names: Iterable[str]) -> object:
         """Return the parameter for a list of names."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def _guards(guards: Guards) -> Values:
         """Return the parameters of guards that are counted."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def _pattern(glob: str) -> str:
         """Return a glob as this database matches it."""
-        raise NotImplementedError
 
 
 def _below(parent_id: int, kind: str, family: str, after: str, limit: int) -> Values:
