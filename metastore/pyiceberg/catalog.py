@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.catalog import LOCATION, URI, WAREHOUSE_LOCATION, PropertiesUpdateSummary
+from pyiceberg.catalog import LOCATION, URI, PropertiesUpdateSummary
 from pyiceberg.catalog import MetastoreCatalog as _PyIcebergBase
-from pyiceberg.exceptions import (
-    NoSuchPropertyException,
-)
+from pyiceberg.exceptions import NoSuchPropertyException
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
@@ -20,13 +18,13 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.view import View
 from pyiceberg.view.metadata import ViewVersion
 
-from metastore.pyiceberg.commits import Commits, TableCommit, TableCreation
+from metastore.pyiceberg.commits import Commits, TableCommit, TableCreation, answer
 from metastore.pyiceberg.layouts import check_layout, format_version
 from metastore.pyiceberg.namespaces import Namespaces
-from metastore.pyiceberg.naming import errors_of_iceberg, namespace_names, parts, property_texts, shown, table_names
+from metastore.pyiceberg.naming import errors_of_iceberg, namespace_names, parts, property_texts, table_names
 from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.opening import migrated, opened
-from metastore.pyiceberg.places import Places, folder
+from metastore.pyiceberg.places import Places
 from metastore.pyiceberg.sharing import shared
 from metastore.pyiceberg.tables import Loader, Tables, taken_raises
 from metastore.pyiceberg.updates import created
@@ -204,15 +202,9 @@ class MetastoreCatalog(_PyIcebergBase):
         return self.stage_table(*arguments)
 
     def _location(self, names: Identifier, location: str | None) -> str:
-        """Return where a new table or view goes. Raises NoSuchNamespaceError."""
-        namespace = self._namespaces.properties(names[:-1])
-        if location:
-            return location.rstrip("/")
-        if above := namespace.get(LOCATION):
-            return f"{above.rstrip('/')}/{folder(names[-1])}"
-        if warehouse := self.properties.get(WAREHOUSE_LOCATION):
-            return f"{warehouse.rstrip('/')}/{folder(shown(names[:-1]))}/{folder(names[-1])}"
-        raise ValueError("No default path is set, please specify a location when creating a table")
+        """Return where a new table or view goes. Raises NoSuchNamespaceError, ValueError."""
+        above = self._namespaces.properties(names[:-1]).get(LOCATION)
+        return location.rstrip("/") if location else self._places.default(names, above)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Create a table from a metadata file; with ``overwrite``, let an existing table have it.
@@ -280,7 +272,7 @@ class MetastoreCatalog(_PyIcebergBase):
         names = table.name()
         if any(isinstance(one, AssertCreate) for one in requirements) and not self.table_exists(names):
             return self.create_staged(names, requirements, updates)
-        (response,) = self.commit_tables([(names, requirements, updates)])
+        (response,) = self._committed([names], [self._wanted(names, requirements, updates, table.metadata)])
         return response
 
     def commit_tables(
@@ -290,21 +282,28 @@ class MetastoreCatalog(_PyIcebergBase):
 
         A commit with the requirement ``AssertCreate`` creates its table.
         """
-        wanted = [
-            self._wanted(parts(identifier), requirements, updates) for identifier, requirements, updates in commits
-        ]
-        if len({parts(identifier) for identifier, _, _ in commits}) < len(wanted):
+        names = [parts(identifier) for identifier, _, _ in commits]
+        wanted = [self._wanted(name, commit[1], commit[2]) for name, commit in zip(names, commits, strict=True)]
+        if len(set(names)) < len(wanted):
             raise ValueError("a table is named twice; put all of its requirements and updates into one change")
-        with errors_of_iceberg(), taken_raises(*(parts(identifier) for identifier, _, _ in commits)):
-            done = self._commits.commit(wanted)
-        return [_response(one.metadata, one.location) for one in done]
+        return self._committed(names, wanted)
+
+    def _committed(
+        self, names: Sequence[Identifier], wanted: Sequence[TableCommit | TableCreation]
+    ) -> list[CommitTableResponse]:
+        with errors_of_iceberg(), taken_raises(*names):
+            return self._commits.commit(wanted)
 
     def _wanted(
-        self, names: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+        self,
+        names: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+        held: TableMetadata | None = None,
     ) -> TableCommit | TableCreation:
         load = Loader(self._tables, names)
         if not any(isinstance(one, AssertCreate) for one in requirements):
-            return TableCommit(load, requirements, updates)
+            return TableCommit(load, requirements, updates, held)
 
         def absent() -> None:
             metadata = load().metadata if self.table_exists(names) else None
@@ -327,13 +326,13 @@ class MetastoreCatalog(_PyIcebergBase):
             location = provider.new_table_metadata_file_location()
             self._namespaces.require(names[:-1])
             self._tables.create(names, metadata, location, options)
-            return _response(metadata, location)
+            return answer(metadata, location)
 
-        def answer() -> CommitTableResponse:
+        def again() -> CommitTableResponse:
             current = self._tables.current(names)
-            return _response(current.metadata, current.location)
+            return answer(current.metadata, current.location)
 
-        return self._once.run(attempt, answer)
+        return self._once.run(attempt, again)
 
     # Views
 
@@ -397,8 +396,3 @@ class MetastoreCatalog(_PyIcebergBase):
 
     def _table(self, names: Identifier, metadata: TableMetadata, location: str) -> Table:
         return Table(names, metadata, location, self._io(metadata.properties, location), self)
-
-
-def _response(metadata: TableMetadata, location: str) -> CommitTableResponse:
-    fields: dict[str, Any] = {"metadata": metadata, "metadata-location": location}
-    return CommitTableResponse(**fields)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.io import FileIO
+from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
 
@@ -40,6 +41,7 @@ from metastore.pyiceberg.files import delete_quietly, next_location, outlived, w
 from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.places import Places
 from metastore.pyiceberg.rebase import rebase
+from metastore.pyiceberg.room import require_known_schema
 from metastore.pyiceberg.updates import updated
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from metastore.store import Store
     from metastore.transaction.transaction import Transaction
 
-__all__ = ["Commits", "Committed", "Current", "TableCommit", "TableCreation"]
+__all__ = ["Commits", "Current", "TableCommit", "TableCreation", "answer"]
 
 _PATIENCE = 600.0
 """How long a commit tries to win (seconds): far longer than its place in the queue takes."""
@@ -66,11 +68,15 @@ class Current:
 
 @dataclass(frozen=True)
 class TableCommit:
-    """What a client wants of one table: ``load`` reads the table, and is called again for each attempt."""
+    """What a client wants of one table: ``load`` reads the table, and is called again for each attempt.
+
+    ``held``: the metadata that the client has of the table, where it is known.
+    """
 
     load: Callable[[], Current]
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
+    held: TableMetadata | None = None
 
 
 @dataclass(frozen=True)
@@ -81,14 +87,6 @@ class TableCreation:
     load: Callable[[], Current]
     absent: Callable[[], None]
     metadata: TableMetadata
-
-
-@dataclass(frozen=True)
-class Committed:
-    """The metadata of a table after a commit, and the file that has it."""
-
-    metadata: TableMetadata
-    location: str
 
 
 @dataclass(frozen=True)
@@ -161,7 +159,7 @@ class Commits:
         self._places = places
         self._once = once
 
-    def commit(self, commits: Sequence[TableCommit | TableCreation]) -> list[Committed]:
+    def commit(self, commits: Sequence[TableCommit | TableCreation]) -> list[CommitTableResponse]:
         """Commit to one table, or to several at once: all or none.
 
         Raises CommitFailedException if a requirement fails that an append cannot be rebased over,
@@ -169,7 +167,7 @@ class Commits:
         """
         return self._once.guard(lambda: self._committed(commits), lambda: [_as_it_is(one.load()) for one in commits])
 
-    def _committed(self, commits: Sequence[TableCommit | TableCreation]) -> list[Committed]:
+    def _committed(self, commits: Sequence[TableCommit | TableCreation]) -> list[CommitTableResponse]:
         ends = SYSTEM.monotonic() + _PATIENCE
         lost = 0
         with ExitStack() as queue:
@@ -206,11 +204,12 @@ class Commits:
         io = self._places.io(current.metadata.properties, current.location)
         if _is_there(commit.updates, current.metadata):
             return _Prepared(commit.load, current, io, current.metadata, current.location, (), ())
+        require_known_schema(current.metadata, commit.requirements, commit.held)
         locations = self._places.locations(current.metadata.location, current.metadata.properties)
         rebased = rebase(io, locations, current.metadata, commit.requirements, commit.updates)
         written = list(rebased.written)
         try:
-            after = updated(current.metadata, rebased.updates, current.location)
+            after = updated(current.metadata, rebased.updates, current.location, commit.held)
             if after == current.metadata:
                 return _Prepared(commit.load, current, io, current.metadata, current.location, (), ())
             location = next_location(self._places.locations(after.location, after.properties), current.location)
@@ -223,7 +222,7 @@ class Commits:
             replaced = (*replaced, *outlived(current.metadata, after, location.rpartition("/")[0]))
         return _Prepared(commit.load, current, io, after, location, (*written, location), replaced)
 
-    def _swapped(self, attempts: list[_Prepared | _Created], lost: int) -> list[Committed] | None:
+    def _swapped(self, attempts: list[_Prepared | _Created], lost: int) -> list[CommitTableResponse] | None:
         """Swap the pointers in one commit. None: another commit was first, and the files are deleted."""
         options = self._once.begin()
         if options is None:  # by an earlier attempt under the same key
@@ -251,7 +250,7 @@ class Commits:
             raise
         for attempt in attempts:
             delete_quietly(attempt.io, list(attempt.replaced))
-        return [Committed(attempt.metadata, attempt.location) for attempt in attempts]
+        return [answer(attempt.metadata, attempt.location) for attempt in attempts]
 
     def _swap(self, attempts: list[_Prepared | _Created], options: dict[str, Any]) -> None:
         if not any(attempt.is_change for attempt in attempts):
@@ -298,8 +297,14 @@ def _is_there(updates: tuple[TableUpdate, ...], metadata: TableMetadata) -> bool
     return bool(added) and all((one.snapshot_id, one.timestamp_ms) in known for one in added)
 
 
-def _as_it_is(current: Current) -> Committed:
-    return Committed(current.metadata, current.location)
+def answer(metadata: TableMetadata, location: str) -> CommitTableResponse:
+    """Return the answer to a commit: the table's metadata, and the file that has it."""
+    fields: dict[str, Any] = {"metadata": metadata, "metadata-location": location}
+    return CommitTableResponse(**fields)
+
+
+def _as_it_is(current: Current) -> CommitTableResponse:
+    return answer(current.metadata, current.location)
 
 
 def _require_same(attempt: _Prepared, now: Table) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from pyiceberg.catalog import URI
+from pyiceberg.catalog import URI, WAREHOUSE_LOCATION
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import LocationProvider, load_location_provider
-from pyiceberg.typedef import Properties
+from pyiceberg.typedef import Identifier, Properties
+
+from metastore.pyiceberg.naming import shown
 
 __all__ = ["Places", "folder"]
 
@@ -45,6 +47,17 @@ class Places:
     def serves(self) -> bool:
         """Whether it is a server that asks, for clients in any language."""
         return not self._trusting
+
+    def default(self, names: Identifier, above: str | None) -> str:
+        """Return where a new table or view goes that names no location: below its namespace's, or in the warehouse.
+
+        Raises ValueError if neither is there.
+        """
+        if above:
+            return f"{above.rstrip('/')}/{folder(names[-1])}"
+        if warehouse := self._own.get(WAREHOUSE_LOCATION):
+            return f"{warehouse.rstrip('/')}/{folder(shown(names[:-1]))}/{folder(names[-1])}"
+        raise ValueError("No default path is set, please specify a location when creating a table")
 
     def io(self, properties: Properties, location: str) -> FileIO:
         """Return the file system of a location. Raises ValueError for a relative one in a server."""

@@ -15,6 +15,7 @@ from pyiceberg.table.update import (
 )
 
 from metastore.pyiceberg.numbering import numbered
+from metastore.pyiceberg.room import with_room
 from metastore.pyiceberg.sharing import shared
 
 __all__ = ["created", "updated"]
@@ -23,15 +24,21 @@ _MISFITS: Final = (AssertionError, AttributeError, IndexError, LookupError, Stop
 """What PyIceberg raises for updates that do not fit, besides ValueError."""
 
 
-def updated(metadata: TableMetadata, updates: tuple[TableUpdate, ...], location: str) -> TableMetadata:
-    """Return the metadata, which the file ``location`` has, with the updates applied. Raises ValueError."""
+def updated(
+    metadata: TableMetadata, updates: tuple[TableUpdate, ...], location: str, held: TableMetadata | None = None
+) -> TableMetadata:
+    """Return the metadata, which the file ``location`` has, with the updates applied. Raises ValueError.
+
+    ``held``: the table's metadata as the client has it; see `with_room`.
+    """
     for update in updates:
         if isinstance(update, AssignUUIDUpdate) and update.uuid != metadata.table_uuid:
             # clients that hold the table would not know it any more
             raise ValueError(f"a table's UUID cannot change: it is {metadata.table_uuid}")
-    fitting = tuple(_there(metadata, numbered(metadata, updates)))
+    base = with_room(metadata, updates, held)
+    fitting = tuple(_there(base, numbered(base, updates)))
     try:
-        return shared(update_table_metadata(metadata, fitting, metadata_location=location))
+        return shared(update_table_metadata(base, fitting, metadata_location=location))
     except _MISFITS as error:
         raise ValueError(f"the updates do not fit the table{_why(error)}") from error
 

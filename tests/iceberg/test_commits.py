@@ -10,18 +10,15 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.update import (
-    AddSchemaUpdate,
     AssertCurrentSchemaId,
     AssertTableUUID,
     RemovePropertiesUpdate,
-    SetCurrentSchemaUpdate,
     SetPropertiesUpdate,
 )
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import StringType
 
 from metastore.pyiceberg import MetastoreCatalog
 from tests.iceberg.conftest import properties
@@ -111,18 +108,6 @@ def test_a_stale_schema_id_fails_at_once(catalog: MetastoreCatalog, table: Table
             (SetPropertiesUpdate(updates={"k": "v"}),),
         )
     assert "k" not in catalog.load_table("a.t").properties
-
-
-def test_a_schema_whose_id_is_taken_gets_the_next_one(catalog: MetastoreCatalog, table: Table) -> None:
-    """PyIceberg's own catalogs add a second schema of id 0, and go on reading the table by the first one."""
-    schema = Schema(NestedField(1, "x", LongType()), NestedField(2, "y", StringType()))
-    assert schema.schema_id == table.metadata.current_schema_id == 0
-    answer = catalog.commit_table(table, (), (AddSchemaUpdate(schema=schema), SetCurrentSchemaUpdate()))
-    for metadata in (answer.metadata, catalog.load_table("a.t").metadata):
-        assert [one.schema_id for one in metadata.schemas] == [0, 1]
-        assert metadata.current_schema_id == 1
-        assert metadata.schema() == schema
-    assert schema.schema_id == 0  # the caller's stays as it is
 
 
 def test_several_tables_change_together_or_not_at_all(catalog: MetastoreCatalog, table: Table) -> None:

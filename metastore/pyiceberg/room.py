@@ -1,0 +1,66 @@
+"""Give a schema the id that its client chose, also if the table has another schema of that id.
+
+A client of PyIceberg's catalog class holds the table. If it adds a schema under an id that it can see is taken, the
+schema gets this id, as with PyIceberg's own catalogs. Those keep two schemas of one id then, and Iceberg's Java library
+cannot read such a table. Here the schema that had the id moves to the next free id, together with the snapshots that
+name it: the ids of a table's schemas are always different.
+
+An id that was taken since the client read the table is another case: `numbered` gives the new schema the next id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import AddSchemaUpdate, AssertCurrentSchemaId, TableRequirement, TableUpdate
+
+__all__ = ["require_known_schema", "with_room"]
+
+
+def with_room(metadata: TableMetadata, updates: Sequence[TableUpdate], held: TableMetadata | None) -> TableMetadata:
+    """Return the metadata with the ids free that added schemas take knowingly.
+
+    ``held``: the table's metadata as the client has it. None: nobody knows, and no schema moves.
+    """
+    added = [update.schema_ for update in updates if isinstance(update, AddSchemaUpdate)]
+    if held is None or not added:
+        return metadata
+    seen = {schema.schema_id for schema in held.schemas}
+    wanted = {schema.schema_id for schema in added if schema not in metadata.schemas}
+    for number in sorted(wanted & seen & {schema.schema_id for schema in metadata.schemas}):
+        others = {schema.schema_id for schema in (*metadata.schemas, *added)}
+        metadata = _moved(metadata, number, max(others) + 1)
+    return metadata
+
+
+def _moved(metadata: TableMetadata, old: int, new: int) -> TableMetadata:
+    """Return the metadata in which the schema ``old`` has the id ``new``, for whatever names it."""
+    schemas = [
+        schema.model_copy(update={"schema_id": new}) if schema.schema_id == old else schema
+        for schema in metadata.schemas
+    ]
+    snapshots = [
+        snapshot.model_copy(update={"schema_id": new}) if snapshot.schema_id == old else snapshot
+        for snapshot in metadata.snapshots
+    ]
+    current = new if metadata.current_schema_id == old else metadata.current_schema_id
+    fields = {"schemas": schemas, "snapshots": snapshots, "current_schema_id": current}
+    return metadata.model_copy(update=fields)
+
+
+def require_known_schema(
+    metadata: TableMetadata, requirements: Sequence[TableRequirement], held: TableMetadata | None
+) -> None:
+    """Raise CommitFailedException if a required schema id means another schema than in the client's metadata."""
+    if held is None:
+        return
+    for requirement in requirements:
+        if isinstance(requirement, AssertCurrentSchemaId):
+            number = requirement.current_schema_id
+            known, now = held.schema_by_id(number), metadata.schema_by_id(number)
+            if known is not None and now is not None and known != now:
+                raise CommitFailedException(
+                    f"Requirement failed: current schema has changed: the id {number} is another schema's now"
+                )
