@@ -33,10 +33,10 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java gravitino-client openlineage-client iceberg-spark iceberg-spec gravitino-spec run test test-long planted-faults check check-lowest lock bench bench-before \
+.PHONY: help setup java gravitino-client openlineage-client iceberg-spark iceberg-spec iceberg-peers gravitino-spec run test test-long planted-faults check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
-	bench-peers bench-combining bench-iceberg bench-gravitino bench-cache bench-time load load-faults check-history interleavings interleavings-sql combined-history soak soak-leases clean
+	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-cache bench-time load load-faults check-history interleavings interleavings-sql combined-history soak soak-leases clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,12 @@ build/iceberg-spark/bin/python:
 	{ $@ -m pip install --quiet --disable-pip-version-check "pyspark==4.1.*" && mvn --quiet dependency:copy \
 		-Dartifact=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0 -DoutputDirectory=build/iceberg-spark; } \
 		|| { rm -rf build/iceberg-spark; exit 1; }
+
+iceberg-peers: build/iceberg-peers/jars ## fetch Iceberg's REST fixture (needs Maven) for the benchmark beside it
+
+build/iceberg-peers/jars:
+	mvn --quiet --batch-mode --file tests/bench/iceberg/peers/pom.xml dependency:copy-dependencies \
+		-DoutputDirectory=$(CURDIR)/$@ || { rm -rf $@; exit 1; }
 
 iceberg-spec: build/iceberg-spec/env/bin/st ## fetch Iceberg's REST specification, and schemathesis in an environment of its own
 
@@ -155,6 +161,9 @@ bench-combining: $(BENCH) ## measure requests that travel together, beside locks
 
 bench-iceberg: $(BENCH) ## measure Iceberg commits, creates, lists and REST loads beside PyIceberg's SQL catalog, 3 minutes
 	$(BIN)/python -m tests.bench.iceberg $(ARGS)
+
+bench-iceberg-peers: $(BENCH) $(JAVA) iceberg-peers ## measure Iceberg's REST server beside Iceberg's REST fixture, 2 minutes
+	$(BIN)/python -m tests.bench.iceberg.peers $(ARGS)
 
 bench-gravitino: $(STAMP) ## measure Gravitino's REST API on two servers, the import of its database, a job's take-over: 3 minutes
 	$(BIN)/python -m tests.bench.gravitino $(ARGS)

@@ -1,0 +1,1 @@
+"""Measure this project's Iceberg REST server beside others on the same PostgreSQL."""
