@@ -7,8 +7,10 @@ from typing import Final
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
+    AddSnapshotUpdate,
     AssignUUIDUpdate,
     RemovePropertiesUpdate,
+    RemoveSnapshotsUpdate,
     SetPropertiesUpdate,
     TableUpdate,
     update_table_metadata,
@@ -53,17 +55,28 @@ def created(nothing: TableMetadata, updates: tuple[TableUpdate, ...]) -> TableMe
 
 
 def _there(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> Iterator[TableUpdate]:
-    """Yield the updates without the removals of properties that are gone: another writer may have removed them."""
+    """Yield the updates without the removals of properties and snapshots that are gone.
+
+    Another writer may have removed them. Iceberg's Java library leaves them out, too.
+    """
     has = set(metadata.properties)
+    snapshots = {snapshot.snapshot_id for snapshot in metadata.snapshots}
     for update in updates:
-        if isinstance(update, SetPropertiesUpdate):
-            has.update(update.updates)
-        if isinstance(update, RemovePropertiesUpdate):
-            removals = [key for key in dict.fromkeys(update.removals) if key in has]
-            has.difference_update(removals)
-            yield RemovePropertiesUpdate(removals=removals)
-        else:
-            yield update
+        match update:
+            case RemovePropertiesUpdate():
+                removals = [key for key in dict.fromkeys(update.removals) if key in has]
+                has.difference_update(removals)
+                yield RemovePropertiesUpdate(removals=removals)
+            case RemoveSnapshotsUpdate():
+                if there := [number for number in dict.fromkeys(update.snapshot_ids) if number in snapshots]:
+                    snapshots.difference_update(there)
+                    yield update.model_copy(update={"snapshot_ids": there})
+            case _:
+                if isinstance(update, SetPropertiesUpdate):
+                    has.update(update.updates)
+                elif isinstance(update, AddSnapshotUpdate):
+                    snapshots.add(update.snapshot.snapshot_id)
+                yield update
 
 
 def _why(error: Exception) -> str:

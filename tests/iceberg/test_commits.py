@@ -87,6 +87,19 @@ def test_a_property_that_two_writers_remove_is_gone(catalog: MetastoreCatalog, t
     assert catalog.load_table("a.t").properties == {}
 
 
+def test_a_snapshot_that_two_writers_expire_is_gone(catalog: MetastoreCatalog, table: Table) -> None:
+    table.append(_row(1))
+    table.append(_row(2))
+    first, last = table.metadata.snapshots
+    other = catalog.load_table("a.t")
+    for writer in (table, other):
+        writer.maintenance.expire_snapshots().by_id(first.snapshot_id).commit()
+    now = catalog.load_table("a.t")
+    assert [one.snapshot_id for one in now.metadata.snapshots] == [last.snapshot_id]
+    assert now.metadata_location == table.metadata_location  # the second writer had nothing to do
+    assert sorted(now.scan().to_arrow()["n"].to_pylist()) == [1, 2]
+
+
 def test_an_overwrite_of_a_branch_that_moved_fails(catalog: MetastoreCatalog, table: Table) -> None:
     table.append(_row(1))
     with table.transaction() as transaction:
