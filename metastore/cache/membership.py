@@ -199,9 +199,11 @@ class Member:
     def _looked(self, lease: Lease, *, renew: bool) -> bool:
         assert self._wake is not None
         assert self.membership is not None
-        return self._rows.look(
+        found = self._rows.look(
             self._wake, self.membership, lambda announced: self._apply(lease, announced), renew=renew
         )
+        self.membership = found or self.membership  # what is gone is removed when it joins again
+        return found is not None
 
     def _apply(self, lease: Lease, announced: Sequence[Announcement]) -> bool:
         """Evict what is new; return whether there is something to acknowledge.
