@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,9 +14,10 @@ from metastore.cache.entries import Entries, Entry, entry_of
 from metastore.cache.fence import Lease
 from metastore.cache.fill import Announced
 from metastore.cache.leased import Leased
+from metastore.cache.membership import Member
 from metastore.clock import SYSTEM
 from metastore.port.members import Announcement, Covered
-from tests.cache.kept import keep, lake, leased
+from tests.cache.kept import LONG, keep, lake, leased
 from tests.servers.process import wait_until
 
 T = "lake.c.s.t"
@@ -182,3 +184,12 @@ def test_a_read_after_the_write_is_kept_without_another_look(
         assert [cached.tables.load(T).comment for _ in range(3)] == ["new"] * 3
         after = cached.cache.stats()
         assert after.hits - before.hits == (0 if broken else 2)
+
+
+@pytest.mark.parametrize(("ago", "wakes"), [(1.0, True), (-LONG, False)])
+def test_a_read_that_is_not_kept_wakes_its_member_only_now_and_then(*, ago: float, wakes: bool) -> None:
+    """Many reads meet what is announced; a look for each of them would cost more than the reads."""
+    woken: list[bool] = []
+    member: Any = SimpleNamespace(_clock=SYSTEM, _looked_at=SYSTEM.monotonic() - ago, look=lambda: woken.append(True))
+    Member.look_soon(member)
+    assert bool(woken) is wakes
