@@ -69,6 +69,8 @@ class Network:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # at once: with the namespace it would go later, and its name be taken until then
+        subprocess.run(["ip", "link", "del", self._ours], check=False, capture_output=True)
         _ip("netns", "del", self.name)
 
     def inside(self, command: list[str]) -> list[str]:
