@@ -19,10 +19,10 @@ from metastore.errors import DeadlineExceeded, DropPending, EntityNotFound, Inva
 from metastore.feed.position import position_before
 from metastore.kinds.drop import DESTROYED
 from metastore.managers import exclusive
-from metastore.managers.pending import PendingDrop
+from metastore.managers.drop_steps import above_pending, pending_drops
+from metastore.managers.pending_drop import PendingDrop
 from metastore.managers.purge import delete_tree
 from metastore.managers.relation_writes import column_path, is_dropping
-from metastore.managers.steps import above_pending, pending_drops
 from metastore.operation.operation import perform
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session

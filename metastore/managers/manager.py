@@ -22,6 +22,7 @@ from metastore.managers import history as past
 from metastore.managers.alter import alter, merge_of
 from metastore.managers.create import IfExists
 from metastore.managers.creation import create_entity
+from metastore.managers.drop_steps import Begin, check_no_pending
 from metastore.managers.mutation import Mutation, actor_of, first_entity
 from metastore.managers.options import (
     BULK_OPTIONS,
@@ -33,11 +34,10 @@ from metastore.managers.options import (
     shows_options,
 )
 from metastore.managers.page import Page
-from metastore.managers.pending import PendingDrop, begin_drop
+from metastore.managers.pending_drop import PendingDrop, begin_drop
 from metastore.managers.purge import delete_tree
 from metastore.managers.reader import E, Reader
 from metastore.managers.sealing import Seal, declared, sealed_call, sets_properties, settles
-from metastore.managers.steps import Begin, check_no_pending
 from metastore.managers.target import Target
 from metastore.names import Path, parse_path
 from metastore.operation.request import Attempt, Call
