@@ -1,9 +1,9 @@
 """The backend for PostgreSQL 14 and later, through psycopg 3.
 
 A commit with one insert (create.py; create_owned.py with its owner), one new document (alter.py) or one entity that is
-moved, dropped or the like (exclusive.py) is one statement. Any other commit (batch.py) is one message, hence one round
-trip and one transaction. Each of these files has a statement's SQL, its parameters, and what its rows mean. This file
-chooses among them.
+moved, dropped or the like (exclusive.py) is one statement. Any other commit (general_commit.py) is one message, hence
+one round trip and one transaction. Each of these files has a statement's SQL, its parameters, and what its rows mean.
+This file chooses among them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from sqlalchemy.engine import URL
 
 from metastore.backends.postgres import (
     alter,
-    batch,
     carry,
     create,
     create_owned,
     errors,
     exclusive,
+    general_commit,
     intents,
     relations,
     tickets,
@@ -145,8 +145,8 @@ class PostgresBackend(PostgresReads):
 
     def _general(self, commit: Commit, may: Pass) -> Outcome:
         return self._all(
-            may.around([*preludes(commit), *batch.statements(commit)], (commit.operation_id,)),
-            lambda rows: batch.outcome(commit, rows),
+            may.around([*preludes(commit), *general_commit.statements(commit)], (commit.operation_id,)),
+            lambda rows: general_commit.outcome(commit, rows),
             commit.patience,
         )
 
