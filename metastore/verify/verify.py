@@ -31,7 +31,7 @@ from metastore.kinds.registry import KINDS
 from metastore.names import clean_name, fold
 from metastore.port.backend import Backend, TableSnapshot
 from metastore.port.commit import DROPPED, DROPPING, LIVE, PURGING, ROOT_ID
-from metastore.port.noted import read_note
+from metastore.port.note import read_note
 from metastore.verify.evidence import Evidence
 from metastore.verify.history import ChainReader, doc_problem, time_problem
 from metastore.verify.leases import LEASE, Fencing, check_lease

@@ -35,7 +35,7 @@ from metastore.port.commit import (
     Update,
     Write,
 )
-from metastore.port.noted import note_of
+from metastore.port.note import note_of
 
 __all__ = ["outcome", "statements"]
 
