@@ -18,7 +18,7 @@ from metastore.kinds.change import EntityChange
 from metastore.kinds.entity import Entity, Version
 from metastore.kinds.kind import Kind
 from metastore.managers import bulk, exclusive
-from metastore.managers import history as past
+from metastore.managers import history as histories
 from metastore.managers.alter import alter, merge_of
 from metastore.managers.create import IfExists
 from metastore.managers.creation import create_entity
@@ -153,11 +153,11 @@ class Manager(Generic[E]):
 
         A damaged row raises UnreadableRow. With ``unreadable`` it is left out, and that function gets the error.
         """
-        return past.history(self._session, self._kind, target, unreadable)
+        return histories.history(self._session, self._kind, target, unreadable)
 
     def history_page(self, target: Target, *, size: int = 100, token: str | None = None) -> Page[Version]:
         """Return one page of what happened to the entity, oldest first. See :meth:`page` and :meth:`history`."""
-        return past.history_page(self._session, self._kind, target, size, token)
+        return histories.history_page(self._session, self._kind, target, size, token)
 
     # --- changing
 

@@ -407,7 +407,7 @@ class Upkeep(Protocol):
         ...
 
     def forget_tickets(self) -> None:
-        """Remove the tickets whose owners have died, and of which nobody took notice."""
+        """Remove the tickets whose owners have died, and which no waiter has removed."""
         ...
 
     def forget_pins(self) -> None:
