@@ -18,7 +18,7 @@ from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.request import committed
 from metastore.operation.session import Session
-from metastore.port.backend import Hearing
+from metastore.port.feed import Hearing
 from metastore.port.past import NotKept
 from metastore.port.records import Lookup
 from metastore.port.unreadable import Unreadable

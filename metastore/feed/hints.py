@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 from metastore.clock import SYSTEM, Clock
 from metastore.metrics import Metrics
-from metastore.port.backend import Feed
+from metastore.port.feed import Feed
 
 __all__ = ["Hints"]
 
