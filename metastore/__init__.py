@@ -97,7 +97,7 @@ from metastore.leases.lease import Lease, LeaseSet
 from metastore.leases.objects.leases import ObjectStoreLeases
 from metastore.leases.staging import LeftBehind
 from metastore.managers.page import Page
-from metastore.managers.pending import PendingDrop
+from metastore.managers.pending_drop import PendingDrop
 from metastore.metrics import Snapshot
 from metastore.operation.keys import key
 from metastore.operation.outcome import Outcome

@@ -19,14 +19,15 @@ from metastore.errors import DeadlineExceeded, DropPending, EntityNotFound, Inva
 from metastore.feed.position import position_before
 from metastore.kinds.drop import DESTROYED
 from metastore.managers import exclusive
-from metastore.managers.pending import PendingDrop
+from metastore.managers.drop_steps import above_pending, pending_drops
+from metastore.managers.pending_drop import PendingDrop
 from metastore.managers.purge import delete_tree
 from metastore.managers.relation_writes import column_path, is_dropping
-from metastore.managers.steps import above_pending, pending_drops
 from metastore.operation.operation import perform
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
-from metastore.port.backend import Backend, Limits, Upkeep
+from metastore.port.backend import Backend
+from metastore.port.upkeep import HistoryLimits, Upkeep
 
 __all__ = ["Collected", "collect"]
 
@@ -80,7 +81,7 @@ def collect(session: Session, retention: timedelta, keep_versions: int, keep_unr
     backend.forget_pins()
     backend.forget_tickets()
     unread = _unread(backend, now - keep_unread // timedelta(microseconds=1))
-    limits = Limits(before, position_before(backend.past, before), keep_versions, unread)
+    limits = HistoryLimits(before, position_before(backend.past, before), keep_versions, unread)
     versions, operations = _delete_steps(backend, limits)
     backend.leases.forget_waiters(backend.now() - _LONG_DEAD)
     return Collected(entities, versions, operations)
@@ -157,7 +158,7 @@ def _sweep_relations(backend: Upkeep) -> None:
         after = swept.last
 
 
-def _delete_steps(backend: Upkeep, limits: Limits) -> tuple[int, int]:
+def _delete_steps(backend: Upkeep, limits: HistoryLimits) -> tuple[int, int]:
     """Delete old history; return how many versions of entities that stay, and how many other rows."""
     after, versions, others = 0, 0, 0
     backend.forget(limits.before)

@@ -41,8 +41,8 @@ class RetryPolicy:
     The wait is *full jitter* (Brooker, "Exponential Backoff And Jitter", 2015): a random time
     between 0 and ``min(cap, base * 2 ** (n - 1))`` seconds. ``attempts`` None: only the deadline
     (seconds for the whole call) ends it. Each hook is called with every attempt that
-    committed, settled or lost; what it raises is logged and changes nothing. (An attempt that ends in the caller's own
-    error is told by that error.)
+    committed, settled or lost; what it raises is logged and changes nothing. No hook is called for an attempt that
+    ends in an error of the call itself: the caller gets that error.
     """
 
     attempts: int | None = None

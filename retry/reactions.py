@@ -1,6 +1,6 @@
 """What a conflict leads to: one table from its cause to the reaction. docs/progress.md quotes the table.
 
-The columns are those who sent the commit that lost:
+The columns are the senders of the commit that lost:
 
 ===========  ======================================================================================
 change       an operation that can be announced: ``alter``, and a create that replaces
@@ -55,7 +55,7 @@ class Reactions:
     own_mark: bool = False
     """A commit that requires its own mark loses like this too when the mark is gone: look for it first."""
     nobody_won: bool = False
-    """It says nothing of anybody's success: such retries take a token, so that a sick database is not kept busy."""
+    """The cause is not another operation's success: the retry takes a token, which spares a database in trouble."""
 
 
 _R = Reaction
@@ -75,11 +75,11 @@ REACTIONS: Final[dict[str, Reactions]] = {
     "claim": Reactions(_R.LOOK, _R.LOOK, _R.LOOK, _R.RAISE, _R.AT_ONCE),
     "lease": Reactions(_R.RAISE, _R.RAISE, _R.RAISE, _R.RAISE, _R.AT_ONCE),
     "ticket": Reactions(_R.ANNOUNCE, _R.QUEUE, _R.QUEUE, _R.RAISE, _R.AT_ONCE),
-    # these are no answers of the database
+    # no answer of the database says these
     "lost": Reactions(_R.LOOK, _R.LOOK, _R.LOOK, _R.LOOK, _R.BACK_OFF, nobody_won=True),
     "unavailable": Reactions(_R.BACK_OFF, _R.BACK_OFF, _R.BACK_OFF, _R.RAISE, _R.BACK_OFF, nobody_won=True),
     "rejected": Reactions(_R.RAISE, _R.RAISE, _R.RAISE, _R.RAISE, _R.BACK_OFF),
 }
-"""The table. The causes are those of ``metastore.port.commit.Cause``, and three that no commit's answer says."""
+"""The table. The causes are those of ``metastore.port.commit.Cause``, and three that no answer of the database says."""
 
 NOBODY_WON: Final = frozenset(cause for cause, reactions in REACTIONS.items() if reactions.nobody_won)

@@ -188,6 +188,11 @@ def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, firs
         progress.report(0.0)
         logs.done(effort, progress.number, progress.elapsed())
         return result
+    raise _gave_up(effort, progress)
+
+
+def _gave_up(effort: Effort, progress: _Progress) -> DeadlineExceeded | RetriesExhausted:
+    """Return, and log, the error of a call of which no attempt committed."""
     last = progress.last
     assert last is not None
     winner = "" if effort.winner is None else effort.winner()
@@ -197,5 +202,5 @@ def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, firs
     )
     logs.gave_up(message, effort.operation_id, progress.number)
     if progress.overdue():
-        raise DeadlineExceeded(message + ", with a longer deadline if this goes on")
-    raise RetriesExhausted(message)
+        return DeadlineExceeded(message + ", with a longer deadline if this goes on")
+    return RetriesExhausted(message)

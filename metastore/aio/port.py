@@ -20,7 +20,8 @@ from metastore.aio.core import Core, current
 from metastore.aio.threads import Job, Threads
 from metastore.clock import Alive, Clock, Waker
 from metastore.deadlines import stopping
-from metastore.port.backend import Backend, Hearing
+from metastore.port.backend import Backend
+from metastore.port.feed import Hearing
 from metastore.port.leases import LeaseRows
 from metastore.port.leases import Waker as LeaseWaker
 from metastore.port.members import Announces

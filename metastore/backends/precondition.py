@@ -8,7 +8,7 @@ __all__ = ["PreconditionFailed"]
 
 
 class PreconditionFailed(Exception):
-    """A precondition does not hold: the backend takes everything back and answers ``conflict``."""
+    """A precondition does not hold: the backend takes everything back and answers with ``conflict``."""
 
     def __init__(self, cause: Cause, row_id: int | None = None, found: int | None = None) -> None:
         super().__init__(cause)

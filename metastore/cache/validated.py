@@ -21,7 +21,7 @@ from metastore.combine.lane import Handle, Lane, Tell
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded
 from metastore.operation.session import Found, Listed
-from metastore.port.backend import Feed
+from metastore.port.feed import Feed
 from metastore.port.snapshot import Watermark
 from metastore.port.stats import CacheStats
 from metastore.port.touched import Touch, Touched

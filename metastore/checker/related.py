@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from metastore.checker.finding import Finding
 from metastore.kinds.registry import RELATIONSHIPS
 from metastore.kinds.relation import relation_named
-from metastore.port.noted import read_note
+from metastore.port.note import read_note
 from metastore.verify.evidence import Evidence
 
 if TYPE_CHECKING:

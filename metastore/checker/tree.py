@@ -57,7 +57,7 @@ class Event(NamedTuple):
     scope_version: int | None = None
     """Of an entity, after the event."""
     fences: str | None = None
-    """What the commit notes: see :mod:`metastore.port.noted`."""
+    """What the commit notes: see :mod:`metastore.port.note`."""
 
     def __str__(self) -> str:
         path = self.path_after or self.path_before

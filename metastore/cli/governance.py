@@ -11,7 +11,7 @@ from metastore.cli.context import Json, KindOption, find, manager_of
 from metastore.cli.output import Line, console, write, write_json, write_lines
 from metastore.errors import InvalidArgument
 from metastore.kinds.attached import Attached
-from metastore.managers.governance import Policies, Tags
+from metastore.managers.tags_and_policies import Policies, Tags
 from metastore.port.records import Node
 from metastore.store import Store
 

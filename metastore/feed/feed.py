@@ -20,7 +20,8 @@ from metastore.governance.access import Access
 from metastore.kinds.entity import Change
 from metastore.managers.history import change_of
 from metastore.names import exact_text
-from metastore.port.backend import Backend, Feed
+from metastore.port.backend import Backend
+from metastore.port.feed import Feed
 from metastore.port.records import Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 

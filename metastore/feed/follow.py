@@ -18,7 +18,7 @@ from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.request import committed
 from metastore.operation.session import Session
-from metastore.port.backend import Hearing
+from metastore.port.feed import Hearing
 from metastore.port.past import NotKept
 from metastore.port.records import Lookup
 from metastore.port.unreadable import Unreadable
@@ -49,16 +49,15 @@ def selected(
     kinds = None if chosen.kinds is None else kinds_of(chosen.kinds)
     if chosen.timeout is not None:
         positive_seconds(chosen.timeout, "the time after which following ends")
-    changes(
-        session.backend, session.clock, after, limit, access=session.access
-    )  # checks the position and the limit before the first change
-    scope = None if chosen.under is None else _scope(session, chosen.under, after)
+    # checks the position and the limit in this call, not at the first change
+    changes(session.backend, session.clock, after, limit, access=session.access)
+    tracked = None if chosen.under is None else _tracked(session, chosen.under, after)
     followed = _followed(session, after, unreadable, chosen)
-    return _limited((c for c in followed if c is None or _fits(c, kinds, scope)), session, limit, chosen.timeout)
+    return _limited((c for c in followed if c is None or _fits(c, kinds, tracked)), session, limit, chosen.timeout)
 
 
-def _fits(change: Change, kinds: frozenset[str] | None, scope: Scope | None) -> bool:
-    inside = scope is None or scope.has(change)  # every change is shown to the scope, which notes renames
+def _fits(change: Change, kinds: frozenset[str] | None, tracked: Tracked | None) -> bool:
+    inside = tracked is None or tracked.has(change)  # it sees every change, because it notes renames
     return inside and (kinds is None or change.kind in kinds)
 
 
@@ -121,8 +120,8 @@ def kinds_of(kinds: Iterable[str]) -> frozenset[str]:
 
 
 @dataclass
-class Scope:
-    """Where an entity stands while changes go by: it is followed through renames of itself and of what is above it."""
+class Tracked:
+    """An entity, followed through renames of itself and of what is above it; and where it stands after each change."""
 
     id: int
     path: tuple[str, ...] | None
@@ -152,7 +151,7 @@ class Scope:
             self.path = (*after, *self.path[len(old) :])
 
 
-def _scope(session: Session, under: Path | Entity, after: str | None) -> Scope:
+def _tracked(session: Session, under: Path | Entity, after: str | None) -> Tracked:
     """Return the entity with where it stood at a position; where that is not known any more, where it stands."""
     backend = session.backend
     if isinstance(under, Entity):
@@ -169,5 +168,5 @@ def _scope(session: Session, under: Path | Entity, after: str | None) -> Scope:
     try:
         (then,) = backend.past.by_id(0 if after is None else number_in(backend, after), [entity_id])
     except NotKept:
-        return Scope(entity_id, path)
-    return Scope(entity_id, None if then is None else tuple(node.name for node in then.record.chain))
+        return Tracked(entity_id, path)
+    return Tracked(entity_id, None if then is None else tuple(node.name for node in then.record.chain))

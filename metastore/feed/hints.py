@@ -1,8 +1,8 @@
 """Send hints that there are new changes, so that those that follow the feed need not wait for their next look.
 
 One thread of a process sends them for all its open stores, at most 100 a second each, after what was committed, and
-only while somebody follows. A commit does nothing for it: the thread looks whether operations have ended. It asks every
-three seconds whether somebody follows, if something has ended; a lost hint costs a follower one second.
+only while a process follows. A commit does nothing for it: the thread looks whether operations have ended. If one has,
+it asks every three seconds whether a process follows. A lost hint costs a follower one second.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from weakref import WeakSet
 
 from metastore.clock import SYSTEM, Clock
 from metastore.metrics import Metrics
-from metastore.port.backend import Feed
+from metastore.port.feed import Feed
 
 __all__ = ["Hints"]
 
 _NEXT: Final = 0.01
-"""How often it looks while somebody follows (seconds)."""
+"""How often it looks while a process follows (seconds)."""
 _ASKS: Final = 3.0
-"""How often it asks whether somebody follows (seconds)."""
+"""How often it asks whether a process follows (seconds)."""
 _log = logging.getLogger("metastore")
 
 
 class Hints:
-    """The hints of one store, until it is closed, or nobody has it any more."""
+    """The hints of one store, until it is closed, or the program has no reference to it any more."""
 
     def __init__(self, feed: Feed, metrics: Metrics, clock: Clock = SYSTEM) -> None:
         self._feed, self._metrics, self._clock = feed, metrics, clock

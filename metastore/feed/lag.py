@@ -1,8 +1,8 @@
-"""How far the reader of a feed is behind: noted as it reads, so that nobody has to ask the database.
+"""How far the reader of a feed is behind: noted as it reads, so that it takes no query.
 
 A reader has read all changes up to a moment: that of the last change that it took, or the present one where the feed
-ended. Its lag is the time since that moment. It grows while the reader works, or does not come back; so it is an upper
-bound of how late a change arrives.
+ended. Its lag is the time since that moment. It grows while the reader works, and while it
+does not come back. So it is an upper bound of how late a change arrives.
 """
 
 from __future__ import annotations

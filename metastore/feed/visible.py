@@ -1,6 +1,6 @@
 """The change feed as one user sees it: changes of what it sees now, with their whole past.
 
-What was purged stands nowhere any more: nobody but an admin, or the library itself, reads its changes.
+What was purged stands nowhere any more: only an admin, or the library itself, reads its changes.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Who may do what: privileges, and the decision from evidence. Pure; the managers and the store act on it."""
+"""Who may do what: privileges and the decision (both pure), the evidence that it rests on, and what a user sees."""

@@ -1,7 +1,7 @@
 """Users, groups and roles: who may do something in a metalake. How they belong together is in relations.
 
-A user's name is what the outside calls it, such as ``ann@corp.com``. A disabled user or group has no rights; its own
-scope version grows with that, so that what rests on its rights is refused.
+A user's name is the one that the outside uses, such as ``ann@corp.com``. A disabled user or group has no rights; its
+own scope version grows with that, so that what rests on its rights is refused.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from metastore.operation.record import ask_until_it_answers
 from metastore.operation.session import Session
 from metastore.port.commit import Conflicted, LeaseToken, Unknown
 from metastore.port.leases import Fenced, LeaseRow, Mirror, Take, Taken, Waker
-from metastore.port.noted import read_note
+from metastore.port.note import read_note
 from metastore.port.records import Step
 from metastore.port.unreadable import Unreadable, check_unreadable, naming, reason, told
 from metastore.retry.runner import Conflict, Effort, run

@@ -8,17 +8,17 @@ from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.registry import KINDS
 from metastore.kinds.relation import relation_named
-from metastore.managers.access import Groups, Owners, Roles, Users
 from metastore.managers.builtin import Catalogs, Filesets, Functions, Metalakes, Schemas, Tables, Topics, Views
 from metastore.managers.declared import DeclaredManager
-from metastore.managers.governance import Policies, Tags
 from metastore.managers.jobs import Jobs, JobTemplates
 from metastore.managers.manager import Manager
 from metastore.managers.models import Models
 from metastore.managers.owned import Partitions
+from metastore.managers.principals import Groups, Owners, Roles, Users
 from metastore.managers.relations import RelationManager
 from metastore.managers.sources import Crawls, Sources
 from metastore.managers.statistics import Statistics
+from metastore.managers.tags_and_policies import Policies, Tags
 from metastore.operation.session import ManagerSession
 
 __all__ = ["Managers", "plural"]

@@ -1,19 +1,25 @@
-"""An alter, from its changes to a mutation that others can merge and apply."""
+"""An alter, from its changes to a mutation that others can merge and apply; and the write of the new document."""
 
 from __future__ import annotations
 
 from metastore.kinds.change import EntityChange, meant
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, dump_changes
-from metastore.managers.create import rewrite
+from metastore.managers.bumps import counting_up
 from metastore.managers.exclusive import check_version
 from metastore.managers.mutation import Mutation, first_entity
 from metastore.managers.sealing import Seal
 from metastore.managers.target import Target, find, names_of
+from metastore.names import format_path
+from metastore.operation.guards import check_in_use
+from metastore.operation.helping import own_guards
 from metastore.operation.merge import altered
-from metastore.operation.request import Merge, Proposal, View
+from metastore.operation.request import Merge, Proposal, Results, View
+from metastore.port.commit import Event, Update
+from metastore.port.records import Record
+from metastore.secrets.declared import declares
 
-__all__ = ["alter", "merge_of"]
+__all__ = ["alter", "merge_of", "rewrite"]
 
 
 def alter(
@@ -44,6 +50,29 @@ def alter(
         exclusive=False,
         read_first=seal is not None,
     )
+
+
+def rewrite(kind: Kind, record: Record, text: str | None, changes: str, actor: str | None) -> Proposal[Entity] | Entity:
+    """Propose a new document for an entity; return the entity as it is if ``text`` is None, because nothing changes."""
+    check_in_use(record.chain[:-1])
+    if text is None:
+        return kind.entity(record)
+    path = format_path([n.name for n in record.chain])
+    write = Update(record.chain[-1].id, record.version, Event(kind.name, "alter", path, path, changes), doc=text)
+
+    def finish(results: Results) -> Entity:
+        (result,) = results
+        assert result is not None
+        return kind.entity(
+            record._replace(version=result.version, doc=text, modified_by=actor, modified_at=result.time)
+        )
+
+    proposal = Proposal(own_guards(record.chain), (write,), finish)
+    if kind.name != "catalog" or declares(record.doc) == declares(text):
+        return proposal
+    own = record.chain[-1]
+    record = record._replace(chain=(*record.chain[:-1], own._replace(scope_version=own.scope_version + 1)))
+    return counting_up(proposal, own.id)
 
 
 def merge_of(

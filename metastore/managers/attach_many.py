@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.relation import Relation, relation_doc
-from metastore.managers.ends import find_ends
+from metastore.managers.relation_ends import find_ends
 from metastore.managers.relation_writes import Judge, column_id, event_of, path_of
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.operation import perform

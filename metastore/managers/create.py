@@ -12,20 +12,18 @@ from metastore.kinds.change import Doc
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, dump
 from metastore.kinds.secret import kept_in
-from metastore.managers.bumps import counting_up
+from metastore.managers.alter import rewrite
 from metastore.managers.target import absent_parent, check_standing, find_parent, root_or_last, standing
 from metastore.names import MAX_PATH, Path, clean_name, format_path, parse_path
 from metastore.operation.guards import check_in_use, guards_of, key_under, lookup
-from metastore.operation.helping import own_guards
 from metastore.operation.merge import equal
 from metastore.operation.replace import Replace
 from metastore.operation.request import Merge, Proposal, Results, View
 from metastore.port.commit import Event, Expect, Insert, Read, Update
 from metastore.port.records import Lookup, Node, Record
-from metastore.secrets.declared import declares
 from metastore.secrets.sealer import Sealed
 
-__all__ = ["Chunk", "IfExists", "Wish", "check_if_exists", "chunks", "create", "create_chunk", "rewrite"]
+__all__ = ["Chunk", "IfExists", "Wish", "check_if_exists", "chunks", "create", "create_chunk"]
 
 IfExists = Literal["error", "return", "replace"]
 _CHUNK = 1000
@@ -146,29 +144,6 @@ def _replaced(wish: Wish, record: Record, actor: str | None) -> Proposal[Entity]
     doc["properties"] = kept_in(doc["properties"], old["properties"])
     text = dump(doc, tuple([n.name for n in record.chain]))
     return rewrite(wish.kind, record, None if equal(record.doc, text, doc, same_order=False) else text, "[]", actor)
-
-
-def rewrite(kind: Kind, record: Record, text: str | None, changes: str, actor: str | None) -> Proposal[Entity] | Entity:
-    """Propose a new document for an entity; return the entity as it is if ``text`` is None, because nothing changes."""
-    check_in_use(record.chain[:-1])
-    if text is None:
-        return kind.entity(record)
-    path = format_path([n.name for n in record.chain])
-    write = Update(record.chain[-1].id, record.version, Event(kind.name, "alter", path, path, changes), doc=text)
-
-    def finish(results: Results) -> Entity:
-        (result,) = results
-        assert result is not None
-        return kind.entity(
-            record._replace(version=result.version, doc=text, modified_by=actor, modified_at=result.time)
-        )
-
-    proposal = Proposal(own_guards(record.chain), (write,), finish)
-    if kind.name != "catalog" or declares(record.doc) == declares(text):
-        return proposal
-    own = record.chain[-1]
-    record = record._replace(chain=(*record.chain[:-1], own._replace(scope_version=own.scope_version + 1)))
-    return counting_up(proposal, own.id)
 
 
 def new_entity(kind: Kind, parent: Node, names: tuple[str, ...], text: str, folds: bool) -> Insert:

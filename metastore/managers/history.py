@@ -12,7 +12,7 @@ from metastore.kinds.entity import Change, Entity, Owned, Version, utc
 from metastore.kinds.kind import Kind
 from metastore.kinds.secret import masked
 from metastore.managers.page import Listed, Page
-from metastore.managers.pages import NumberedSource, page_after
+from metastore.managers.page_sources import NumberedSource, page_after
 from metastore.managers.target import Target, find, names_of
 from metastore.names import parse_path
 from metastore.operation.outcome import entity_at

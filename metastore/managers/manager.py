@@ -18,10 +18,11 @@ from metastore.kinds.change import EntityChange
 from metastore.kinds.entity import Entity, Version
 from metastore.kinds.kind import Kind
 from metastore.managers import bulk, exclusive
-from metastore.managers import history as past
+from metastore.managers import history as histories
 from metastore.managers.alter import alter, merge_of
 from metastore.managers.create import IfExists
 from metastore.managers.creation import create_entity
+from metastore.managers.drop_steps import Begin, check_no_pending
 from metastore.managers.mutation import Mutation, actor_of, first_entity
 from metastore.managers.options import (
     BULK_OPTIONS,
@@ -33,11 +34,10 @@ from metastore.managers.options import (
     shows_options,
 )
 from metastore.managers.page import Page
-from metastore.managers.pending import PendingDrop, begin_drop
+from metastore.managers.pending_drop import PendingDrop, begin_drop
 from metastore.managers.purge import delete_tree
 from metastore.managers.reader import E, Reader
 from metastore.managers.sealing import Seal, declared, sealed_call, sets_properties, settles
-from metastore.managers.steps import Begin, check_no_pending
 from metastore.managers.target import Target
 from metastore.names import Path, parse_path
 from metastore.operation.request import Attempt, Call
@@ -153,11 +153,11 @@ class Manager(Generic[E]):
 
         A damaged row raises UnreadableRow. With ``unreadable`` it is left out, and that function gets the error.
         """
-        return past.history(self._session, self._kind, target, unreadable)
+        return histories.history(self._session, self._kind, target, unreadable)
 
     def history_page(self, target: Target, *, size: int = 100, token: str | None = None) -> Page[Version]:
         """Return one page of what happened to the entity, oldest first. See :meth:`page` and :meth:`history`."""
-        return past.history_page(self._session, self._kind, target, size, token)
+        return histories.history_page(self._session, self._kind, target, size, token)
 
     # --- changing
 

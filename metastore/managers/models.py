@@ -27,7 +27,7 @@ from metastore.managers.mutation import Mutation, actor_of
 from metastore.managers.options import CallOptions, CreateOptions, call_of, shows_options
 from metastore.managers.owned import OwnedManager, still
 from metastore.managers.page import Listed, Page
-from metastore.managers.pages import NumberedSource, page_after, parent_of
+from metastore.managers.page_sources import NumberedSource, page_after, parent_of
 from metastore.managers.sealing import NO_SEAL, Seal, sealed_call, sets_properties
 from metastore.managers.target import Target, check_standing, find, standing
 from metastore.names import Path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metastore.port.backend import Upkeep
+from metastore.port.upkeep import Upkeep
 
 __all__ = ["delete_tree"]
 

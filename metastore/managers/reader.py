@@ -12,7 +12,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.managers.listing import pages, parent_nodes
 from metastore.managers.page import Listed, Page
-from metastore.managers.pages import Guards, Key, Nodes, PageSource, clean_prefix, page_of
+from metastore.managers.page_sources import Guards, Key, Nodes, PageSource, clean_prefix, page_of
 from metastore.managers.target import Target, absent, find, missing, names_of, unless_back
 from metastore.names import Path, parse_path
 from metastore.operation.guards import lookup

@@ -20,10 +20,10 @@ from metastore.kinds.entity import utc
 from metastore.kinds.relation import Relation, relation_doc
 from metastore.managers import attach_many as bulk
 from metastore.managers.bumps import bumping
-from metastore.managers.ends import EndOf, end_of, find_ends
 from metastore.managers.mutation import actor_of
 from metastore.managers.options import BulkOptions, CallOptions, call_from, call_of, shows_options
-from metastore.managers.related import related_to, relating_to
+from metastore.managers.relation_ends import EndOf, end_of, find_ends
+from metastore.managers.relation_reads import related_to, relating_to
 from metastore.managers.relation_writes import Judge, clean_value_of, column_id, event_of, no_judge, path_of, removal
 from metastore.managers.target import Target, check_standing, shown
 from metastore.names import Path, format_path, parse_path

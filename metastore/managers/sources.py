@@ -24,6 +24,7 @@ from metastore.managers.create import new_entity
 from metastore.managers.listing import owner_pages
 from metastore.managers.options import CallOptions, call_of, shows_options
 from metastore.managers.owned import OwnedManager
+from metastore.managers.page import just_before
 from metastore.managers.sealing import Seal, seal_in_hand
 from metastore.names import clean_text, format_path
 from metastore.operation.guards import check_in_use, guards_of
@@ -36,7 +37,6 @@ from metastore.port.records import Node, OwnedRecord
 __all__ = ["Crawls", "NewTable", "Sources"]
 
 _PAGE: Final = 1000
-_LAST: Final = "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Sources(OwnedManager[Source]):
     def below(self, catalog: Catalog, prefix: str) -> Iterator[Source]:
         """Yield the rows whose names begin with ``prefix``, by name."""
         prefix = clean_text(prefix, "a prefix")
-        before = _just_before(prefix)
+        before = just_before(prefix.rstrip("\x00"))
         backend = self._session.backend
 
         def read(above: Node, last: OwnedRecord | None, guards: Any) -> Any:
@@ -148,15 +148,6 @@ class Sources(OwnedManager[Source]):
         path = format_path((*catalog.names, new.source))
         event = Event(SOURCE.name, "alter", path, path) if new.source_version else self.event("create", None, path)
         return Put(catalog.id, SOURCE.name, new.source, new.source_version, text, event, new.source_id)
-
-
-def _just_before(prefix: str) -> str:
-    """Return a text after which all that begins with ``prefix`` comes soon: not before any of it."""
-    kept = prefix.rstrip("\x00")
-    if not kept:
-        return ""
-    before = min(ord(kept[-1]) - 1, 0xD7FF) if kept[-1] < "\ue001" else ord(kept[-1]) - 1  # no surrogate is a character
-    return kept[:-1] + chr(before) + _LAST
 
 
 def _in_hand(catalog: object) -> Catalog:

@@ -25,7 +25,7 @@ from metastore.operation.merge import altered
 from metastore.operation.outcome import encode_error, encode_value
 from metastore.operation.replace import Replace
 from metastore.port.commit import FORMAT, Guard, Help, Resolution
-from metastore.port.noted import read_note
+from metastore.port.note import read_note
 from metastore.port.records import Node, Pending, Record, Step
 
 __all__ = ["BATCH", "Batch", "Plan", "evidence_of", "leads_to", "own_guards", "plan"]

@@ -15,11 +15,11 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.kind import dump
 from metastore.kinds.registry import KINDS, OWNED_KINDS, kind_named
 from metastore.kinds.table.dropping import MARKER
-from metastore.managers.create import rewrite
+from metastore.managers.alter import rewrite
+from metastore.managers.drop_steps import marked_by
 from metastore.managers.mutation import Mutation, first_entity
 from metastore.managers.owned import OwnedManager, Row
 from metastore.managers.statistics import revert_partition_statistics
-from metastore.managers.steps import marked_by
 from metastore.managers.target import find
 from metastore.names import format_path
 from metastore.operation.request import Call, Proposal, View

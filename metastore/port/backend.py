@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from metastore.port.commit import Commit, Entry, Help, Mark, Outcome
+from metastore.port.feed import Feed
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
 from metastore.port.records import (
@@ -28,15 +29,15 @@ from metastore.port.records import (
     Step,
     Turn,
 )
-from metastore.port.relations import Owning, Related, Relating, RelationRecord, Sweep
+from metastore.port.relations import Owning, Related, Relating, RelationRecord
 from metastore.port.restore import Restorer
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.search import Matches, Search
 from metastore.port.secret_keys import SecretKeys
-from metastore.port.snapshot import TableSnapshot, Watermark
+from metastore.port.snapshot import TableSnapshot
 from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.port.tickets import Tickets
-from metastore.port.touched import Touched
+from metastore.port.upkeep import Upkeep
 
 __all__ = [
     "DRIFT",
@@ -49,18 +50,14 @@ __all__ = [
     "Content",
     "Database",
     "Embedded",
-    "Feed",
     "Guards",
     "Intents",
-    "Limits",
     "Marks",
     "Matches",
     "Reads",
     "Rights",
     "Search",
     "TableSnapshot",
-    "Upkeep",
-    "Watermark",
 ]
 
 
@@ -81,19 +78,6 @@ MOST_AHEAD = 5_000_000
 
 DRIFT = 60_000_000
 """How far a caller's clock may be from the database's (µs): it dates the operation ids that callers give."""
-
-
-class Limits(NamedTuple):
-    """What gc may delete of the history."""
-
-    before: int
-    """Steps that are older than this (µs since 1970)."""
-    horizon: int
-    """The last position of the past that nobody needs: no step after it is older than ``before``."""
-    keep: int
-    """The newest ``keep`` versions of what still exists stay."""
-    unread: int
-    """Consumers of the feed have not read what comes after this position: it stays."""
 
 
 Guards = Sequence[tuple[int, int]]
@@ -314,114 +298,6 @@ class Marks(Protocol):
 
     def clear(self, entity_id: int, operation_id: UUID) -> bool:
         """Remove a mark of this other operation that has expired, with a new scope version; False: there is none."""
-        ...
-
-
-class Hearing(Protocol):
-    """Hears hints that there are new changes."""
-
-    def wait(self, seconds: float) -> bool:
-        """Return True when a hint came; False after ``seconds``."""
-        ...
-
-
-class Feed(Protocol):
-    """The change feed: what was committed, in serialization order."""
-
-    def feed(self, after: int, limit: int) -> RowPage[Step]:
-        """Return at most ``limit`` decided steps with a position greater than ``after``, ordered by position.
-
-        ``held`` is False when later steps are there that are not decided yet: ask again.
-        """
-        ...
-
-    def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
-        """Return the decided steps after a position, at most ``limit`` and one more, and those that fill ``gaps``."""
-        ...
-
-    def hearing(self) -> AbstractContextManager[Hearing | None]:
-        """Hear hints while the block runs; None: there are no hints here."""
-        ...
-
-    def hint(self) -> bool:
-        """Tell those that follow the feed that there are new changes; False: nobody hears it."""
-        ...
-
-    def feed_start(self) -> tuple[str, int]:
-        """Return the epoch and the last position that gc has removed."""
-        ...
-
-    def event_at(self, seq: int) -> tuple[UUID | None, bool]:
-        """Return which operation has a position, and whether this is a replica, which may not have it yet."""
-        ...
-
-    def watermark(self) -> Watermark:
-        """Return how far positions have been drawn by now."""
-        ...
-
-    def decided(self, watermark: Watermark) -> bool:
-        """Whether each position up to a watermark is decided: a snapshot from now on shows all that were committed."""
-        ...
-
-
-class Upkeep(Protocol):
-    """What gc does, in bounded batches. Any number of processes may do it at once."""
-
-    def dropped_before(self, time: int, limit: int) -> list[int]:
-        """Return the ids of entities that were dropped before ``time`` (µs since 1970) and are not purging yet."""
-        ...
-
-    def purging(self, limit: int) -> list[int]:
-        """Return the ids of entities that wait for their deletion."""
-        ...
-
-    def below(self, entity_id: int, limit: int) -> list[tuple[int, str]]:
-        """Return (id, kind) of children, in whatever state."""
-        ...
-
-    def delete_relations(self, ids: Sequence[int], limit: int) -> int:
-        """Delete at most ``limit`` relations of each of these entities, which are purging; return how many."""
-        ...
-
-    def sweep_relations(self, after: int, limit: int) -> Sweep:
-        """Look at ``limit`` relations after an id; delete those of which an end was purged."""
-        ...
-
-    def delete_columns(self, relation_ids: Sequence[int]) -> None:
-        """Delete relations of columns that were dropped."""
-        ...
-
-    def delete_entities(self, ids: Sequence[int]) -> int:
-        """Delete entities that no path leads to any more, with their owned rows, unless they have children.
-
-        Their relations must be gone: see ``delete_relations``.
-        """
-        ...
-
-    def forget(self, before: int) -> None:
-        """Refuse operation ids that are older than ``before`` (µs since 1970) from now on, so that gc may delete them.
-
-        A limit that an earlier call set is lowered to the clock if it lies ahead: the clock was set back since then,
-        and no id would be accepted until the clock reaches the limit again.
-        """
-        ...
-
-    def forget_tickets(self) -> None:
-        """Remove the tickets whose owners have died, and of which nobody took notice."""
-        ...
-
-    def forget_pins(self) -> None:
-        """Remove the pins that have expired."""
-        ...
-
-    def delete_steps(self, limits: Limits, after: int, limit: int) -> tuple[int | None, int, int]:
-        """Look at ``limit`` steps after a position; delete those within the limits that nothing needs.
-
-        A step goes if what replaced it lies within the limits too, and no pin lies between the two: so the past from
-        the horizon on, and at each pin, stays whole. Before it goes, the first position at which the past is whole
-        is raised to that of its successor. Returns the last position looked at (None: there were none), and how many
-        versions and how many other steps were deleted.
-        """
         ...
 
 

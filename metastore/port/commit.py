@@ -9,7 +9,7 @@ A backend applies a commit in one attempt and answers with an outcome:
 
 A commit is always one logical operation, whose operation id is written with it. Operations that
 are written down before they are applied (intents), and those that came to nothing, are an
-:class:`Entry`; what applies other people's intents is a :class:`Help`.
+:class:`Entry`; a commit that applies the intents of other operations is a :class:`Help`.
 """
 
 from __future__ import annotations
@@ -345,7 +345,7 @@ class Commit:
     publishes: tuple[UUID, ...] = ()
     """What was staged under the leases and becomes visible by this commit. It must not be published yet."""
     patience: int | None = None
-    """How long to wait for others' locks, in milliseconds, before it is a conflict ("busy"); None: no matter."""
+    """How long to wait for others' locks (milliseconds) before it is a conflict ("busy"); None: until the deadline."""
     advance: Advance | None = None
     """The position of a consumer that moves with it."""
     evidence: tuple[tuple[int, int], ...] = ()
@@ -469,7 +469,7 @@ class Conflicted:
     * ``ancestor``: a guard; ``self``: the version of what is written; ``read``: a validated read;
     * ``name``: it is taken; ``not_empty``: it has children;
     * ``operation``: the operation id is known already; ``stale_id``: the caller's is too old, or from the future;
-    * ``claim``: the operation's row is not ours any more; ``lease``: a lease has another token by now;
+    * ``claim``: another message has claimed the operation's row; ``lease``: a lease has another token by now;
     * ``pending``: there are intents that the commit does not resolve;
     * ``ticket``: another transaction is in line for what is written;
     * ``marked``: another operation is announced on a scope, or has just had its turn;
@@ -492,7 +492,7 @@ Outcome = Committed | Conflicted | Unknown
 
 
 FORMAT: Final = 4
-"""The newest format of changes that this program knows; it applies other people's only up to this.
+"""The newest format of changes that this program knows; it applies those of other programs only up to this.
 
 A change that means something else than before, or a new one, or a new kind of entity, counts it up, and carries the
 new number as ``since``.

@@ -9,7 +9,7 @@ __all__ = ["TableSnapshot", "Watermark"]
 
 
 class Watermark(NamedTuple):
-    """How far positions of the feed were drawn at one instant; see :meth:`metastore.port.backend.Backend.watermark`."""
+    """How far positions of the feed were drawn at one instant; see :meth:`metastore.port.feed.Feed.watermark`."""
 
     position: int
     """The last position that was drawn."""

@@ -393,7 +393,7 @@ class Store(Managers):
     def outcome(self, operation_id: UUID | str) -> Outcome:
         """Return what became of an operation. It changes nothing: to settle an operation, repeat its call with its id.
 
-        Raises InvalidArgument if ``operation_id`` is none.
+        Raises InvalidArgument if ``operation_id`` is not an operation id.
         """
         backend = self._session.backend
         return outcome_of(with_origin(backend.steps(clean_operation_id(operation_id)), backend), backend.origin)

@@ -114,7 +114,7 @@ class UserStore(BoundStore):
 
     @property
     def cache(self) -> StoreCache:
-        """The figures of what the store keeps; its members are none of a user's business."""
+        """The figures of what the store keeps. A user does not see the members."""
         return self._cache.of_user(self._refused)
 
     def stats(self) -> NoReturn:

@@ -26,8 +26,8 @@ def changed(
 ) -> Changed | None:
     """Return the first entity without its ``expected`` version, or the first scope without the version of its guard.
 
-    Both are given by id. ``name_of`` returns the name of an entity that was purged meanwhile. None: there is none, or
-    it is as it was read again.
+    Both are given by id. ``name_of`` returns the name of an entity that was purged meanwhile. None: nothing differs, or
+    what had changed is again as it was read.
     """
     for (entity_id, version), known in zip(expected.items(), backend.by_id(list(expected)), strict=True):
         if known is None:

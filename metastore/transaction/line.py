@@ -42,6 +42,7 @@ _MOST = 256
 _BARRED = 1.0
 """How long a scope stays marked at least, if the owner of the mark has died (seconds)."""
 _LONGEST_BAR = 5.0
+"""How long a scope stays marked at most (seconds)."""
 _FRESH = 0.005
 """A run that took longer looks again for what others have announced (seconds)."""
 _GRACE = 0.5

@@ -52,7 +52,6 @@ class ReadSet:
     """What was dropped last under a name."""
     bumped: set[int] = field(default_factory=set)
     """The ids of the guards whose scope versions the commit counts up."""
-
     relations: dict[tuple[int, str, int | None, bool], Relations] = field(default_factory=dict)
     """Listings of relations, by entity, kind, slot, and whether they lead to it."""
 

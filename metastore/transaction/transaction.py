@@ -3,7 +3,7 @@
 A transaction sends nothing before its end, so it locks nothing while Python runs. At the end everything
 that it read must be unchanged, or it writes nothing. That makes transactions strictly
 serializable: reads are validated, absent names and listings included, at the instant of the
-commit (design 4).
+commit.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Transaction(Managers):
         except DeadlineExceeded as error:
             raise self._mark.blame(error) from error.__cause__
         except Exception:
-            raise
+            raise  # it says whether the commit was applied; only an interrupt does not, and is withdrawn
         except BaseException as interrupt:
             with cleaning(session.clock.monotonic() + _GRACE):
                 withdraw(session, self._id, policy.deadline, sent=True)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from metastore.errors import EntityAlreadyExists
 from metastore.kinds.relation import relation_doc, relation_named
 from metastore.managers.create import IfExists
-from metastore.managers.ends import EndOf, find_ends
+from metastore.managers.relation_ends import EndOf, find_ends
 from metastore.managers.relation_writes import column_id, column_path, event_of, path_of
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.operation import perform

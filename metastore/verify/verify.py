@@ -1,4 +1,4 @@
-"""Check the invariants of the design over a whole database.
+"""Check the invariants over a whole database.
 
 It checks that documents can be read, and the invariants that the content can show:
 
@@ -31,7 +31,7 @@ from metastore.kinds.registry import KINDS
 from metastore.names import clean_name, fold
 from metastore.port.backend import Backend, TableSnapshot
 from metastore.port.commit import DROPPED, DROPPING, LIVE, PURGING, ROOT_ID
-from metastore.port.noted import read_note
+from metastore.port.note import read_note
 from metastore.verify.evidence import Evidence
 from metastore.verify.history import ChainReader, doc_problem, time_problem
 from metastore.verify.leases import LEASE, Fencing, check_lease
@@ -270,10 +270,8 @@ class _Rows:
         if state not in (LIVE, DROPPED, PURGING, DROPPING):
             yield 8, f"it has the state {state}, which is not a state"
         if state != PURGING and (dropped_at is None) != (state in (LIVE, DROPPING)):
-            yield (
-                8,
-                "it is dropped, but not since when" if state == DROPPED else "it is live, but has a time of its drop",
-            )
+            untimed, timed = "it is dropped, but has no time of its drop", "it is not dropped, but has the time of one"
+            yield 8, untimed if state == DROPPED else timed
 
     def _mark_problems(self, mark: Any, since: int | None, until: int | None) -> Iterator[tuple[int, str]]:
         if len({part is None for part in (mark, since, until)}) > 1:

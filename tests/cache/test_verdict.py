@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from metastore.port.verdict import Answer, Verdict, decide, verdict
+from metastore.port.acknowledgement import Answer, Verdict, decide, verdict
 
 SAID = ("acknowledged", "nothing", "error")
 TABLE = {

@@ -10,7 +10,7 @@ import pytest
 import metastore as ms
 from metastore import Store
 from metastore.checker.tree import Event, Tree
-from metastore.port.noted import note
+from metastore.port.note import note
 from tests.contract.authorized import prepare
 
 

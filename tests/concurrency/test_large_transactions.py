@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.backends.postgres.batch import statements
+from metastore.backends.postgres.general_commit import statements
 from metastore.port.commit import Commit, Event, Insert, Place, Update, Write
 
 FEW, MANY = 250, 1000

@@ -10,7 +10,8 @@ import pytest
 import metastore as ms
 from metastore import Store
 from metastore.gc import Collected
-from metastore.port.backend import TOMBSTONES_STAY, Limits
+from metastore.port.backend import TOMBSTONES_STAY
+from metastore.port.upkeep import HistoryLimits
 from tests.contract.ground import Ground
 
 NOW = timedelta(0)
@@ -83,7 +84,9 @@ class TestGc:
         assert ground.store.gc(retention=timedelta(hours=1)).operations == 0
         ground.store.gc(retention=NOW)
         assert ground.backend.steps(operation), "an original may be late"
-        ground.backend.delete_steps(Limits(ground.backend.now() + TOMBSTONES_STAY + 1_000_000, 0, 100, 1 << 62), 0, 100)
+        ground.backend.delete_steps(
+            HistoryLimits(ground.backend.now() + TOMBSTONES_STAY + 1_000_000, 0, 100, 1 << 62), 0, 100
+        )
         assert ground.backend.steps(operation) == []
 
     @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ def _noop(g: Ground, n: int) -> Update:
 
 
 class TestTrigger:
-    """A change of parent, name, liveness or in-use without a new scope version is refused (design 3)."""
+    """A change of parent, name, liveness or in-use without a new scope version is refused."""
 
     @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
     def url(self, request: pytest.FixtureRequest) -> str:

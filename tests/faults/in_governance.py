@@ -109,7 +109,7 @@ _ALLOWED = (
     ),
     Fault(
         "a tag with allowed values takes none",
-        "metastore/managers/governance.py",
+        "metastore/managers/tags_and_policies.py",
         "if allowed and value not in allowed:",
         "if allowed and value and value not in allowed:",
         f"{_RELATIONS} -k memory",

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 import metastore as ms
-from metastore.backends.postgres import alter, batch_sql, create, fragments
+from metastore.backends.postgres import alter, create, fragments, general_commit_sql
 from metastore.backends.sqlite import commit as sqlite_commit
 from metastore.port.commit import Commit, Conflicted, LeaseToken, Outcome
 from tests.concurrency.checks import violations
@@ -127,8 +127,8 @@ def look_without_holding(patch: pytest.MonkeyPatch) -> None:
     """Check the token by a plain SELECT, without a row lock."""
     patch.setattr(alter, "ALTER_FENCED", _looks_only(alter.ALTER_FENCED))
     patch.setattr(create, "CREATE_FENCED", _looks_only(create.CREATE_FENCED))
-    patch.setattr(batch_sql, "FENCED", _looks_only(fragments.FENCED))
-    batch_sql.batch.cache_clear()
+    patch.setattr(general_commit_sql, "FENCED", _looks_only(fragments.FENCED))
+    general_commit_sql.statement_of.cache_clear()
 
 
 @pytest.mark.parametrize("what", ["create", "alter", "partition", "transaction"])
@@ -143,7 +143,7 @@ def test_the_check_finds_a_token_that_is_only_looked_at(
         try:
             assert taken_in_the_middle(postgres_url, what) == ("committed", False)
         finally:
-            batch_sql.batch.cache_clear()
+            general_commit_sql.statement_of.cache_clear()
     assert late_commits(postgres_url) != []
     with ms.open(postgres_url) as store:
         assert {violation.invariant for violation in store.verify()} == {9}

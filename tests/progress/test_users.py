@@ -11,7 +11,7 @@ import pytest
 import metastore as ms
 from metastore import Store
 from metastore.operation import helping, tickets
-from metastore.port.noted import read_note
+from metastore.port.note import read_note
 from tests.contract.authorized import Lake, prepare
 from tests.progress.hooks import CAS, Lost, before
 

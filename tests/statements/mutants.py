@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from metastore.backends.postgres import batch, fragments, parameters
+from metastore.backends.postgres import fragments, general_commit, parameters
 from metastore.backends.sqlite import commit as sqlite_commit
 from metastore.managers import create as creating
 from metastore.managers import target
@@ -47,7 +47,7 @@ class Mutant:
 
 
 _GUARDS = parameters.guards
-_STATEMENTS = batch.statements
+_STATEMENTS = general_commit.statements
 _CHECK_GUARDS = sqlite_commit.check_guards
 _CHECK_UPDATE = sqlite_commit._check_update
 _APPLY = sqlite_commit.apply
@@ -85,7 +85,7 @@ def _empty_in_one_statement() -> Iterator[None]:
         childless = "NOT EXISTS (SELECT FROM guard WHERE parent_id = ANY(%(u_ids)s::bigint[]) AND state = 0)"
         return [found[-1]._replace(text=found[-1].text.replace(" AS guards,", f" AND {childless} AS guards,", 1))]
 
-    with patch.object(batch, "statements", statements):
+    with patch.object(general_commit, "statements", statements):
         yield
 
 

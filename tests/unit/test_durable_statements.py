@@ -11,10 +11,10 @@ import pytest
 
 from metastore.backends.postgres import (
     alter,
-    batch_sql,
     create,
     create_owned,
     exclusive,
+    general_commit_sql,
     intents,
     lease_sql,
     preludes,
@@ -25,7 +25,7 @@ from metastore.backends.postgres.fragments import DURABLE
 
 NEEDS_NOT = {
     ("preludes", "CLAIMED"): "is sent in front of a statement that is durable, in its transaction",
-    ("batch_sql", "RELEASE"): "likewise, behind it",
+    ("general_commit_sql", "RELEASE"): "likewise, behind it",
     ("relations", "DELETE_MISSING"): "the next gc does it again",
     ("relations", "DELETE_COLUMNS"): "the next gc does it again",
     ("lease_sql", "ENTER"): "a waiter that was forgotten queues again",
@@ -52,7 +52,7 @@ STATEMENTS = [
         create_owned,
         alter,
         exclusive,
-        batch_sql,
+        general_commit_sql,
         intents,
         lease_sql,
         secret_keys,
@@ -72,7 +72,7 @@ def test_a_statement_that_writes_is_durable(text: str) -> None:
     ("updates", "inserts", "owned", "related"), [k for k in product((False, True), repeat=4) if any(k)]
 )
 def test_the_general_statement_is_durable(updates: bool, inserts: bool, owned: bool, related: bool) -> None:
-    shape = batch_sql.Shape(
+    shape = general_commit_sql.Shape(
         updates=updates,
         inserts=inserts,
         owned=owned,
@@ -83,7 +83,7 @@ def test_the_general_statement_is_durable(updates: bool, inserts: bool, owned: b
         noted=True,
         publishes=True,
     )
-    text = batch_sql.batch(shape)
+    text = general_commit_sql.statement_of(shape)
     assert DURABLE in text
 
 

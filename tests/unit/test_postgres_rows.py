@@ -11,12 +11,12 @@ import pytest
 
 from metastore.backends.postgres import (
     alter,
-    batch,
-    batch_sql,
     checks,
     create,
     create_owned,
     exclusive,
+    general_commit,
+    general_commit_sql,
     intents,
     lease_sql,
     preludes,
@@ -95,20 +95,20 @@ UNNAMED = {"marked": "?column?"}
 
 
 def test_a_general_row_has_the_names_of_its_columns(postgres_url: str) -> None:
-    (statement,) = batch.statements(replace(COMMIT, guards=(), writes=WRITES))
-    assert columns(postgres_url, statement)[0] == [UNNAMED.get(name, name) for name in batch.Done._fields]
+    (statement,) = general_commit.statements(replace(COMMIT, guards=(), writes=WRITES))
+    assert columns(postgres_url, statement)[0] == [UNNAMED.get(name, name) for name in general_commit.Done._fields]
 
 
 def test_what_only_checks_has_as_many_columns(postgres_url: str) -> None:
-    (statement,) = batch.statements(replace(COMMIT, guards=()))
-    assert len(columns(postgres_url, statement)[0]) == len(batch.Done._fields)
+    (statement,) = general_commit.statements(replace(COMMIT, guards=()))
+    assert len(columns(postgres_url, statement)[0]) == len(general_commit.Done._fields)
 
 
 def test_no_comment_is_sent() -> None:
-    modules = (alter, batch_sql, checks, create, create_owned, exclusive, intents, lease_sql, preludes)
+    modules = (alter, general_commit_sql, checks, create, create_owned, exclusive, intents, lease_sql, preludes)
     texts = [text for module in modules for text in vars(module).values() if isinstance(text, str)]
-    shapes = product((False, True), repeat=len(fields(batch_sql.Shape)))
-    texts += [batch_sql.batch(batch_sql.Shape(*values)) for values in shapes]
+    shapes = product((False, True), repeat=len(fields(general_commit_sql.Shape)))
+    texts += [general_commit_sql.statement_of(general_commit_sql.Shape(*values)) for values in shapes]
     assert len(texts) > 1024
     assert [text for text in texts if "--" in text] == []
 

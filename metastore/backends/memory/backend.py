@@ -25,7 +25,7 @@ from metastore.backends.memory.tables import Tables
 from metastore.backends.precondition import PreconditionFailed
 from metastore.clock import Clock
 from metastore.errors import StoreClosed, outcome_forgotten
-from metastore.port.backend import FORMAT, MOST_AHEAD, TOMBSTONES_STAY, Limits
+from metastore.port.backend import FORMAT, MOST_AHEAD, TOMBSTONES_STAY
 from metastore.port.commit import (
     CLAIMABLE,
     DROPPED,
@@ -54,6 +54,7 @@ from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats
 from metastore.port.tickets import NOBODY, Line
+from metastore.port.upkeep import HistoryLimits
 
 __all__ = ["MemoryBackend"]
 
@@ -260,7 +261,7 @@ class MemoryBackend(MemoryReads):
             now, forgotten = self._clock.micros(), self._tables.drawn["forgotten"]
             self._tables.drawn["forgotten"] = max(before, now if forgotten > now + MOST_AHEAD else forgotten)
 
-    def delete_steps(self, limits: Limits, after: int, limit: int) -> tuple[int | None, int, int]:
+    def delete_steps(self, limits: HistoryLimits, after: int, limit: int) -> tuple[int | None, int, int]:
         before = limits.before
         with self._lock:
             looked = self.feed(after, limit).rows

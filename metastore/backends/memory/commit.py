@@ -41,7 +41,7 @@ from metastore.port.commit import (
     Write,
 )
 from metastore.port.leases import PUBLISHED, STAGED, fences
-from metastore.port.noted import note_of
+from metastore.port.note import note_of
 from metastore.port.records import OwnedRecord, Step
 
 __all__ = ["apply", "check_caller", "check_guards", "newest_dropped", "take_claim"]

@@ -7,16 +7,16 @@ from itertools import chain
 
 from metastore.backends.memory.past import until
 from metastore.backends.memory.tables import Tables
-from metastore.port.backend import Limits
 from metastore.port.commit import LIVE
 from metastore.port.records import Step
+from metastore.port.upkeep import HistoryLimits
 
 __all__ = ["needless", "next_seen", "with_names"]
 
 _NEVER = 1 << 62
 
 
-def needless(tables: Tables, step: Step, limits: Limits) -> bool:
+def needless(tables: Tables, step: Step, limits: HistoryLimits) -> bool:
     """Whether a step may go: it is old, has ``keep`` newer versions or its row is gone, and the past needs it not."""
     history = [s for s in tables.steps if s.entity_id == step.entity_id and s.seq is not None]
     older = [s for s in history if (s.version or 0) < (step.version or 0)]

@@ -10,7 +10,7 @@ from metastore.backends.memory.tables import Tables
 from metastore.backends.memory.tickets import check_line
 from metastore.backends.precondition import PreconditionFailed
 from metastore.port.commit import PENDING, Commit, Entry, Help, Mark, Resolution, Result
-from metastore.port.noted import note
+from metastore.port.note import note
 from metastore.port.records import Step
 
 __all__ = ["carry", "help_intents", "set_mark", "write_down"]

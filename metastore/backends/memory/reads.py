@@ -15,7 +15,7 @@ from metastore.backends.memory.rights import rights
 from metastore.backends.memory.tables import TAKEN, Body, MemorySnapshot, Stand, Tables
 from metastore.clock import Clock
 from metastore.names import fold
-from metastore.port.backend import Guards, Matches, Search, TableSnapshot, Watermark
+from metastore.port.backend import Guards
 from metastore.port.commit import (
     DROPPING,
     LIVE,
@@ -36,6 +36,8 @@ from metastore.port.records import (
 )
 from metastore.port.relations import Owning, Related, Relating, RelationRecord, end_of_known
 from metastore.port.rights import Chosen, RightRows, Whose
+from metastore.port.search import Matches, Search
+from metastore.port.snapshot import TableSnapshot, Watermark
 from metastore.port.touched import Touch, Touched
 from metastore.port.unreadable import DEEPEST, too_deep
 

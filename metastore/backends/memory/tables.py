@@ -157,7 +157,7 @@ class Tables:
 
 
 class MemorySnapshot:
-    """Keeps the promises of :class:`metastore.port.backend.TableSnapshot` on a copy of the tables."""
+    """Keeps the promises of :class:`metastore.port.snapshot.TableSnapshot` on a copy of the tables."""
 
     def __init__(self, tables: Tables, collected_seq: int) -> None:
         self._tables, self._collected_seq = tables, collected_seq

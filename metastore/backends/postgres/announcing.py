@@ -23,9 +23,9 @@ from metastore.backends.postgres.parameters import Row, Statement, plain
 from metastore.clock import SYSTEM, Clock
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded, MetastoreError
+from metastore.port.acknowledgement import Answer, Verdict, decide
 from metastore.port.commit import Conflicted, Unknown
 from metastore.port.members import NOTHING, Covered
-from metastore.port.verdict import Answer, Verdict, decide
 
 __all__ = ["Announcing", "Pass", "Unannounced"]
 

@@ -1,9 +1,9 @@
 """The backend for PostgreSQL 14 and later, through psycopg 3.
 
 A commit with one insert (create.py; create_owned.py with its owner), one new document (alter.py) or one entity that is
-moved, dropped or the like (exclusive.py) is one statement. Any other commit (batch.py) is one message, hence one round
-trip and one transaction. Each of these files has a statement's SQL, its parameters, and what its rows mean. This file
-chooses among them.
+moved, dropped or the like (exclusive.py) is one statement. Any other commit (general_commit.py) is one message, hence
+one round trip and one transaction. Each of these files has a statement's SQL, its parameters, and what its rows mean.
+This file chooses among them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from sqlalchemy.engine import URL
 
 from metastore.backends.postgres import (
     alter,
-    batch,
     carry,
     create,
     create_owned,
     errors,
     exclusive,
+    general_commit,
     intents,
     relations,
     tickets,
@@ -44,13 +44,13 @@ from metastore.backends.postgres.settings import ARRAYS
 from metastore.backends.postgres.wire import numbered
 from metastore.backends.sql import gc as collect_sql
 from metastore.backends.sql.decode import pending, steps_of_json
-from metastore.backends.sql.limits import Limits as PoolLimits
+from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.past import SqlPast
 from metastore.backends.sql.reads import from_named
 from metastore.backends.sql.relations import sweep
 from metastore.backends.sql.stats import postgres_stats
 from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
-from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY, Limits
+from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
 from metastore.port.batches import Batch, Below, Written
 from metastore.port.commit import (
     Commit,
@@ -73,6 +73,7 @@ from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.port.tickets import NOBODY, Line
+from metastore.port.upkeep import HistoryLimits
 
 __all__ = ["PostgresBackend"]
 
@@ -101,7 +102,7 @@ class PostgresBackend(PostgresReads):
 
     _identity: Origin | None = None
 
-    def __init__(self, url: URL, timeout: float, limits: PoolLimits | None = None) -> None:
+    def __init__(self, url: URL, timeout: float, limits: Limits | None = None) -> None:
         super().__init__(url, timeout, limits)
         self._announcing = Announcing(self._rows, timeout)
 
@@ -145,8 +146,8 @@ class PostgresBackend(PostgresReads):
 
     def _general(self, commit: Commit, may: Pass) -> Outcome:
         return self._all(
-            may.around([*preludes(commit), *batch.statements(commit)], (commit.operation_id,)),
-            lambda rows: batch.outcome(commit, rows),
+            may.around([*preludes(commit), *general_commit.statements(commit)], (commit.operation_id,)),
+            lambda rows: general_commit.outcome(commit, rows),
             commit.patience,
         )
 
@@ -335,7 +336,7 @@ class PostgresBackend(PostgresReads):
     def forget_pins(self) -> None:
         self._rows(_FORGET_PINS, {"now": self.now()})
 
-    def delete_steps(self, limits: Limits, after: int, limit: int) -> tuple[int | None, int, int]:
+    def delete_steps(self, limits: HistoryLimits, after: int, limit: int) -> tuple[int | None, int, int]:
         parameters = {**limits._asdict(), "after": after, "page_size": limit}
         ((last, since),) = self._rows(collect_sql.POSTGRES_PAST_FROM, parameters)
         versions = others = 0

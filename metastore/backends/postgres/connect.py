@@ -340,7 +340,7 @@ class Pool:
         if self._closed or cast(_Connection, lent.driver_connection).stopped:
             lent.invalidate()
             lent.close()
-        elif self._wanted:  # straight to the one that waits longest: what is at hand goes to who comes first
+        elif self._wanted:  # to the call that waits longest: one at hand would go to the call that comes first
             lent.close()
         else:
             self._warm.append(lent)

@@ -25,7 +25,7 @@ from metastore.backends.postgres.fragments import (
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import Commit, Committed, Conflicted, Outcome, Result, Update
-from metastore.port.noted import note_of
+from metastore.port.note import note_of
 
 __all__ = ["MOVE", "MOVE_NOTED", "fits", "outcome", "statement"]
 

@@ -18,7 +18,7 @@ from metastore.backends.postgres.connect import Pool
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
 from metastore.errors import MetastoreError
-from metastore.port.backend import Hearing
+from metastore.port.feed import Hearing
 
 __all__ = ["HINT", "hearing"]
 

@@ -40,7 +40,7 @@ from metastore.port.commit import (
     Outcome,
     Result,
 )
-from metastore.port.noted import note
+from metastore.port.note import note
 
 __all__ = [
     "CANCEL",

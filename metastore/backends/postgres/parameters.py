@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from metastore.port.commit import Commit, Guard, Insert, LeaseToken, Update
 from metastore.port.leases import fences
-from metastore.port.noted import note_of
+from metastore.port.note import note_of
 
 __all__ = ["Row", "Statement", "guards", "leases", "of_one", "patience", "plain", "texts"]
 

@@ -40,10 +40,12 @@ from metastore.backends.sql.relations import relations
 from metastore.backends.sql.touched import touched_sql
 from metastore.deadlines import until
 from metastore.names import fold
-from metastore.port.backend import Guards, Hearing, Watermark
+from metastore.port.backend import Guards
+from metastore.port.feed import Hearing
 from metastore.port.records import Lookup, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import RelationRecord
 from metastore.port.replica import Newest, Shown
+from metastore.port.snapshot import Watermark
 from metastore.port.touched import Touch, Touched
 from metastore.retry.classify import Verdict, of_sqlstate
 

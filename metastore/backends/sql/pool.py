@@ -25,7 +25,7 @@ _LONGEST: Final = 2**31 - 1
 
 
 class _Queue(Queue[Any]):
-    """Idle connections; a call that waits for one waits no longer than it may take."""
+    """Idle connections. A call that waits for one never waits past its deadline."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -16,11 +16,11 @@ from uuid import UUID
 
 from metastore.backends.precondition import PreconditionFailed
 from metastore.backends.sql import gc as collect_sql
-from metastore.backends.sql import limits as own_limits
 from metastore.backends.sql.decode import (
     pending,
     step,
 )
+from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.past import SqlPast, as_json
 from metastore.backends.sql.relations import sweep
 from metastore.backends.sql.stats import sqlite_stats
@@ -36,7 +36,7 @@ from metastore.backends.sqlite.secret_keys import SqliteSecretKeys
 from metastore.backends.sqlite.text import all_rows
 from metastore.clock import Clock
 from metastore.errors import MigrationNeeded
-from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY, Limits
+from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
 from metastore.port.commit import Commit, Committed, Conflicted, Entry, Help, Mark, Outcome, Result, Unknown
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
@@ -51,6 +51,7 @@ from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.port.tickets import NOBODY, TICKETS_STAY, Line
+from metastore.port.upkeep import HistoryLimits
 from metastore.retry.classify import Verdict, of_sqlite
 
 __all__ = ["SqliteBackend"]
@@ -66,9 +67,7 @@ _DOOMED = ("entity_id", "version", "parent_id", "name", "family", "key")
 class SqliteBackend(SqliteReads):
     """Keeps the promises of :class:`metastore.port.backend.Backend` on SQLite."""
 
-    def __init__(
-        self, database: str | None, timeout: float, clock: Clock, limits: own_limits.Limits | None = None
-    ) -> None:
+    def __init__(self, database: str | None, timeout: float, clock: Clock, limits: Limits | None = None) -> None:
         super().__init__(database, timeout, clock, limits)
         self._origin: Origin | None = None
         self._group = GroupCommit(self.pool, clock)
@@ -241,7 +240,7 @@ class SqliteBackend(SqliteReads):
     def forget_pins(self) -> None:
         self._written(lambda connection, now: connection.execute(collect_sql.FORGET_PINS, {"now": now}))
 
-    def delete_steps(self, limits: Limits, after: int, limit: int) -> tuple[int | None, int, int]:
+    def delete_steps(self, limits: HistoryLimits, after: int, limit: int) -> tuple[int | None, int, int]:
         parameters = {**limits._asdict(), "after": after, "page_size": limit}
         try:
             with self._writer() as connection:

@@ -44,7 +44,7 @@ from metastore.port.commit import (
     Write,
 )
 from metastore.port.leases import fences
-from metastore.port.noted import note_of
+from metastore.port.note import note_of
 from metastore.port.unreadable import damaged
 
 __all__ = [

@@ -17,13 +17,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from metastore.backends.sqlite.connect import DRIVER, Pool
 from metastore.clock import SYSTEM, Clock, ThreadWaker
 from metastore.deadlines import remaining
 
-__all__ = ["MOST", "GroupCommit"]
+__all__ = ["MOST", "GroupCommit", "Written"]
 
 T = TypeVar("T")
 Change = Callable[[Any, int], Any]
@@ -33,6 +33,12 @@ MOST: Final = 64
 _PATIENCE: Final = 1.0
 """After how long without any move a thread that waits leads beside the leader (seconds): that may have died."""
 _NOTHING: Final[Any] = object()
+
+
+class Written(Protocol):
+    """Runs a function of a connection and the time in a transaction that writes; raises errors as the caller's."""
+
+    def __call__(self, change: Callable[[Any, int], T], /) -> T: ...
 
 
 class _Job:

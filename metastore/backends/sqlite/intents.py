@@ -16,7 +16,7 @@ from metastore.backends.sqlite.tickets import check_line
 from metastore.errors import outcome_forgotten
 from metastore.port.backend import MOST_AHEAD
 from metastore.port.commit import CLAIMABLE, FORMAT, PENDING, Commit, Entry, Help, Mark, Resolution, Result
-from metastore.port.noted import note
+from metastore.port.note import note
 from metastore.port.records import Marked
 
 __all__ = [

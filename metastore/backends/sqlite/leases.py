@@ -6,10 +6,11 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any
 from uuid import UUID
 
 from metastore.backends.sqlite.commit import next_id, next_seq, take_row
+from metastore.backends.sqlite.group import Written
 from metastore.clock import Clock
 from metastore.deadlines import remaining
 from metastore.port.commit import Conflicted, LeaseToken, Unknown
@@ -30,7 +31,6 @@ from metastore.port.leases import (
 
 __all__ = ["SqliteLeases"]
 
-T = TypeVar("T")
 Row = tuple[Any, ...]
 
 _LOOKS = 0.02
@@ -53,16 +53,10 @@ _GONE = "NOT EXISTS (SELECT 1 FROM lease l WHERE l.name = s.lease AND l.token = 
 _TWIN = "SELECT 1 FROM staged o WHERE o.value = s.value AND o.id <> s.id AND"
 
 
-class Change(Protocol):
-    """Lets a function work in a transaction, at a time; an error of the database is the caller's."""
-
-    def __call__(self, change: Callable[[Any, int], T], /) -> T: ...
-
-
 class SqliteLeases:
     """Keeps the promises of :class:`metastore.port.leases.LeaseRows`."""
 
-    def __init__(self, written: Change, ask: Callable[[str, dict[str, Any]], list[Row]], clock: Clock) -> None:
+    def __init__(self, written: Written, ask: Callable[[str, dict[str, Any]], list[Row]], clock: Clock) -> None:
         self._written, self._ask, self._clock = written, ask, clock
 
     def take(self, take: Take) -> Taken | Conflicted | Unknown:

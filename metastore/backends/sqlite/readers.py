@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
+from metastore.backends.sqlite.group import Written
 from metastore.port.past import ConsumerRow, NotKept, PinRow
 
 __all__ = ["SqliteReaders"]
 
-T = TypeVar("T")
 _PINS = "SELECT name, seq, principal, created_at, expires_at FROM pin"
 _CONSUMERS = "SELECT name, seq, created_at, moved_at FROM consumer"
-
-
-class _Written(Protocol):
-    """Lets a function work in a transaction that writes, at a time."""
-
-    def __call__(self, change: Callable[[Any, int], T], /) -> T: ...
 
 
 class SqliteReaders:
     """Keeps the promises of :class:`metastore.port.past.Readers`."""
 
-    def __init__(self, written: _Written, fetch: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]) -> None:
+    def __init__(self, written: Written, fetch: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]) -> None:
         self._written, self._fetch = written, fetch
 
     def pin(self, name: str, seq: int, principal: str | None, seconds: float | None) -> PinRow | None:

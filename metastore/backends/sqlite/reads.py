@@ -27,7 +27,7 @@ from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
 from metastore.backends.sqlite.relations import READ_RELATIONS
 from metastore.backends.sqlite.text import LenientReader, NotUtf8, all_rows, lenient
 from metastore.clock import Clock
-from metastore.port.backend import Guards, Watermark
+from metastore.port.backend import Guards
 from metastore.port.records import (
     Lookup,
     OwnedRecord,
@@ -36,6 +36,7 @@ from metastore.port.records import (
     Step,
 )
 from metastore.port.relations import RelationRecord
+from metastore.port.snapshot import Watermark
 from metastore.port.touched import Touch, Touched
 
 __all__ = ["PAST", "READ", "SqliteReads"]

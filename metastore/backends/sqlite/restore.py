@@ -7,6 +7,7 @@ from typing import Any
 
 from metastore.backends.sql.newest import COMPLETE_NEWEST
 from metastore.backends.sqlite.connect import DRIVER
+from metastore.backends.sqlite.group import Written
 from metastore.errors import InvalidArgument
 from metastore.port.restore import (
     COLUMNS,
@@ -24,9 +25,6 @@ from metastore.port.restore import (
 )
 
 __all__ = ["SqliteRestorer"]
-
-Written = Callable[[Callable[[Any, int], Any]], Any]
-"""Runs a function of a connection and the time in a transaction that writes."""
 
 _MARK = "UPDATE guard SET mark = ?, marked_at = 0, marked_until = ? WHERE id = 0"
 _UNMARK = "UPDATE guard SET mark = NULL, marked_at = NULL, marked_until = NULL WHERE id = 0"

@@ -1,4 +1,6 @@
-"""The verdict over a change that was announced: go on, wait, or give up. Pure.
+"""Decide from the members' acknowledgements whether an announced change goes on, waits, or fails. Pure.
+
+docs/cache.md has the protocol.
 
 The table is that of Apache IoTDB (pull request 17831):
 

@@ -1,4 +1,4 @@
-"""Apply any other commit: its stages, its locks and checks, the parameters, and what the statement's rows mean.
+"""Apply a commit that has no statement of its own: its stages, locks and checks, and what the rows mean.
 
 One write of the common kinds has a statement of its own (create, alter, exclusive). Everything else is one message,
 hence one round trip and one transaction: locks where shared and exclusive ones would mix, checks with a snapshot that
@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from metastore.backends.postgres import parameters
 from metastore.backends.postgres import relations as relation_parts
-from metastore.backends.postgres.batch_sql import ADVANCE, BUMP, RELEASE, THROUGH, Shape, batch
 from metastore.backends.postgres.carry import help_must
 from metastore.backends.postgres.checks import checks
+from metastore.backends.postgres.general_commit_sql import ADVANCE, BUMP, RELEASE, THROUGH, Shape, statement_of
 from metastore.backends.postgres.locks import LOCK_ENTITIES, LOCK_GUARDS, PATIENCE, lock_in_order, mixed
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.backends.postgres.tickets import PASSED
@@ -35,7 +35,7 @@ from metastore.port.commit import (
     Update,
     Write,
 )
-from metastore.port.noted import note_of
+from metastore.port.note import note_of
 
 __all__ = ["outcome", "statements"]
 
@@ -202,7 +202,7 @@ def _statement(commit: Commit, stage: _Stage) -> Statement:
         publishes=stage.first and bool(commit.publishes),
     )
     many = len(stage.shared) + len(stage.barred) + len(stage.reads) + len(updates) + len(owned) + len(related) > _MANY
-    return Statement(batch(shape), values, writes=True, many=many)
+    return Statement(statement_of(shape), values, writes=True, many=many)
 
 
 def _preconditions(commit: Commit, stage: _Stage, updates: dict[int, Update]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The managers of who owns, and who may do, what: owners, users, groups, roles.
 
-They write relations, and judge nothing: whether a caller may do something is decided elsewhere.
+They write relations, and judge nothing: :mod:`metastore.operation.authorized` checks what a caller may do.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from metastore.kinds.kind import Kind
 from metastore.kinds.principal import Group, Role, User
 from metastore.kinds.relation import GRANT, MEMBERSHIP, OWNER
 from metastore.managers.builtin import Disableable
-from metastore.managers.ends import end_of
 from metastore.managers.manager import Manager
-from metastore.managers.members import leading_to, leads_to
 from metastore.managers.options import CallOptions, CreateOptions, shows_options
-from metastore.managers.related import live_related
+from metastore.managers.related_entities import leading_to, leads_to
+from metastore.managers.relation_ends import end_of
+from metastore.managers.relation_reads import live_related
 from metastore.managers.relations import RelationManager, Wanted
 from metastore.managers.target import Target
 from metastore.names import Path, exact_text, format_path

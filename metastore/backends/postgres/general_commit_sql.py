@@ -30,7 +30,7 @@ from metastore.backends.postgres.relations import DONE_RELATIONS, LOCKED_RELATIO
 from metastore.backends.postgres.tickets import in_line
 from metastore.backends.sql.comments import without_comments
 
-__all__ = ["ADVANCE", "BUMP", "RELEASE", "THROUGH", "Shape", "batch"]
+__all__ = ["ADVANCE", "BUMP", "RELEASE", "THROUGH", "Shape", "statement_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +305,7 @@ logged AS (
       AS ev(kind, action, path_before, path_after, changes, ordinal{{other_columns}})
     ON ev.ordinal = d.ordinal
   ORDER BY d.ordinal){{kept}}
--- the columns that batch.Done names
+-- the columns that general_commit.Done names
 SELECT ok.fenced, ok.guards, ok.turn, ok.reads, ok.own, ok.free, NOT (ok.guards AND ok.free) AND {{marked}}, d.ordinal,
   d.id, d.version, d.time{{must}}
 FROM ok LEFT JOIN done d ON true""")
@@ -334,7 +334,7 @@ _ONLY_CHECKED = """SELECT fenced, guards, turn, reads, own, free, NOT guards AND
 
 
 @cache
-def batch(shape: Shape) -> str:
+def statement_of(shape: Shape) -> str:
     """Return the statement for a commit of this shape."""
     parts = [*_locks(shape), _ok(shape)]
     parts += [_PUBLISHED] if shape.publishes else []

@@ -13,7 +13,7 @@ from metastore.errors import EntityNotFound
 from metastore.kinds.attached import Attached, attached
 from metastore.kinds.entity import Entity
 from metastore.kinds.relation import Relation
-from metastore.managers.ends import EndOf, find_ends, lookups_of
+from metastore.managers.relation_ends import EndOf, find_ends, lookups_of
 from metastore.managers.relation_writes import column_id, column_path
 from metastore.managers.target import not_live, unless_back
 from metastore.names import format_path

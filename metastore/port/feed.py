@@ -1,0 +1,61 @@
+"""What a backend does for the change feed, and how a reader hears that there are new changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+from uuid import UUID
+
+from metastore.port.records import RowPage, Step
+from metastore.port.snapshot import Watermark
+from metastore.port.touched import Touched
+
+__all__ = ["Feed", "Hearing"]
+
+
+class Hearing(Protocol):
+    """Hears hints that there are new changes."""
+
+    def wait(self, seconds: float) -> bool:
+        """Return True when a hint came; False after ``seconds``."""
+        ...
+
+
+class Feed(Protocol):
+    """The change feed: what was committed, in serialization order."""
+
+    def feed(self, after: int, limit: int) -> RowPage[Step]:
+        """Return at most ``limit`` decided steps with a position greater than ``after``, ordered by position.
+
+        ``held`` is False when later steps are there that are not decided yet: ask again.
+        """
+        ...
+
+    def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
+        """Return the decided steps after a position, at most ``limit`` and one more, and those that fill ``gaps``."""
+        ...
+
+    def hearing(self) -> AbstractContextManager[Hearing | None]:
+        """Hear hints while the block runs; None: there are no hints here."""
+        ...
+
+    def hint(self) -> bool:
+        """Tell those that follow the feed that there are new changes; False: nobody hears it."""
+        ...
+
+    def feed_start(self) -> tuple[str, int]:
+        """Return the epoch and the last position that gc has removed."""
+        ...
+
+    def event_at(self, seq: int) -> tuple[UUID | None, bool]:
+        """Return which operation has a position, and whether this is a replica, which may not have it yet."""
+        ...
+
+    def watermark(self) -> Watermark:
+        """Return how far positions have been drawn by now."""
+        ...
+
+    def decided(self, watermark: Watermark) -> bool:
+        """Whether each position up to a watermark is decided: a snapshot from now on shows all that were committed."""
+        ...

@@ -1,0 +1,84 @@
+"""What a backend does for gc."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from metastore.port.relations import Sweep
+
+__all__ = ["HistoryLimits", "Upkeep"]
+
+
+class HistoryLimits(NamedTuple):
+    """What gc may delete of the history."""
+
+    before: int
+    """Steps that are older than this (µs since 1970)."""
+    horizon: int
+    """The last position of the past that nobody needs: no step after it is older than ``before``."""
+    keep: int
+    """The newest ``keep`` versions of what still exists stay."""
+    unread: int
+    """Consumers of the feed have not read what comes after this position: it stays."""
+
+
+class Upkeep(Protocol):
+    """What gc does, in bounded batches. Any number of processes may do it at once."""
+
+    def dropped_before(self, time: int, limit: int) -> list[int]:
+        """Return the ids of entities that were dropped before ``time`` (µs since 1970) and are not purging yet."""
+        ...
+
+    def purging(self, limit: int) -> list[int]:
+        """Return the ids of entities that wait for their deletion."""
+        ...
+
+    def below(self, entity_id: int, limit: int) -> list[tuple[int, str]]:
+        """Return (id, kind) of children, in whatever state."""
+        ...
+
+    def delete_relations(self, ids: Sequence[int], limit: int) -> int:
+        """Delete at most ``limit`` relations of each of these entities, which are purging; return how many."""
+        ...
+
+    def sweep_relations(self, after: int, limit: int) -> Sweep:
+        """Look at ``limit`` relations after an id; delete those of which an end was purged."""
+        ...
+
+    def delete_columns(self, relation_ids: Sequence[int]) -> None:
+        """Delete relations of columns that were dropped."""
+        ...
+
+    def delete_entities(self, ids: Sequence[int]) -> int:
+        """Delete entities that no path leads to any more, with their owned rows, unless they have children.
+
+        Their relations must be gone: see ``delete_relations``.
+        """
+        ...
+
+    def forget(self, before: int) -> None:
+        """Refuse operation ids that are older than ``before`` (µs since 1970) from now on, so that gc may delete them.
+
+        A limit that an earlier call set is lowered to the clock if it lies ahead: the clock was set back since then,
+        and no id would be accepted until the clock reaches the limit again.
+        """
+        ...
+
+    def forget_tickets(self) -> None:
+        """Remove the tickets whose owners have died, and which no waiter has removed."""
+        ...
+
+    def forget_pins(self) -> None:
+        """Remove the pins that have expired."""
+        ...
+
+    def delete_steps(self, limits: HistoryLimits, after: int, limit: int) -> tuple[int | None, int, int]:
+        """Look at ``limit`` steps after a position; delete those within the limits that nothing needs.
+
+        A step goes if what replaced it lies within the limits too, and no pin lies between the two: so the past from
+        the horizon on, and at each pin, stays whole. Before it goes, the first position at which the past is whole
+        is raised to that of its successor. Returns the last position looked at (None: there were none), and how many
+        versions and how many other steps were deleted.
+        """
+        ...
