@@ -23,9 +23,13 @@ import psutil
 from rich.console import Console
 
 import metastore as ms
-from metastore.backends.postgres import alter, create, exclusive, intents, together
+from metastore.backends.postgres import alter, create, exclusive, intents
 from metastore.backends.postgres.backend import PostgresBackend
 from metastore.backends.postgres.connect import Pool, _Connection
+from metastore.backends.postgres.together import alter as many_alters
+from metastore.backends.postgres.together import below, message
+from metastore.backends.postgres.together import create as many_creates
+from metastore.backends.postgres.together import exclusive as many_exclusive
 from metastore.combine.lane import Lane
 from metastore.metrics import Metrics
 from metastore.operation.operation import Operation
@@ -41,16 +45,16 @@ from tests.bench.peers.told import Figure, Told
 
 __all__ = ["Ways", "counted"]
 
-_MODULES = (together, alter, create, exclusive, intents)
+_MODULES = (below, many_creates, alter, create, exclusive, intents)
 _NAMES = {
     value: f"{module.__name__.rpartition('.')[2]}.{name}"
     for module in _MODULES
     for name, value in vars(module).items()
     if isinstance(value, str) and name.isupper()
 }
-_NAMES |= dict.fromkeys(together._ALTER.values(), "together.ALTER_TOGETHER")
-_NAMES |= dict.fromkeys(together.LOCKS.values(), "together.LOCKS")
-_NAMES |= dict.fromkeys(together._EXCLUSIVE.values(), "together.EXCLUSIVE_TOGETHER")
+_NAMES |= dict.fromkeys(many_alters._ALTER.values(), "alter.ALTER_TOGETHER")
+_NAMES |= dict.fromkeys(message.LOCKS.values(), "message.LOCKS")
+_NAMES |= dict.fromkeys(many_exclusive._EXCLUSIVE.values(), "exclusive.EXCLUSIVE_TOGETHER")
 
 
 @dataclass
@@ -82,7 +86,7 @@ class _Counting:
         return self._named(original, lambda text: _name(str(text)))
 
     def send(self, original: Any) -> Any:
-        return self._named(original, lambda sent: "+".join([_name(text).removeprefix("together.") for text, _ in sent]))
+        return self._named(original, lambda sent: "+".join([_name(text) for text, _ in sent]))
 
     def _named(self, original: Any, name: Callable[[Any], str]) -> Any:
         def call(pool: Any, what: Any, *arguments: Any, **options: Any) -> Any:
