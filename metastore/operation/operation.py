@@ -78,6 +78,8 @@ class Begun:
     """How many attempts it lost."""
     doubt: Unknown | None
     """It was sent, and the answer was lost."""
+    announce_on: int | None = None
+    """The entity on which it is announced before any other attempt, because it lost its batches there."""
 
 
 class Operation(Generic[T]):
@@ -102,6 +104,7 @@ class Operation(Generic[T]):
         self._row = OperationRow(session, request, call, self._policy.deadline)
         self._begun, self._lost = begun, lost
         self._doubt = None if begun is None else begun.doubt
+        self._announce_on = None if begun is None else begun.announce_on
         if begun is not None:
             self._row.id, self._row.ends = begun.id, begun.ends
             self._row.sent = begun.doubt is not None
@@ -220,7 +223,8 @@ class Operation(Generic[T]):
             return row.lost(doubt)
         if row.look:
             return self._ended(row.read())
-        hot = None if self._merge is None else self._intent.hot(self._merge)
+        lost_on, self._announce_on = self._announce_on, None
+        hot = None if self._merge is None else self._intent.hot(self._merge, lost_on)
         if hot is not None:
             self._announce_at_once(hot)
         if row.pending_on is not None:

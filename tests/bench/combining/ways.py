@@ -33,7 +33,7 @@ from metastore.backends.postgres.together import exclusive as many_exclusive
 from metastore.combine.lane import Lane
 from metastore.metrics import Metrics
 from metastore.operation.operation import Operation
-from metastore.port.batches import Altered, Written
+from metastore.port.batches import Altered, Below, Written
 from tests.bench.combining.window import OURS, Arrangement, Cell, windows
 from tests.bench.contention.crew import Meet
 from tests.bench.contention.crew import together as in_processes
@@ -131,7 +131,7 @@ class _Counting:
     def lead(self, original: Any) -> Any:
         def call(lane: Any, handle: Any, term: Any, send: Any) -> Any:
             def counting(batch: Any) -> Any:
-                self.ways.sizes[handle.kind][len(batch)] += 1
+                self.ways.sizes[_lane(handle)][len(batch)] += 1
                 return send(batch)
 
             return original(lane, handle, term, counting)
@@ -141,10 +141,10 @@ class _Counting:
     def result(self, original: Any) -> Any:
         def call(lane: Any, handle: Any, alone: Any, *arguments: Any) -> Any:
             def left(resign: Any) -> Any:
-                self.ways.ways[handle.kind, "batch, then full"] += 1
+                self.ways.ways[_lane(handle), "batch, then full"] += 1
                 return alone(resign)
 
-            self.ways.ways[handle.kind, "queue"] += 1
+            self.ways.ways[_lane(handle), "queue"] += 1
             return original(lane, handle, left, *arguments)
 
         return call
@@ -183,6 +183,11 @@ def counted(ways: Ways) -> Iterator[None]:
         ):
             stack.enter_context(patch.object(owner, name, make(getattr(owner, name))))
         yield
+
+
+def _lane(handle: Any) -> str:
+    """Return what a request travels with: reads, or writes."""
+    return "find" if isinstance(handle.request, Below) else "write"
 
 
 def _name(text: str) -> str:
