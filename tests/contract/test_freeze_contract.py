@@ -30,8 +30,8 @@ def other(ground: Ground, url: str) -> Iterator[Store]:
 
 
 def below(store: Store, g: Ground, seconds: float) -> dict[str, Callable[[], object]]:
-    """What writes the schema, or anything below it; ``seconds``: how long a freeze waits, and others at least."""
-    soon: Any = {"deadline": max(0.15, seconds)}
+    """What writes the schema, or anything below it."""
+    soon: Any = {"deadline": 0.12 + 5 * seconds}
     tables, schemas = store.tables, store.schemas
     return {
         "create": lambda: tables.create("m.c.one.new", **soon),
