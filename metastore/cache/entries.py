@@ -121,6 +121,14 @@ class Entries:
             self.used.append(entry)
         return entry
 
+    def version_of(self, entity_id: int) -> int | None:
+        """Return the version that is kept of an entity; None: it is not kept."""
+        for key in self._of.get(entity_id, ()):
+            found = self.all[key].found
+            if isinstance(found, Entity):
+                return found.version
+        return None
+
     def __contains__(self, key: Hashable) -> bool:
         return key in self.all
 

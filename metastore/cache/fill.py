@@ -3,17 +3,22 @@
 Before the question is sent, note what is announced and has not been committed, as the member's last look showed it, and
 how many announcements there were. When the answer is there, keep it unless one of those, or one that came since, covers
 it. An announcement that neither shows has been acknowledged before the question was sent; its change is in the answer,
-or was given up. docs/cache.md has the proof.
+or was given up.
+
+An announcement may be over although the last look shows it: the answer itself may show its change. That is so if it is
+the only one that covers the entity, and the answer has a newer version than the entity had when that announcement was
+seen, or has had since. docs/cache.md has the proof.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from metastore.cache.entries import Entry
 from metastore.cache.fence import Lease
+from metastore.kinds.entity import Entity
 from metastore.port.members import Announcement, Covered
 
 __all__ = ["Announced", "Asked", "covers"]
@@ -22,12 +27,16 @@ _RECENT: Final = 1000
 """How many announcements are looked at one by one; a question that missed more is not kept."""
 
 
+_Key = tuple[int, int]
+"""The number of an announcement and its transaction id."""
+
+
 class Asked(NamedTuple):
     """What was known when a question was sent."""
 
     lease: Lease
     number: int
-    pending: tuple[Covered, ...]
+    pending: tuple[Announcement, ...]
 
 
 def covers(what: Covered, entry: Entry) -> bool:
@@ -45,22 +54,39 @@ class Announced:
     def __init__(self) -> None:
         self.number = 0
         """How many there were."""
-        self._known: frozenset[tuple[int, int]] = frozenset()
-        self._pending: tuple[Covered, ...] = ()
+        self._known: frozenset[_Key] = frozenset()
+        self._pending: tuple[Announcement, ...] = ()
         self._recent: deque[Covered] = deque(maxlen=_RECENT)
+        self._before: dict[int, tuple[_Key, int]] = {}
+        """By an entity's id: the only announcement that covers it, and the least version that was there under it."""
 
     def forget(self) -> None:
         """Take all announcements for new: on another connection, their numbers may be given again."""
         self._known = frozenset()
 
-    def see(self, announcements: Sequence[Announcement]) -> list[Covered]:
-        """Take up what a look showed; return what is new."""
-        new = [one.covered for one in announcements if (one.id, one.xid) not in self._known]
-        self._known = frozenset([(one.id, one.xid) for one in announcements])
-        self._pending = tuple([one.covered for one in announcements])
-        self._recent.extend(new)
+    def see(
+        self, announcements: Sequence[Announcement], kept: Callable[[int], int | None] = lambda _: None
+    ) -> list[Covered]:
+        """Take up what a look showed; return what is new. ``kept``: the version that is kept of an entity."""
+        new = [one for one in announcements if _key(one) not in self._known]
+        self._known = frozenset(map(_key, announcements))
+        self._pending = tuple(announcements)
+        self._recent.extend([one.covered for one in new])
         self.number += len(new)
-        return new
+        self._note(new, kept)
+        return [one.covered for one in new]
+
+    def _note(self, new: Sequence[Announcement], kept: Callable[[int], int | None]) -> None:
+        """Note the versions that are there under new announcements; forget those that say nothing any more."""
+        if any(one.covered.scopes for one in new):
+            self._before.clear()  # they may cover any entity, and change its version
+        self._before = {id_: before for id_, before in self._before.items() if before[0] in self._known}
+        for entity_id in {entity_id for one in new for entity_id in one.covered.ids}:
+            self._before.pop(entity_id, None)
+            version = kept(entity_id)
+            covering = [one for one in self._pending if entity_id in one.covered.ids]
+            if version is not None and len(covering) == 1:
+                self._before[entity_id] = _key(covering[0]), version
 
     @property
     def pending(self) -> bool:
@@ -74,6 +100,23 @@ class Announced:
     def may_keep(self, asked: Asked, entry: Entry) -> bool:
         """Whether nothing that was announced covers an answer."""
         missed = self.number - asked.number
-        if missed > len(self._recent) or any(covers(what, entry) for what in asked.pending):
+        if missed > len(self._recent) or any(covers(self._recent[-n], entry) for n in range(1, missed + 1)):
             return False
-        return not any(covers(self._recent[-n], entry) for n in range(1, missed + 1))
+        covering = [one for one in asked.pending if covers(one.covered, entry)]
+        return not covering or (len(covering) == 1 and self._is_over(covering[0], entry))
+
+    def _is_over(self, one: Announcement, entry: Entry) -> bool:
+        """Whether an answer shows the change that the only announcement which covers it is about."""
+        key = _key(one)
+        if key not in self._known or one.covered.scopes or not isinstance(entry.found, Entity):
+            return False
+        entity_id, version = entry.found.id, entry.found.version
+        known, before = self._before.get(entity_id, (key, version))
+        if known != key:
+            return False
+        self._before[entity_id] = key, min(before, version)
+        return version > before
+
+
+def _key(one: Announcement) -> _Key:
+    return one.id, one.xid

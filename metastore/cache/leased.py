@@ -161,7 +161,7 @@ class Leased:
                 self._entries.put(key, entry)
             else:
                 self._waits.add()
-                self._member.look()  # it is over soon: then the next answer can be kept
+                self._member.look_soon()  # it is over soon: then the next answer can be kept
 
     # --- what the member's thread calls
 
@@ -172,7 +172,7 @@ class Leased:
                 return Shown(pending=False, new=True)
             if fresh:
                 self._announced.forget()
-            new = self._announced.see(announced)
+            new = self._announced.see(announced, self._entries.version_of)
             for what in new:
                 self._entries.evict_announced(what)
             return Shown(self._announced.pending, bool(new))

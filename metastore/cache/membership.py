@@ -28,6 +28,8 @@ __all__ = ["Member", "Shown"]
 
 _POLLS: Final = 0.05
 """How often a member looks while a change is announced, or was lately (seconds)."""
+_SOON: Final = 0.01
+"""How long after a look another one is not worth it, if nothing was announced (seconds)."""
 _LATELY: Final = 1.0
 _BLIND_POLLS: Final = 0.2
 """How often it looks where nothing wakes it, without a change lately."""
@@ -66,6 +68,7 @@ class Member:
         self._wake: Wake | None = None
         self._fresh = True  # the connection is a new one
         self._pending = False
+        self._looked_at = -1e9
         self._news = -1e9  # when a change was announced last
         self._closed = threading.Event()
         self.served = threading.Event()
@@ -81,6 +84,11 @@ class Member:
         """Let the thread look at once."""
         if self._wake is not None:
             self._wake.wake()
+
+    def look_soon(self) -> None:
+        """Let the thread look at once, unless it has looked a moment ago."""
+        if self._clock.monotonic() - self._looked_at > _SOON:
+            self.look()
 
     def close(self) -> None:
         """End the lease first, then the registration, so that no writer waits for it."""
@@ -199,9 +207,12 @@ class Member:
     def _looked(self, lease: Lease, *, renew: bool) -> bool:
         assert self._wake is not None
         assert self.membership is not None
-        return self._rows.look(
+        self._looked_at = self._clock.monotonic()
+        found = self._rows.look(
             self._wake, self.membership, lambda announced: self._apply(lease, announced), renew=renew
         )
+        self.membership = found or self.membership  # what is gone is removed when it joins again
+        return found is not None
 
     def _apply(self, lease: Lease, announced: Sequence[Announcement]) -> bool:
         """Evict what is new; return whether there is something to acknowledge.

@@ -41,7 +41,8 @@ class Validated:
         self._clock = clock
         self._deadline = deadline
         self._options = options
-        self._lane: Lane[None, int] = Lane(clock, most=_TOGETHER)
+        # the message is small, and the others come while it is under way: a leader that waits for them gains nothing
+        self._lane: Lane[None, int] = Lane(clock, most=_TOGETHER, gathers=0.0)
         self._begin()
 
     def _begin(self) -> None:

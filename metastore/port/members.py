@@ -86,6 +86,8 @@ class Membership(NamedTuple):
 
     id: int
     incarnation: str
+    renewals: int = 0
+    """How often it was renewed, as far as the member knows. A row that says less was put back by a restore."""
 
 
 class MemberRow(NamedTuple):
@@ -150,11 +152,12 @@ class MemberRows(Protocol):
 
     def look(
         self, wake: Wake, member: Membership, apply: Callable[[Sequence[Announcement]], bool], *, renew: bool
-    ) -> bool:
+    ) -> Membership | None:
         """Read the announcements, let ``apply`` evict what they cover, then acknowledge them if it returns True.
 
-        ``renew``: the registration is renewed as well, and durably. False: it is not there any more. What was read on
-        one connection is never acknowledged on another: after a crash, the server gives transaction ids again.
+        ``renew``: the registration is renewed as well, and durably. Return it as it is now; None: it is not there any
+        more, or it is that of a backup. What was read on one connection is never acknowledged on another: after a
+        crash, the server gives transaction ids again.
         """
         ...
 

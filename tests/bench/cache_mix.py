@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -54,6 +55,7 @@ _OPENED = {
 
 
 def _mixes(url: str, pipe: Connection, mode: str, count: int) -> None:
+    me = os.getpid()
     with _OPENED[mode](url) as each:
 
         def work(thread: int) -> None:
@@ -61,7 +63,7 @@ def _mixes(url: str, pipe: Connection, mode: str, count: int) -> None:
             for n in range(count):
                 path = PATHS[(n * 7 + thread * 13) % TABLES]
                 if n % 20 == 19:
-                    alter(path, f"k{thread % 3}", str(n))
+                    alter(path, f"k{thread % 3}", f"{me} {n}")  # no other process has set it: each one is a write
                 else:
                     load(path)
 

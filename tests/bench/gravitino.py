@@ -1,6 +1,11 @@
 """Gravitino's REST API on two servers, the import of its database beside COPY, and the take-over of a job.
 
-python -m tests.bench.gravitino [--quick]; the figures go to build/bench/gravitino.json
+python -m tests.bench.gravitino [--quick] [--peer A --peer B [--racing C --racing D]]; the figures go to
+build/bench/gravitino.json
+
+``--peer``: two running servers of Gravitino 1.3, with the model catalog, on one database of PostgreSQL. Only what
+has a peer is measured then, and the other figures of the file stay.
+``--racing``: two more with ``gravitino.authorization.enable``: only those have the users and roles of the races.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from rich.console import Console
 import metastore as ms
 from metastore.imports.gravitino import import_gravitino
 from metastore.jobs import submit
+from tests.bench import gravitino_peer
 from tests.bench.figures import Bar, Figures, reported
 from tests.bench.timing import seconds
 from tests.bench.transfer import DURABLE
@@ -40,6 +46,7 @@ BARS = {
     "import_tables_per_s": reported,
     "import_vs_copy": reported,
     "job_take_over_worst_s": Bar("<=", 10),
+    **gravitino_peer.BARS,
 }
 CLIENTS, CREATES, LISTED, IMPORTED, TURNS = 32, 1920, 1000, 20_000, 3
 TTL = 6.0
@@ -180,17 +187,25 @@ def main() -> int:
     """Measure, and print the figures."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.gravitino", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a fifth of the work")
-    part = 5 if parser.parse_args().quick else 1
+    parser.add_argument("--peer", action="append", default=[], help="a server of Gravitino; twice, for two servers")
+    parser.add_argument("--racing", action="append", default=[], help="one with authorization; twice")
+    arguments = parser.parse_args()
+    part = 5 if arguments.quick else 1
     console = Console(width=None if sys.stdout.isatty() else 120)
     figures, began = Figures("gravitino", BARS), time.monotonic()
     with PostgresServer(settings=DURABLE) as server, tempfile.TemporaryDirectory() as folder:
         url = server.create_database()
         ms.migrate(url)
-        rest(figures, url, CREATES // part)
-        take_over(figures, url, 1 if part > 1 else TURNS, Path(folder))
-        imported(figures, server, IMPORTED // part, Path(folder))
+        if arguments.peer:
+            with servers(url, 2) as ours:
+                gravitino_peer.beside(figures, ours, arguments.peer)
+                gravitino_peer.races(figures, ours, arguments.racing)
+        else:
+            rest(figures, url, CREATES // part)
+            take_over(figures, url, 1 if part > 1 else TURNS, Path(folder))
+            imported(figures, server, IMPORTED // part, Path(folder))
     figures.show(console)
-    console.print(f"{figures.write(keep=False)}; {time.monotonic() - began:.0f} s", highlight=False)
+    console.print(f"{figures.write(keep=bool(arguments.peer))}; {time.monotonic() - began:.0f} s", highlight=False)
     return 0
 
 

@@ -256,6 +256,24 @@ def test_an_evicted_member_joins_again(two: tuple[ms.Store, ms.Store]) -> None:
     assert other.cache.members()[0].id != member.id
 
 
+def test_a_backup_that_is_put_back_is_noticed(postgres_url: str) -> None:
+    """A restore puts a member's row back as well: what the member has read since then is nobody's answer any more."""
+    lake(postgres_url)
+    with leased(postgres_url, ttl=1.0) as cached, psycopg.connect(dsn(postgres_url), autocommit=True) as raw:
+        keep(cached, lambda: cached.tables.load(T))
+        ends = time.monotonic() + LONG
+        while raw.execute("SELECT max(renewals) FROM cache_member").fetchall()[0][0] < 2:
+            assert time.monotonic() < ends
+        with raw.transaction():
+            raw.execute("SET LOCAL session_replication_role = replica")  # as pg_restore --disable-triggers
+            raw.execute("UPDATE entity SET doc = replace(doc, 'old', 'restored')")
+            raw.execute("UPDATE cache_member SET renewals = 1")
+        while cached.tables.load(T).comment != "restored":
+            assert time.monotonic() < ends
+        assert cached.cache.stats().fences == 1
+        keep(cached, lambda: cached.tables.load(T))
+
+
 def test_bounds_and_second_chances(postgres_url: str) -> None:
     lake(postgres_url)
     with ms.open(postgres_url) as other:

@@ -27,14 +27,15 @@ LARGE = Setting(
     ttl=4,
     drift=0.2,
     ticks=40,
-    faults=Faults(kills=1, crashes=1, cuts=2, suspensions=2),
+    faults=Faults(kills=2, restarts=2, crashes=1, cuts=2, suspensions=2),
 )
 CASES = {
     "all": LARGE,
-    "jumps": replace(LARGE, faults=Faults(kills=1, cuts=2, jumps=2), members=2),
+    "jumps": replace(LARGE, faults=Faults(kills=1, restarts=1, cuts=2, jumps=2), members=2),
     "crashes": replace(LARGE, members=1, settled=99, reads=10, faults=Faults(crashes=2, cuts=1)),
     "slow": Setting(reads=12, writes=2, ttl=4, drift=0.3, ticks=40),
     "joins": Setting(members=2, reads=3, writers=2, writes=2, settled=0),
+    "several announce": Setting(writers=3, reads=12),
 }
 
 
@@ -83,6 +84,8 @@ FINDS: dict[str, tuple[Setting, int]] = {
     "generation_with_insert": (Setting(reads=2, settled=0), 0),
     "members_in_lookahead": (Setting(reads=2, settled=0), 0),
     "no_gate": (Setting(reads=2, writes=2, settled=0), 0),
+    "over_beside_another": (CASES["several announce"], 3000),
+    "before_another": (CASES["several announce"], 3000),
     "lease_from_receipt": (Setting(reads=8, writes=2, ticks=20), 3000),
     "no_margin": (Setting(reads=12, writes=2, ttl=4, drift=0.3, ticks=40), 3000),
     "flag_by_timer": (replace(LARGE, settled=99), 3000),

@@ -155,7 +155,7 @@ def test_a_look_acknowledges_only_what_is_new(postgres_url: str, monkeypatch: py
     looked = threading.Semaphore(0)
     look = PostgresMembers.look
 
-    def noted(self: PostgresMembers, *arguments: Any, **options: Any) -> bool:
+    def noted(self: PostgresMembers, *arguments: Any, **options: Any) -> object:
         try:
             return look(self, *arguments, **options)
         finally:

@@ -68,6 +68,22 @@ def test_a_database_moves_over_and_back(url: str, source: str, tmp_path: Path, v
     assert there.counts == here.counts == report.counts
 
 
+def test_the_id_that_gravitino_hides_among_properties_is_not_shown_and_goes_back(
+    sqlite_url: str, source: str, tmp_path: Path
+) -> None:
+    hidden = {"gravitino.identifier": "gravitino.v1.uid100"}
+    with world(source, NEWEST) as there:
+        there.fill()
+        there.set("schema_meta", {"schema_id": 100}, properties=json.dumps({"a": "b", **hidden}))
+    run(sqlite_url, source, tmp_path)
+    with ms.open(sqlite_url) as store:
+        assert dict(store.schemas.load("lake.sales.eu").properties) == {"a": "b"}
+    back = empty(tmp_path)
+    assert export_gravitino(sqlite_url, back).whole
+    (properties,) = [row["properties"] for row in rows(back, "schema_meta") if row["schema_id"] == 100]
+    assert json.loads(properties) == {"a": "b", **hidden}
+
+
 def test_what_was_changed_here_goes_back_with_its_ids(url: str, source: str, tmp_path: Path) -> None:
     with world(source, NEWEST) as there:
         there.fill()

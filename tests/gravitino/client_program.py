@@ -6,6 +6,7 @@ It imports nothing of this project, and ends with a failed assertion where the c
 # mypy: ignore-errors
 import sys
 import time
+from datetime import date
 
 from gravitino import Catalog, Fileset, FilesetChange, GravitinoAdminClient, GravitinoClient, NameIdentifier
 from gravitino.api.authorization.owner import Owner
@@ -25,8 +26,12 @@ from gravitino.api.metadata_objects import MetadataObjects
 from gravitino.api.model_change import ModelChange
 from gravitino.api.model_version_change import ModelVersionChange
 from gravitino.api.rel.column import Column
+from gravitino.api.rel.expressions.literals.literals import Literals
+from gravitino.api.rel.expressions.transforms.transforms import Transforms
+from gravitino.api.rel.partitions.partitions import Partitions
 from gravitino.api.rel.table_change import TableChange
 from gravitino.api.rel.types.types import Types
+from gravitino.api.stats.statistic_values import StatisticValues
 from gravitino.api.tag.tag_change import TagChange
 from gravitino.exceptions.base import (
     CatalogInUseException,
@@ -39,9 +44,11 @@ from gravitino.exceptions.base import (
     NoSuchFunctionException,
     NoSuchJobException,
     NoSuchJobTemplateException,
+    NoSuchPartitionException,
     NoSuchSchemaException,
     NoSuchTableException,
     NotEmptyException,
+    PartitionAlreadyExistsException,
 )
 from gravitino.namespace import Namespace
 
@@ -90,6 +97,28 @@ def disabled(client, catalog):
     raises(CatalogNotInUseException, catalog.as_schemas().create_schema, "other", "", {})
     raises(NotEmptyException, client.drop_catalog, "cat")
     client.enable_catalog("cat")
+
+
+def partitions(catalog):
+    name = NameIdentifier.of("s", "parts")
+    columns = [Column.of("day", Types.DateType.get())]
+    table = catalog.as_table_catalog().create_table(name, columns, partitioning=[Transforms.identity(["day"])])
+    day = Literals.date_literal(date(2025, 3, 4))
+    made = table.add_partition(Partitions.identity("day=2025-03-04", [["day"]], [day], {"k": "v"}))
+    assert (made.name(), made.properties()) == ("day=2025-03-04", {"k": "v"})
+    raises(PartitionAlreadyExistsException, table.add_partition, made)
+    assert table.list_partition_names() == ["day=2025-03-04"]
+    assert [one.name() for one in table.list_partitions()] == ["day=2025-03-04"]
+    raises(NoSuchPartitionException, table.get_partition, "none")
+    assert [table.drop_partition("day=2025-03-04") for _ in range(2)] == [True, False]
+    assert catalog.as_table_catalog().drop_table(name) is True
+
+
+def statistics(catalog):
+    there = catalog.as_table_catalog().load_table(T).supports_statistics()
+    there.update_statistics({"custom-rows": StatisticValues.long_value(12)})
+    assert [(one.name(), one.value().value()) for one in there.list_statistics()] == [("custom-rows", 12)]
+    assert [there.drop_statistics(["custom-rows"]) for _ in range(2)] == [True, False]
 
 
 def filesets(client):
@@ -234,6 +263,8 @@ def main(uri):
     assert [one.name() for one in admin.list_metalakes()] == ["lake"]
     client = GravitinoClient(uri=uri, metalake_name="lake")
     catalog = tables(client)
+    partitions(catalog)
+    statistics(catalog)
     disabled(client, catalog)
     filesets(client)
     models(client)

@@ -16,6 +16,7 @@ import uvicorn
 
 import metastore as ms
 from metastore.serve import application
+from tests.gravitino.server import Server
 from tests.servers.process import wait_until
 
 __all__ = ["Api", "serving"]
@@ -83,3 +84,23 @@ def lake(api: Api) -> Api:
     api.ask("POST", "/metalakes/lake/catalogs", {"name": "cat", "type": "RELATIONAL", "provider": "hive"})
     api.ask("POST", "/metalakes/lake/catalogs/cat/schemas", {"name": "s"})
     return api
+
+
+@pytest.fixture
+def servers(postgres_url: str) -> Iterator[list[Server]]:
+    """Two processes on one database with lake.cat.s, two users, a role and a tag."""
+    with ms.open(postgres_url, principal="test") as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.cat", type="relational", provider="hive")
+        store.schemas.create("lake.cat.s")
+        store.tags.create("lake.pii")
+    found = [Server(postgres_url) for _ in range(2)]
+    try:
+        for one in found:
+            one.wait()
+        yield found
+    finally:
+        for one in found:
+            one.kill()
+    with ms.open(postgres_url) as store:
+        assert list(store.verify()) == []

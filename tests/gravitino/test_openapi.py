@@ -108,6 +108,10 @@ def entities(ask: Recorder) -> None:
     ask("GET", f"{S}/tables/p/partitions", details="true")
     ask("GET", f"{S}/tables/p/partitions")
     ask("GET", f"{S}/tables/p/partitions/d=1")
+    measured = f"{L}/objects/table/cat.s.p/statistics/partitions"
+    ask("PUT", measured, {"updates": [{"partitionName": "d=1", "statistics": {"custom-rows": 5}}]})
+    ask("GET", measured)
+    ask("POST", measured, {"drops": [{"partitionName": "d=1", "statisticNames": ["custom-rows"]}]})
     ask("DELETE", f"{S}/tables/p/partitions/d=1")
     ask("DELETE", f"{S}/tables/p", purge="true")
     ask("POST", f"{S}/filesets", {"name": "f", "type": "external", "storageLocations": {"default": "file:///f"}})

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import random
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,57 +13,11 @@ import pytest
 
 import metastore as ms
 from tests.gravitino.conftest import Api
-from tests.servers.process import free_port, wait_until
+from tests.gravitino.server import Server
 
-ROOT = Path(__file__).resolve().parents[2]
 LAKE = "/api/metalakes/lake"
 S = f"{LAKE}/catalogs/cat/schemas/s"
 COLUMNS = [{"name": "a", "type": "integer"}]
-
-
-class Server:
-    """A ``metastore serve`` that can be killed and started again on its port."""
-
-    def __init__(self, url: str) -> None:
-        self.url, self.port = url, free_port()
-        self.start()
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "metastore", "--url", self.url, "serve", "--port", str(self.port)]
-        self.process = subprocess.Popen([*command, "--job-workers", "0"], stdout=subprocess.DEVNULL, cwd=ROOT)
-
-    def wait(self) -> None:
-        assert wait_until(self._answers, 60.0)
-
-    def _answers(self) -> bool:
-        try:
-            return httpx.get(f"http://127.0.0.1:{self.port}/healthz").status_code == 200
-        except httpx.HTTPError:
-            return False
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-
-@pytest.fixture
-def servers(postgres_url: str) -> Iterator[list[Server]]:
-    """Two processes on one database with lake.cat.s, two users, a role and a tag."""
-    with ms.open(postgres_url, principal="test") as store:
-        store.metalakes.create("lake")
-        store.catalogs.create("lake.cat", type="relational", provider="hive")
-        store.schemas.create("lake.cat.s")
-        store.tags.create("lake.pii")
-    found = [Server(postgres_url) for _ in range(2)]
-    try:
-        for one in found:
-            one.wait()
-        yield found
-    finally:
-        for one in found:
-            one.kill()
-    with ms.open(postgres_url) as store:
-        assert list(store.verify()) == []
 
 
 @pytest.fixture
@@ -131,45 +80,6 @@ def test_the_lock_trees_races(both: Callable[..., list[int]], servers: list[Serv
         assert [one.target_path for one in store.tags.targets("lake.pii")] == [
             one.target_path for one in store.tags.targets("lake.pii") if store.tables.exists(one.target_path)
         ]
-
-
-@pytest.mark.long
-def test_sixteen_clients_while_servers_are_killed(servers: list[Server], postgres_url: str) -> None:
-    """A request that is answered is there; one whose server died is there as a whole, or not at all."""
-
-    def client(number: int) -> list[str]:
-        rng, made = random.Random(number), []
-        for i in range(12):
-            name, server = f"c{number}_{i}", servers[rng.randrange(2)]
-            base = f"http://127.0.0.1:{server.port}"
-            body = {"name": name, "columns": COLUMNS, "properties": {"k": "v"}}
-            try:
-                answer = httpx.post(f"{base}{S}/tables", json=body, timeout=10)
-                if answer.json()["code"] == 0:
-                    made.append(name)
-                httpx.put(
-                    f"{base}{S}",
-                    json={"updates": [{"@type": "setProperty", "property": name, "value": "1"}]},
-                    timeout=10,
-                )
-            except httpx.HTTPError:
-                continue  # its server is dead, or died meanwhile
-        return made
-
-    with ThreadPoolExecutor(16) as clients:
-        running = [clients.submit(client, number) for number in range(16)]
-        for turn in range(2):
-            victim = servers[turn % 2]
-            wait_until(lambda: False, 0.7)
-            victim.kill()
-            victim.start()
-            victim.wait()
-        made = {name for one in running for name in one.result()}
-    assert made
-    with ms.open(postgres_url) as store:
-        there = {table.name: table for table in store.tables.list("lake.cat.s")}
-        assert made <= there.keys()
-        assert all(dict(t.properties) == {"k": "v"} and t.version == 1 for t in there.values())
 
 
 F: dict[str, Any] = {"name": "f", "functionType": "SCALAR"}

@@ -1,4 +1,4 @@
-"""Each field of each request with a value of another type: refused, or taken, but never a defect of the server."""
+"""Each field of each request missing, or of another type: refused, or taken, but never a defect of the server."""
 
 from __future__ import annotations
 
@@ -50,14 +50,17 @@ REQUESTS: list[tuple[str, str, Any]] = [
     ("POST", f"{OBJECT}/tags", {"tagsToAdd": ["x"], "tagsToRemove": []}),
     ("PUT", "/metalakes/lake/owners/table/cat.s.t", {"name": "ann", "type": "USER"}),
     ("PUT", f"{OBJECT}/statistics", {"updates": {"custom-a": 1}}),
+    ("PUT", f"{OBJECT}/statistics/partitions", {"updates": [{"partitionName": "p", "statistics": {"custom-a": 1}}]}),
+    ("POST", f"{OBJECT}/statistics/partitions", {"drops": [{"partitionName": "p", "statisticNames": ["custom-a"]}]}),
     ("POST", "/metalakes/lake/roles", {"name": "r", "securableObjects": [
         {"fullName": "cat", "type": "CATALOG", "privileges": [{"name": "USE_CATALOG", "condition": "ALLOW"}]}]}),
 ]  # fmt: skip
+MISSING = object()
 WRONG: tuple[Any, ...] = (None, 7, True, "", "\x00", ["x"], [7], {"k": 7}, {})
 
 
 def broken(body: Any) -> Iterator[Any]:
-    """Yield the body with each of its values replaced by each wrong one."""
+    """Yield the body with each of its values replaced by each wrong one, and without each of its fields."""
 
     def places(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
         below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -66,12 +69,15 @@ def broken(body: Any) -> Iterator[Any]:
             yield from places(one, (*path, key))
 
     for path in places(body, ()):
-        for wrong in WRONG:
+        for wrong in (*WRONG, MISSING):
             changed = copy.deepcopy(body)
             above = changed
             for key in path[:-1]:
                 above = above[key]
-            above[path[-1]] = wrong
+            if wrong is MISSING:
+                del above[path[-1]]
+            else:
+                above[path[-1]] = wrong
             yield changed
 
 

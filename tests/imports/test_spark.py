@@ -86,7 +86,7 @@ def test_the_command_imports_a_hive_metastore(sqlite_url: str, tmp_path: Path) -
         orders = store.tables.load("lake.spark_catalog.eu.orders")
         assert [(c.name, c.type) for c in orders.columns] == [
             ("id", "int"),
-            ("tags", "map<string, list<int>>"),
+            ("tags", "map<string,list<int>>"),
             ("day", "string"),
         ]
         assert (orders.partitioning, orders.comment, orders.format) == (("day",), "all", "hive")

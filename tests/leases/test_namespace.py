@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import pytest
 
 import metastore as ms
 from tests.leases.fencing import late_commits
 from tests.leases.kinds_of_work import S, furnish
-from tests.servers.network import Network, NoNetwork
+from tests.servers.network import Network, NoNetwork, enter
 from tests.servers.postgres import PostgresServer, database_of
 
 pytestmark = pytest.mark.postgres
@@ -35,8 +33,7 @@ def namespace() -> Iterator[Network]:
 
 
 def _hold(pipe: Connection, network: str, url: str) -> None:
-    with Path(f"/run/netns/{network}").open() as place:
-        assert ctypes.CDLL(None, use_errno=True).setns(place.fileno(), 0x40000000) == 0
+    enter(network)
     now = time.monotonic
     with ms.open(url, deadline=10.0) as store:
         table = store.tables.load(f"{S}.t")

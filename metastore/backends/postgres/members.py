@@ -93,9 +93,11 @@ _OLDEST = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 _LOOK = """SELECT pg_current_snapshot()::text, a.id, a.xid, a.ids, a.scopes, a.parents
 FROM (SELECT 1) AS one LEFT JOIN cache_announcement a ON true"""
 _WHO = "WHERE id = %(id)s::bigint AND incarnation = %(incarnation)s::text"
-_ACKNOWLEDGE = f"UPDATE cache_member SET seen = %(seen)s::text {_WHO} AND {_ASYNCHRONOUS} RETURNING 1"
+# Renewals are durable: a row that has fewer was put back by a restore, with all that this process read since.
+_STILL = f"{_WHO} AND renewals >= %(renewals)s::bigint"
+_ACKNOWLEDGE = f"UPDATE cache_member SET seen = %(seen)s::text {_STILL} AND {_ASYNCHRONOUS} RETURNING renewals"
 _RENEW = f"""UPDATE cache_member SET seen = %(seen)s::text, renewals = renewals + 1, renewed_at = {NOW}
-{_WHO} AND {DURABLE} RETURNING 1"""
+{_STILL} AND {DURABLE} RETURNING renewals"""
 _LEAVE = f"DELETE FROM cache_member {_WHO} AND {DURABLE} RETURNING 1"
 _MEMBERS = f"""SELECT m.id, m.incarnation, m.renewals, m.ttl, m.host, m.pid, m.joined_at, m.renewed_at, {NOW},
   count(a.id), min(a.at)
@@ -138,7 +140,7 @@ class PostgresMembers:
 
     def look(
         self, wake: Wake, member: Membership, apply: Callable[[Sequence[Announcement]], bool], *, renew: bool
-    ) -> bool:
+    ) -> Membership | None:
         if isinstance(wake, _Listening):
             with _Translated():
                 return _looked(wake.connection, member, apply, renew)
@@ -180,13 +182,14 @@ def _looked(
     member: Membership,
     apply: Callable[[Sequence[Announcement]], bool],
     renew: bool,
-) -> bool:
+) -> Membership | None:
     rows = connection.execute(_LOOK).fetchall()
     news = apply([Announcement(row[1], row[2], _covered(row)) for row in rows if row[1] is not None])
     if not (news or renew):
-        return True
+        return member
     parameters = {**member._asdict(), "seen": rows[0][0]}
-    return bool(connection.execute(_RENEW if renew else _ACKNOWLEDGE, parameters).fetchall())
+    row = connection.execute(_RENEW if renew else _ACKNOWLEDGE, parameters).fetchone()
+    return None if row is None else member._replace(renewals=row[0])
 
 
 def _covered(row: Row) -> Covered:

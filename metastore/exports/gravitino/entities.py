@@ -14,6 +14,7 @@ from typing import Any, Final
 from metastore.exports.gravitino.places import Places, made_id
 from metastore.exports.gravitino.standing import Standing, audit_json, standing
 from metastore.imports.gravitino.groups import Group
+from metastore.imports.gravitino.values import IDENTIFIER
 from metastore.kinds.registry import KINDS
 from metastore.kinds.secret import SEALED
 from metastore.serve.gravitino.expressions import (
@@ -39,6 +40,8 @@ _PROVIDERS: Final = {"fileset": "fileset", "model": "model"}
 """The providers that Gravitino gives to catalogs that it manages itself."""
 _OBJECTS: Final = ("catalog", "schema", "fileset", "table", "topic", "column", "role", "model", "tag", "policy")
 _RUNTIMES: Final = (None, "spark", "trino")
+_IDENTIFIED: Final = ("catalog", "schema", "table", "fileset", "topic", "model")
+"""The kinds whose id Gravitino keeps among their properties."""
 _CUSTOM: Final = ("customRules", "properties")
 
 
@@ -64,6 +67,8 @@ class Said:
     def properties(self, **more: str) -> str:
         """Return the properties as JSON, without those that are encrypted here: nobody there has the key."""
         pairs = {key: value for key, value in self.doc["properties"].items() if not value.startswith(SEALED)}
+        if self.place.shape.kind in _IDENTIFIED:
+            pairs[IDENTIFIER] = f"gravitino.v1.uid{self.place.id}"
         return json.dumps({**pairs, **more})
 
     @cached_property

@@ -9,9 +9,11 @@ from typing import Any, Final
 
 from metastore.imports.gravitino.source import Row
 
-__all__ = ["audit", "comment", "json_of", "known_version", "properties"]
+__all__ = ["IDENTIFIER", "audit", "comment", "json_of", "known_version", "properties"]
 
 _IN_USE: Final = "in-use"
+IDENTIFIER: Final = "gravitino.identifier"
+"""The property in which Gravitino keeps an entity's id; it shows it to nobody."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -21,11 +23,12 @@ def json_of(text: Any, default: Any = None) -> Any:
 
 
 def properties(row: Row, column: str = "properties") -> tuple[dict[str, str], bool]:
-    """Return the properties of a row, and whether it is in use: Gravitino keeps that among them."""
+    """Return the properties of a row, and whether it is in use: Gravitino keeps that among them, and the id."""
     pairs = json_of(row.get(column), {}) or {}
     if not isinstance(pairs, Mapping):
         raise ValueError(f"{column} is no object")  # noqa: TRY004  (the row is bad, not the caller)
     clean = {str(key): str(value) for key, value in pairs.items() if key and value is not None}
+    clean.pop(IDENTIFIER, None)
     return clean, clean.pop(_IN_USE, "true") != "false"
 
 

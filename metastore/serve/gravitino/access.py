@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.names import parse_path
 from metastore.serve.gravitino import reading, shapes
+from metastore.serve.gravitino.errors import Refused
 from metastore.serve.gravitino.objects import Target, metadata_object, target_of
 from metastore.serve.web import Answer, Call
 
@@ -56,7 +58,7 @@ def role(store: Any, entity: Any) -> dict[str, Any]:
     """Return a role, with what it may do on which objects."""
     securables: dict[tuple[str, str], list[dict[str, str]]] = {}
     for grant in store.roles.grants(entity):
-        privilege = {"name": grant.privilege, "condition": grant.effect.upper()}
+        privilege = {"name": grant.privilege, "condition": grant.effect}
         securables.setdefault((grant.kind, grant.path), []).append(privilege)
     securable = [
         {**metadata_object(kind, parse_path(path)), "privileges": privileges}
@@ -72,12 +74,18 @@ def grants_of_body(tx: Any, names: Sequence[str], body: Mapping[str, Any]) -> No
     for one in _SECURABLES.validate_python(body.get("securableObjects") or []):
         target = target_of(names[0], one.type, one.fullName)
         for privilege in one.privileges:
-            _grant(tx, tuple(names), target, privilege)
+            try:
+                _grant(tx, tuple(names), target, privilege)
+            except EntityNotFound as error:
+                raise Refused(1001, 400, "IllegalMetadataObjectException", str(error)) from None
 
 
 def _grant(tx: Any, names: tuple[str, ...], on: Target, privilege: _Privilege) -> None:
     effect = privilege.condition.lower()
-    tx.roles.grant(names, privilege.name.lower(), on.names, effect=effect, kind=on.kind)
+    try:
+        tx.roles.grant(names, privilege.name.lower(), on.names, effect=effect, kind=on.kind)
+    except InvalidArgument as error:
+        raise Refused(1001, 400, "IllegalPrivilegeException", str(error)) from None
 
 
 def _give(store: Store, call: Call) -> Answer:
@@ -96,10 +104,18 @@ def _roles(store: Store, call: Call, change: Any) -> Answer:
     def apply(tx: Any) -> dict[str, Any]:
         to = tx.manager(kind).load((metalake, call.names[kind]))
         for name in wanted.roleNames:
-            change(tx, tx.roles.load((metalake, name)), to)
+            change(tx, _existing(tx, (metalake, name)), to)
         return holder(tx, to)
 
     return Answer({"code": 0, kind: store.run(apply)})
+
+
+def _existing(tx: Any, names: tuple[str, ...]) -> Any:
+    """Return a role; clients know a role that is not there, but is given or taken, by a class of its own."""
+    try:
+        return tx.roles.load(names)
+    except EntityNotFound as error:
+        raise Refused(1001, 400, "IllegalRoleException", str(error)) from None
 
 
 def _allow(store: Store, call: Call) -> Answer:
@@ -118,9 +134,13 @@ def _privileges(store: Store, call: Call, change: Any) -> Answer:
     target, names = target_of(metalake, call.names["type"], call.names["object"]), (metalake, call.names["role"])
 
     def apply(tx: Any) -> dict[str, Any]:
+        there = tx.roles.load(names)
         for privilege in wanted.privileges:
-            change(tx, names, target, privilege)
-        return role(tx, tx.roles.load(names))
+            try:
+                change(tx, names, target, privilege)
+            except EntityNotFound as error:
+                raise Refused(1003, 404, "NoSuchMetadataObjectException", str(error)) from None
+        return role(tx, there)
 
     return Answer({"code": 0, "role": store.run(apply)})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from metastore.kinds.attached import Attached
     from metastore.store import Store
 
-__all__ = ["ENDPOINTS", "Target", "metadata_object", "target_of"]
+__all__ = [
+    "ENDPOINTS",
+    "STATISTICS",
+    "Target",
+    "check_custom",
+    "measured_table",
+    "metadata_object",
+    "statistic",
+    "target_of",
+]
 
 _DEPTHS: Final = {
     "metalake": 1,
@@ -29,6 +38,8 @@ _DEPTHS: Final = {
     "policy": 2,
     **dict.fromkeys(("table", "view", "fileset", "topic", "model", "function"), 4),
 }
+
+_CUSTOM: Final = "custom-"
 
 
 @dataclass(frozen=True)
@@ -164,7 +175,7 @@ def _attached_to(one: Attached) -> dict[str, str]:
 def _owner(store: Store, call: Call) -> Answer:
     target = _target(call)
     entity = store.owners.of(target.names, kind=target.kind)
-    owner = None if entity is None else {"name": entity.name, "type": entity.kind.upper()}
+    owner = None if entity is None else {"name": entity.name, "type": entity.kind}
     return Answer({"code": 0, "owner": owner})
 
 
@@ -186,41 +197,53 @@ def _set_owner(store: Store, call: Call) -> Answer:
 # --- statistics
 
 
-def _table(call: Call) -> tuple[str, ...]:
+def measured_table(call: Call) -> tuple[str, ...]:
+    """Return the table whose statistics a request is for."""
     target = _target(call)
     if target.kind != "table" or target.column is not None:
         raise NotSupported("statistics are of tables here")
     return target.names
 
 
+def statistic(name: str, value: Any, row: Any) -> dict[str, Any]:
+    """Return a statistic; ``row`` knows who made it, and when."""
+    custom = name.startswith(_CUSTOM)
+    return {"name": name, "value": value, "reserved": not custom, "modifiable": custom, "audit": shapes.audit(row)}
+
+
+def check_custom(values: Mapping[str, Any]) -> None:
+    """Raise what Gravitino's clients know, if a name is not one of a user's statistics."""
+    for name in values:
+        if not name.startswith(_CUSTOM):
+            message = f"the name of a statistic begins with {_CUSTOM}, and {name[:80]!r} does not"
+            raise Refused(1001, 400, "IllegalStatisticNameException", message)
+
+
 def _statistics(store: Store, call: Call) -> Answer:
-    table = _table(call)
+    table = measured_table(call)
     values = store.statistics.of(table)
     statistics = [
-        {
-            "name": row.name,
-            "value": values.get(row.name),
-            "reserved": not row.name.startswith("custom-"),
-            "modifiable": row.name.startswith("custom-"),
-            "audit": shapes.audit(row),
-        }
-        for row in store.statistics.list(table)
-        if row.name in values
+        statistic(row.name, values[row.name], row) for row in store.statistics.list(table) if row.name in values
     ]
     return Answer({"code": 0, "statistics": statistics})
 
 
 def _set_statistics(store: Store, call: Call) -> Answer:
-    store.statistics.set(_table(call), reading.body(call, _VALUES).updates)
+    table, values = measured_table(call), reading.body(call, _VALUES).updates
+    check_custom(values)
+    store.statistics.set(table, values)
     return Answer({"code": 0})
 
 
 def _drop_statistics(store: Store, call: Call) -> Answer:
-    return Answer({"code": 0, "dropped": store.statistics.remove(_table(call), reading.body(call, _NAMES).names) > 0})
+    return Answer(
+        {"code": 0, "dropped": store.statistics.remove(measured_table(call), reading.body(call, _NAMES).names) > 0}
+    )
 
 
 _LAKE: Final = "/metalakes/{metalake}"
 _OBJECT: Final = f"{_LAKE}/objects/{{type}}/{{object}}"
+STATISTICS: Final = f"{_OBJECT}/statistics"
 _OWNERS: Final = f"{_LAKE}/owners/{{type}}/{{object}}"
 
 
@@ -238,7 +261,7 @@ ENDPOINTS: Final = (
     *_of(_Attachable("policy", "policies", shapes.policy)),
     ("GET", _OWNERS, "object", _owner),
     ("PUT", _OWNERS, "object", _set_owner),
-    ("GET", f"{_OBJECT}/statistics", "table", _statistics),
-    ("PUT", f"{_OBJECT}/statistics", "table", _set_statistics),
-    ("POST", f"{_OBJECT}/statistics", "table", _drop_statistics),
+    ("GET", STATISTICS, "table", _statistics),
+    ("PUT", STATISTICS, "table", _set_statistics),
+    ("POST", STATISTICS, "table", _drop_statistics),
 )

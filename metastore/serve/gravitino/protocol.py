@@ -6,7 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from metastore.serve.actors import Actors
-from metastore.serve.gravitino import access, credentials, entities, jobs, objects, places, versions
+from metastore.serve.gravitino import (
+    access,
+    credentials,
+    entities,
+    jobs,
+    objects,
+    partition_statistics,
+    places,
+    versions,
+)
 from metastore.serve.gravitino.errors import NotSupported, failed, unknown_route
 from metastore.serve.gravitino.resources import RESOURCES, Resource
 from metastore.serve.web import Answer, Call, Protocol, Route, route
@@ -38,7 +47,8 @@ def _endpoints() -> list[tuple[str, str, str, Handler]]:
     endpoints: list[tuple[str, str, str, Handler]] = []
     for resource in RESOURCES:
         endpoints += _of_resource(resource)
-    endpoints += [*versions.ENDPOINTS, *objects.ENDPOINTS, *access.ENDPOINTS, *places.ENDPOINTS, *jobs.ENDPOINTS]
+    endpoints += [*versions.ENDPOINTS, *objects.ENDPOINTS, *partition_statistics.ENDPOINTS]
+    endpoints += [*access.ENDPOINTS, *places.ENDPOINTS, *jobs.ENDPOINTS]
     endpoints.append(("POST", "/metalakes/{metalake}/catalogs/testConnection", "catalog", _test_connection))
     return endpoints
 

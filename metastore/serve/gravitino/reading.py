@@ -28,9 +28,9 @@ def mapping(value: Any, what: str) -> Mapping[str, Any]:
     return value
 
 
-def flag(call: Call, name: str) -> bool:
-    """Return a flag of the query; missing: False. Python's client writes True."""
-    word = call.query.get(name, "false").lower()
+def flag(call: Call, name: str, *, default: str = "false") -> bool:
+    """Return a flag of the query. Python's client writes True."""
+    word = call.query.get(name, default).lower()
     if word not in ("true", "false"):
         raise BadRequest(f"{name} is true or false, not {word[:20]!r}")
     return word == "true"

@@ -141,7 +141,7 @@ def policy(entity: Policy) -> dict[str, Any]:
     """Return a policy."""
     body = named(entity)
     del body["properties"]
-    content = {"supportedObjectTypes": [kind.upper() for kind in entity.supports], **plain(entity.content)}
+    content = {"supportedObjectTypes": list(entity.supports), **plain(entity.content)}
     return {**body, "policyType": entity.type, "enabled": entity.enabled, "content": content}
 
 

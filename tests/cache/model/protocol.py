@@ -17,6 +17,8 @@ __all__ = ["MUTANTS", "start"]
 MUTANTS = {
     "invalidate_after_commit": "the writer announces after its commit",
     "fill_without_check": "a fill is kept whatever was announced meanwhile",
+    "over_beside_another": "an answer that shows a change is kept while two changes are announced",
+    "before_another": "what was there before another change was announced still counts as what was there",
     "lease_from_receipt": "the lease counts from the answer, not from before the request",
     "flag_by_timer": "a timer sets a flag when the lease is over; reads look at the flag",
     "ack_before_evict": "the member acknowledges, and then evicts",
@@ -49,12 +51,23 @@ def start(world: World) -> None:
         while member.number < setting.settled and (member.lease is None or not member.lease.serving):
             world.happen(f"member {member.number}")
     for member in world.members:
-        for n in range(setting.readers):
-            world.add(f"reader{n} {member.number}", _reader(world, member, setting.reads))
-        if setting.mutant == "flag_by_timer":
-            world.add(f"timer {member.number}", _timer(world, member))
+        _readers(world, member)
     for n in range(setting.writers):
         world.add(f"writer {n}", _writer(world, f"writer {n}", n))
+    world.begins = lambda member: _begin(world, member)
+
+
+def _begin(world: World, member: Member) -> None:
+    """Let a member begin in a process that was started again."""
+    world.add(f"member {member.number}", _member(world, member))
+    _readers(world, member)
+
+
+def _readers(world: World, member: Member) -> None:
+    for n in range(world.setting.readers):
+        world.add(f"reader{n} {member.number}", _reader(world, member, world.setting.reads))
+    if world.setting.mutant == "flag_by_timer":
+        world.add(f"timer {member.number}", _timer(world, member))
 
 
 # --- a member
@@ -80,6 +93,7 @@ def _join(world: World, member: Member, me: str) -> Process:
     setting, db = world.setting, world.db
     yield None
     world.connect(me)
+    before = member.incarnation
     world.incarnations += 1
     member.incarnation = world.incarnations
     mono, wall = world.monotonic(member), world.wall(member)
@@ -94,11 +108,11 @@ def _join(world: World, member: Member, me: str) -> Process:
         db.generation = _generation(world)
         yield None
         world.sent(me)
-        _insert(world, member)
+        _insert(world, member, before)
         db.end(xid)
     else:
         xid = db.begin()
-        _insert(world, member)
+        _insert(world, member, before)
         db.end(xid)
         yield None
         world.sent(me)
@@ -115,7 +129,7 @@ def _join(world: World, member: Member, me: str) -> Process:
     world.leases += 1
     lease = old or Lease(world.leases)
     _extend(lease, mono, wall, setting)
-    member.known, member.pending = frozenset(), frozenset()
+    member.known, member.pending, member.before = frozenset(), frozenset(), None
     yield from _look(world, member, me, renew=False, lease=lease)
     lease.serving = True
     member.lease = lease
@@ -127,10 +141,9 @@ def _generation(world: World) -> int:
     return 1000 + world.generations
 
 
-def _insert(world: World, member: Member) -> None:
+def _insert(world: World, member: Member, before: int) -> None:
     db = world.db
-    for key in [key for key in db.now.members if key[0] == member.number]:
-        del db.now.members[key]  # its own, of before: that lease is over
+    db.now.members.pop((member.number, before), None)  # its own, of before: that lease is over
     db.now.members[member.number, member.incarnation] = (0, db.snapshot())
 
 
@@ -192,14 +205,14 @@ def _look(world: World, member: Member, me: str, *, renew: bool, lease: Lease) -
         world.sent(me)
     joins = lease is not member.lease
     if not (there - member.known or renew or joins):
-        _evict(member, lease, there)  # what is gone is not pending any more
+        _evict(world, member, lease, there)  # what is gone is not pending any more
         return True
     if setting.mutant == "ack_before_evict":
         alive = yield from _acknowledge(world, member, me, snapshot, renew)
         yield None
-        _evict(member, lease, there)
+        _evict(world, member, lease, there)
     else:
-        _evict(member, lease, there)
+        _evict(world, member, lease, there)
         alive = yield from _acknowledge(world, member, me, snapshot, renew)
     yield None
     world.sent(me)
@@ -211,12 +224,20 @@ def _look(world: World, member: Member, me: str, *, renew: bool, lease: Lease) -
     return alive
 
 
-def _evict(member: Member, lease: Lease, there: frozenset[tuple[int, int]]) -> None:
-    if there - member.known:
-        member.generation += 1
-        lease.entry = None
+def _evict(world: World, member: Member, lease: Lease, there: frozenset[tuple[int, int]]) -> None:
+    kept = lease.entry
+    new = there - member.known
     member.known = there
     member.pending = frozenset([one for one, _ in there])
+    if new:
+        member.generation += 1
+        lease.entry = None
+        if world.setting.mutant != "before_another":
+            member.before = None
+        if kept is not None and len(there) == 1:
+            member.before = (min(member.pending), kept)
+    if member.before is not None and member.before[0] not in member.pending:
+        member.before = None
 
 
 def _acknowledge(world: World, member: Member, me: str, snapshot: Snapshot, renew: bool) -> Process:
@@ -278,9 +299,24 @@ def _fill(world: World, member: Member, oldest: int) -> Process:
     value = world.db.now.value
     yield None
     unchecked = world.setting.mutant == "fill_without_check"
-    if lease is not None and (unchecked or (not pending and generation == member.generation)):
+    checked = generation == member.generation and (not pending or _is_over(world, member, pending, value))
+    if lease is not None and (unchecked or checked):
         lease.entry = value
     world.end_read(oldest, value)
+
+
+def _is_over(world: World, member: Member, pending: frozenset[int], value: int) -> bool:
+    """Whether an answer shows the only change that was announced: something else was there under the announcement."""
+    one = min(pending)
+    if len(pending) > 1 and world.setting.mutant != "over_beside_another":
+        return False
+    if one not in member.pending:
+        return False
+    known, before = member.before or (one, value)
+    if known != one:
+        return False
+    member.before = (one, min(before, value))
+    return value > before
 
 
 # --- a writer

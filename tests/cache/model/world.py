@@ -84,6 +84,8 @@ class Member:
     generation: int = 0
     pending: frozenset[int] = frozenset()
     known: frozenset[tuple[int, int]] = frozenset()
+    before: tuple[int, int] | None = None
+    """The only announcement that is pending, and the value that was there under it."""
     incarnation: int = 0
     rate: float = 1.0
     asleep: int = 0
@@ -111,6 +113,8 @@ class World:
         self.waits: dict[str, Ready] = {}
         self.sessions: dict[str, Session] = {}
         self.left = setting.faults
+        self.begins: Callable[[Member], None] = lambda member: None
+        """Lets the processes of a member begin."""
         if rates is not None and setting.drift:
             slow, fast = 1 - setting.drift, 1 + setting.drift
             for member in self.members:
@@ -179,6 +183,8 @@ class World:
                 if left.suspensions and self.time < self.setting.ticks:
                     yield f"suspend {member.number}"
                 yield from [f"{to} {member.number}" for to in ("forwards", "backwards")] if left.jumps else []
+            elif left.restarts:
+                yield f"restart {member.number}"
         yield from [f"cut {name}" for name in self.processes if self._connected(name)] if left.cuts else []
         yield from ["crash"] if left.crashes else []
 
@@ -206,7 +212,7 @@ class World:
             self._disturb(kind, self.members[int(who)])
 
     def _spend(self, kind: str) -> None:
-        names = {"kill": "kills", "crash": "crashes", "cut": "cuts", "suspend": "suspensions"}
+        names = {"kill": "kills", "restart": "restarts", "crash": "crashes", "cut": "cuts", "suspend": "suspensions"}
         name = names.get(kind, "jumps")
         values = {**vars(self.left), name: getattr(self.left, name) - 1}
         self.left = Faults(**values)
@@ -219,6 +225,10 @@ class World:
             member.wall_offset += self.setting.ttl
         elif kind == "backwards":
             member.wall_offset -= self.setting.ttl
+        elif kind == "restart":  # another process, which knows nothing; the machine's clocks go on
+            other = Member(member.number, rate=member.rate, asleep=member.asleep, wall_offset=member.wall_offset)
+            self.members[member.number] = other
+            self.begins(other)
         else:
             self._kill(member)
 
@@ -232,7 +242,17 @@ class World:
     def state(self) -> object:
         """Return all that decides what can happen from here on, hashable."""
         members = [
-            (m.generation, m.pending, m.known, m.incarnation, m.asleep, m.wall_offset, m.flag, _lease(m.lease))
+            (
+                m.generation,
+                m.pending,
+                m.known,
+                m.before,
+                m.incarnation,
+                m.asleep,
+                m.wall_offset,
+                m.flag,
+                _lease(m.lease),
+            )
             for m in self.members
         ]
         frames = tuple([(name, _frames(process)) for name, process in sorted(self.processes.items())])
