@@ -23,7 +23,7 @@ from metastore.managers.drop_steps import above_pending, pending_drops
 from metastore.managers.pending_drop import PendingDrop
 from metastore.managers.purge import delete_tree
 from metastore.managers.relation_writes import column_path, is_dropping
-from metastore.operation.operation import perform
+from metastore.operation.perform import perform
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
 from metastore.port.backend import Backend

@@ -42,7 +42,7 @@ class Validated:
         self._deadline = deadline
         self._options = options
         # the message is small, and the others come while it is under way: a leader that waits for them gains nothing
-        self._lane: Lane[None, int] = Lane(("changes",), clock, most=_TOGETHER, gathers=0.0)
+        self._lane: Lane[None, int] = Lane(clock, most=_TOGETHER, gathers=0.0)
         self._begin()
 
     def _begin(self) -> None:
@@ -148,7 +148,7 @@ class Validated:
     def _validated(self) -> int:
         """Return the number of a query that was sent since this call began and is applied; 0: none could be."""
         ends = self._clock.monotonic() + remaining(self._clock, self._deadline)
-        return self._lane.run("changes", None, ends, lambda _: self._query(), self._together, _expired)
+        return self._lane.run(None, ends, lambda _: self._query(), self._together, _expired)
 
     def _together(self, handles: Sequence[Handle[None, int]]) -> Tell:
         """Send one query for all of these."""

@@ -26,7 +26,7 @@ from metastore.port.commit import LIVE, ROOT_ID
 from metastore.port.snapshot import TableSnapshot
 from metastore.store import Store, open_store
 
-__all__ = ["gather", "operations", "position", "since"]
+__all__ = ["copy_tables", "gather", "join_logs", "operations", "position", "since"]
 
 _ROWS: Final = 50_000
 _TORN: Final = "_torn"
@@ -83,9 +83,22 @@ def gather(spark: SparkSession, folder: Path, url: str) -> None:
     Waits half a minute for a database that is away, then raises BackendUnavailable. Raises InvalidArgument for a
     damaged log; a last line that is cut off is no damage, because a killed client leaves one.
     """
+    copy_tables(folder, url)
+    join_logs(spark, folder)
+
+
+def copy_tables(folder: Path, url: str) -> None:
+    """Write ``feed/`` and ``tables/``. Nothing that follows needs the database.
+
+    Waits half a minute for a database that is away, then raises BackendUnavailable.
+    """
     with _opened(url) as store, store._session.backend.snapshot() as snapshot:  # noqa: SLF001
         _write(folder / "feed", _EVENT, _events(snapshot))
         _write(folder / "tables", _ENTITY, _entities(snapshot))
+
+
+def join_logs(spark: SparkSession, folder: Path) -> None:
+    """Write ``operations/`` from the clients' logs and ``feed/``. Raises InvalidArgument for a damaged log."""
     operations(spark, folder).write.mode("overwrite").parquet(str(folder / "operations"))
 
 

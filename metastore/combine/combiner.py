@@ -27,8 +27,8 @@ class Combiner:
 
     def __init__(self, session: Session) -> None:
         active = set[object]()
-        self._finds = Finds(session, Lane(("find",), session.clock), active)
-        self._writes = Writes(session, Lane(("write",), session.clock), active)
+        self._finds = Finds(session, Lane(session.clock), active)
+        self._writes = Writes(session, Lane(session.clock), active)
 
     @classmethod
     def of(cls, session: Session) -> Combiner | None:

@@ -99,11 +99,10 @@ class _Stay:
 class Handle(Generic[Q, A]):
     """One request that waits, and its answer."""
 
-    __slots__ = ("_error", "_value", "_waker", "ends", "kind", "number", "request", "stay")
+    __slots__ = ("_error", "_value", "_waker", "ends", "number", "request", "stay")
 
-    def __init__(self, request: Q, kind: str, ends: float, number: int, waker: Waker) -> None:
+    def __init__(self, request: Q, ends: float, number: int, waker: Waker) -> None:
         self.request = request
-        self.kind = kind
         self.ends = ends
         """The instant at which it gives up, by the clock's ``monotonic``."""
         self.number = number

@@ -65,21 +65,16 @@ Together = Callable[[Sequence[Handle[Q, A]]], Tell]
 
 
 class Lane(Generic[Q, A]):
-    """See the module. Any number of threads may use it.
-
-    ``kinds``: only requests of one kind travel together. ``gathers``: how long a leader waits for others (seconds).
-    """
+    """See the module. Any number of threads may use it. ``gathers``: how long a leader waits for others (seconds)."""
 
     def __init__(
         self,
-        kinds: Sequence[str],
         clock: Clock = SYSTEM,
         most: int = MOST,
         waker: Callable[[], Waker] | None = None,
         patience: float = PATIENCE,
         gathers: float = _GATHERS,
     ) -> None:
-        self._kinds = tuple(kinds)
         self._patience, self._gathers = patience, gathers
         self._clock = clock
         self._most = most
@@ -87,7 +82,7 @@ class Lane(Generic[Q, A]):
         self._begin()
 
     def _after_fork(self) -> None:
-        """Begin with empty queues in a forked child: what waits there are the parent's requests."""
+        """Begin with an empty queue in a forked child: what waits there are the parent's requests."""
         if process_id() != self._pid:
             self._begin()
 
@@ -95,14 +90,13 @@ class Lane(Generic[Q, A]):
         self._pid = process_id()
         self._token = threading.Lock()
         self._term = Term()
-        self._queues: dict[str, deque[Handle[Q, A]]] = {kind: deque() for kind in self._kinds}
+        self._queue: deque[Handle[Q, A]] = deque()
         self._numbers = count()
         self._size = 0
         """How many requests the last batch had."""
 
     def run(
         self,
-        kind: str,
         request: Q,
         ends: float,
         alone: Callable[[Resign], A],
@@ -115,7 +109,7 @@ class Lane(Generic[Q, A]):
         """
         term = self.lead()
         if term is None:
-            return self.result(self.submit(kind, request, ends), alone, together, expired)
+            return self.result(self.submit(request, ends), alone, together, expired)
         try:
             return alone(lambda: self.leave(term))
         finally:
@@ -134,11 +128,11 @@ class Lane(Generic[Q, A]):
         if term.end():
             self._elect(again)
 
-    def submit(self, kind: str, request: Q, ends: float) -> Handle[Q, A]:
+    def submit(self, request: Q, ends: float) -> Handle[Q, A]:
         """Put a request into the queue. Its thread must call :meth:`result` next."""
         self._after_fork()
-        handle: Handle[Q, A] = Handle(request, kind, ends, next(self._numbers), self._waker())
-        self._queues[kind].append(handle)
+        handle: Handle[Q, A] = Handle(request, ends, next(self._numbers), self._waker())
+        self._queue.append(handle)
         if self._token.acquire(False):  # the leader may have gone before it could see the handle
             self._elect()
         return handle
@@ -180,7 +174,7 @@ class Lane(Generic[Q, A]):
             stay = handle.stay.following()
             if stay is not None:
                 handle.stay = stay
-                self._queues[handle.kind].appendleft(handle)
+                self._queue.appendleft(handle)
         if self._token.acquire(False):  # their batch was taken over, and the other leader has gone before it saw them
             self._elect()
 
@@ -199,7 +193,7 @@ class Lane(Generic[Q, A]):
     @property
     def waiting(self) -> int:
         """How many requests wait in the queue, about."""
-        return sum(handle.waits for queue in self._queues.values() for handle in list(queue))
+        return sum(handle.waits for handle in list(self._queue))
 
     def _woken(self, handle: Handle[Q, A]) -> bool:
         """Wait until there is something to do for the request; False: its time was over while it was in the queue."""
@@ -216,9 +210,8 @@ class Lane(Generic[Q, A]):
 
     def _look_after(self, handle: Handle[Q, A], term: Term, left: float) -> None:
         """See to it that somebody leads: nothing has moved for a while. ``term``: the one that was open before."""
-        queue = self._queues[handle.kind]
-        if handle not in list(queue):  # a leader was interrupted between two lines that move it
-            queue.append(handle)
+        if handle not in list(self._queue):  # a leader was interrupted between two lines that move it
+            self._queue.append(handle)
         if self._token.acquire(False):
             self._elect()
         elif left > self._patience and term is self._term:
@@ -236,29 +229,29 @@ class Lane(Generic[Q, A]):
         try:
             # others that can run come first, and travel along
             self._clock.sleep(self._gathers if self._size >= _SEVERAL else 0)
-            self._take(handle.kind, term, met)
+            self._take(term, met)
             batch = sorted([handle, *[one for one in met if one.stay.is_in(term)]], key=_number)
             self._size = len(batch)
             tell = together(batch)
             self.leave(term, handle)
             tell()
         except Exception as error:  # noqa: BLE001  (each of them meets its own error, alone)
-            _log.debug("a batch of %s failed, and its %d requests go alone: %r", handle.kind, len(met) + 1, error)
+            _log.debug("a batch failed, and its %d requests go alone: %r", len(met) + 1, error)
         finally:
             for other in met:
                 if other.stay.is_in(term) and not other.answered:
                     other.stay.end()
                     other._waker.wake()  # noqa: SLF001
 
-    def _take(self, kind: str, term: Term, met: dict[Handle[Q, A], None]) -> None:
-        """Take those of a kind that wait, the oldest first, as many as may travel with the leader; add them to ``met``.
+    def _take(self, term: Term, met: dict[Handle[Q, A], None]) -> None:
+        """Take those that wait, the oldest first, as many as may travel with the leader; add them to ``met``.
 
         Each is there before it is taken, so that an interrupt forgets none. One may stand in the queue twice.
         """
-        queue, taken = self._queues[kind], 1
+        taken = 1
         while taken < self._most:
             try:
-                handle = queue.popleft()
+                handle = self._queue.popleft()
             except IndexError:
                 break
             met[handle] = None
@@ -267,7 +260,7 @@ class Lane(Generic[Q, A]):
     def _elect(self, first: Handle[Q, A] | None = None) -> None:
         """Elect the next leader, ``first`` if it waits, or put the token back."""
         while True:
-            elected = self._elected(first) if any(self._queues.values()) else None
+            elected = self._elected(first) if self._queue else None
             if elected is not None:
                 elected._waker.wake()  # noqa: SLF001
                 return
@@ -275,18 +268,17 @@ class Lane(Generic[Q, A]):
                 self._token.release()
             except RuntimeError:  # two terms at once, and the other's leader put it back
                 pass
-            if not any(self._queues.values()) or not self._token.acquire(False):
+            if not self._queue or not self._token.acquire(False):
                 return
 
     def _elected(self, first: Handle[Q, A] | None) -> Handle[Q, A] | None:
-        """Take ``first``; else, of the kind that waits longest, one of the oldest: the one with the most time left."""
+        """Take ``first``; else one of the oldest: the one with the most time left."""
         if first is not None and self._leads(first):
             return first
-        while heads := [queue[0] for queue in map(list, self._queues.values()) if queue]:
-            queue = self._queues[min(heads, key=_number).kind]
-            waiting = [handle for handle in list(queue)[:_CANDIDATES] if handle.waits]
+        while self._queue:
+            waiting = [handle for handle in list(self._queue)[:_CANDIDATES] if handle.waits]
             if not waiting:
-                self._drop_decided(queue)
+                self._drop_decided()
                 continue
             elected = max(waiting, key=_ends)
             if self._leads(elected):
@@ -301,15 +293,15 @@ class Lane(Generic[Q, A]):
         self._term = stay.term
         return True
 
-    def _drop_decided(self, queue: deque[Handle[Q, A]]) -> None:
-        """Remove those at the head of a queue that do not wait any more."""
+    def _drop_decided(self) -> None:
+        """Remove those at the head of the queue that do not wait any more."""
         while True:
             try:
-                handle = queue.popleft()
+                handle = self._queue.popleft()
             except IndexError:
                 return
             if handle.waits:
-                queue.appendleft(handle)
+                self._queue.appendleft(handle)
                 return
 
 

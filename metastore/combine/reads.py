@@ -53,7 +53,7 @@ class Finds:
         if wanted is None:
             return session.resolve_alone(lookup)
         ends = session.clock.monotonic() + remaining(session.clock, session.policy.deadline)
-        handle = lane.submit("find", wanted, ends)
+        handle = lane.submit(wanted, ends)
         return lane.result(handle, lambda _: session.resolve_alone(lookup), self._together, _expired)
 
     def _together(self, handles: Sequence[Handle[Below, Resolved]]) -> Tell:

@@ -14,7 +14,7 @@ from metastore.kinds.entity import Entity
 from metastore.metrics import Decided
 from metastore.operation.operation import Begun, Operation
 from metastore.operation.record import tell_id, withdraw
-from metastore.operation.request import Call, Proposal, Request, View, committed
+from metastore.operation.request import Call, Merge, Proposal, Request, View, committed
 from metastore.operation.session import Session
 from metastore.port.backend import Guards, Reads
 from metastore.port.batches import Below
@@ -61,7 +61,9 @@ class Waiting(Generic[T]):
     moved: int = 0
     """How many of these it lost because its entity was renamed, dropped or replaced meanwhile."""
     stood: tuple[int, int] | None = None
-    """The entity, by id and scope version, that was not there any more when it lost last."""
+    """The entity, by id and scope version, if the last batch lost and its answer does not say why."""
+    announce_on: int | None = None
+    """The entity on which the full operation announces it, before any other attempt."""
     doubt: Unknown | None = None
     """It was sent, and no answer says yet what became of it."""
 
@@ -87,7 +89,7 @@ class Waiting(Generic[T]):
         """Run the full operation, which takes up what the batches left."""
         self.given_up = True  # before the look at the batch, which looks at this after it has begun
         doubt = self.doubt or (_UNDER_WAY if self.under_way else None)
-        begun = Begun(self.id, self.started, self.ends, self.lost, doubt)
+        begun = Begun(self.id, self.started, self.ends, self.lost, doubt, self.announce_on)
         return Operation(self.session, self.request, self.call, begun, resign).run()
 
     def interrupted(self, interrupt: BaseException) -> None:
@@ -114,20 +116,27 @@ class Waiting(Generic[T]):
 
     def overtaken(self, expected: int, newest: Record) -> None:
         """Take up the newest record, after a batch that lost to another process's commit."""
+        self._found_again(newest)
         self.record = newest
         self.session.metrics.overtaken(newest.version - expected)
         self._lost("self", newest.chain[-1].id, expected)
 
     def outdated(self, record: Record) -> None:
-        """Look for the entity again, after a batch that found it elsewhere, or with another version.
-
-        That counts as a lost round only if it stood where it had stood before: else an exclusive operation was there.
-        """
-        own = record.chain[-1]
-        if self.stood != (own.id, own.scope_version):
-            self.stood, self.moved = (own.id, own.scope_version), self.moved + 1
+        """Look for the entity again, after a batch that found it elsewhere, or behind a mark or a lock."""
+        self.stood = self._found_again(record)
         self.record = None
         self._lost("ancestor", record.chain[-1].id, record.version)
+
+    def _found_again(self, record: Record) -> tuple[int, int]:
+        """Return where the entity stands. If it stood elsewhere, an exclusive operation made the batch before lose.
+
+        Such a batch is no lost round. A mark or a locked row leaves the entity where it is.
+        """
+        own = record.chain[-1]
+        here, stood = (own.id, own.scope_version), self.stood
+        self.moved += stood not in (None, here)
+        self.stood = None
+        return here
 
     def unnamed(self, parent_id: int) -> None:
         """Try again, after a batch in which a name was not free, or a parent was not where it was seen."""
@@ -140,6 +149,7 @@ class Waiting(Generic[T]):
 
     def hindered(self, record: Record) -> None:
         """Try again on the same record, after a batch that met intents: the next one carries them."""
+        self._found_again(record)
         self.record = record
         self._lost("pending", record.chain[-1].id, record.version)
 
@@ -148,7 +158,7 @@ class Waiting(Generic[T]):
         self._lost("ticket", record.chain[-1].id, record.version)
         merge, session = self.request.merge, self.session
         if merge is not None:
-            session.hot.note(record.chain[-1].id, merge.names and (merge.kind, merge.names))
+            self._note_hot(record.chain[-1].id, merge)
             session.hot.saw_line(record.chain[-1].id)
 
     def _lost(self, cause: str, entity_id: int, expected: int | None) -> None:
@@ -158,9 +168,14 @@ class Waiting(Generic[T]):
         session.metrics.conflict(self.request.verb, cause, entity_id)
         # a mark or a locked row is no contention: what waits for it is not announced
         if self.lost - self.moved >= ROUNDS and merge is not None and cause != "ancestor":
-            session.hot.note(entity_id, merge.names and (merge.kind, merge.names))
+            self._note_hot(entity_id, merge)
         if session.policy.hooks:
             self._report(cause, session.clock.monotonic() - self.started, entity_id, expected)
+
+    def _note_hot(self, entity_id: int, merge: Merge) -> None:
+        """Let the full operation begin with an announcement; other changes of the entity are announced too."""
+        self.announce_on = entity_id  # what is noted as hot, another operation may find cool
+        self.session.hot.note(entity_id, merge.names and (merge.kind, merge.names))
 
     def _report(self, cause: str | None, elapsed: float, entity_id: int | None, expected: int | None) -> None:
         number = self.lost + (cause is None)

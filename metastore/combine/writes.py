@@ -79,7 +79,7 @@ class Writes:
 
         metrics.begun()
         try:
-            result: T = lane.result(lane.submit("write", one, one.ends), alone, together, one.expired)
+            result: T = lane.result(lane.submit(one, one.ends), alone, together, one.expired)
             return result
         except BaseException as error:
             if not isinstance(error, Exception):  # an interrupt, a task that is cancelled

@@ -15,7 +15,7 @@ from metastore.kinds.relation import Relation, relation_doc
 from metastore.managers.relation_ends import find_ends
 from metastore.managers.relation_writes import Judge, column_id, event_of, path_of
 from metastore.operation.guards import check_in_use, guards_of
-from metastore.operation.operation import perform
+from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import ManagerSession
 from metastore.port.commit import Relate

@@ -18,7 +18,7 @@ from metastore.managers.listing import parent_nodes
 from metastore.managers.sealing import Seal, Stale, fresh_seal, seal_of_catalog
 from metastore.managers.target import Target
 from metastore.names import clean_name
-from metastore.operation.operation import perform
+from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import ManagerSession
 from metastore.port.records import Node

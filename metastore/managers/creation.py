@@ -19,7 +19,7 @@ from metastore.managers.options import CREATE_OPTIONS, CreateOptions, call_from
 from metastore.managers.sealing import Seal, declared, seal_of_catalog, sealed_call
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import lookup
-from metastore.operation.operation import is_new, perform
+from metastore.operation.perform import is_new, perform
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import ManagerSession
 

@@ -9,8 +9,8 @@ from uuid import UUID
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, OwnedKind
 from metastore.managers.target import Target, place_of, shown
-from metastore.operation.operation import perform
 from metastore.operation.outcome import entity_at
+from metastore.operation.perform import perform
 from metastore.operation.request import Attempt, Call, Merge, Request, committed
 from metastore.operation.session import ManagerSession
 from metastore.port.records import Lookup, Step

@@ -19,7 +19,7 @@ from metastore.managers.mutation import Mutation, actor_of
 from metastore.managers.purge import delete_tree
 from metastore.managers.target import Target
 from metastore.names import parse_path
-from metastore.operation.operation import perform
+from metastore.operation.perform import perform
 from metastore.operation.request import Attempt, Call, Request
 from metastore.operation.session import ManagerSession, Session
 from metastore.plain import plain

@@ -28,7 +28,7 @@ from metastore.managers.relation_writes import Judge, clean_value_of, column_id,
 from metastore.managers.target import Target, check_standing, shown
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import both, check_in_use
-from metastore.operation.operation import perform
+from metastore.operation.perform import perform
 from metastore.operation.request import Attempt, Proposal, Request, Results, View
 from metastore.operation.session import ManagerSession
 from metastore.port.commit import Relate, Relations

@@ -26,7 +26,7 @@ from metastore.managers.redaction import candidates, redact
 from metastore.managers.sealing import settings_of
 from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of
-from metastore.operation.operation import perform
+from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import Session
 from metastore.port.commit import PENDING, Event, Put

@@ -28,7 +28,7 @@ from metastore.managers.page import just_before
 from metastore.managers.sealing import Seal, seal_in_hand
 from metastore.names import clean_text, format_path
 from metastore.operation.guards import check_in_use, guards_of
-from metastore.operation.operation import perform
+from metastore.operation.perform import perform
 from metastore.operation.request import Proposal, Request, View, committed
 from metastore.operation.session import ManagerSession
 from metastore.port.commit import Event, Put, Write

@@ -46,11 +46,15 @@ class Intent:
         self._others = 0  # how many intents were there before
         self._batch = Batch()
 
-    def hot(self, merge: Merge) -> int | None:
-        """Return the entity on which to announce ``merge`` at once: a change of it lost a moment ago."""
+    def hot(self, merge: Merge, lost_on: int | None = None) -> int | None:
+        """Return the entity on which to announce ``merge`` at once: a change of it lost a moment ago.
+
+        ``lost_on``: the entity on which this change itself lost, in batches.
+        """
         if self._row.claim or self._row.pending_on is not None:
             return None
         hot = self._session.hot.find(merge.entity_id, merge.names and (merge.kind, merge.names))
+        hot = hot if lost_on is None else lost_on
         return hot if hot is not None and _can_be_written(merge.changes) else None
 
     def announce(self, entity_id: int) -> None:

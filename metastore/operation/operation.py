@@ -6,51 +6,45 @@ on each attempt *helps*: it applies all that is pending on the entity, its own i
 finds that another process did. An exclusive operation that loses *marks* its scope instead, so that
 others step aside. The table in :mod:`metastore.retry.reactions` says which conflict leads to what.
 
-An operation has three parts, each with its own state: its row (``record.py``), which says at any time
-what became of it; its intent (``intent.py``); its mark (``marks.py``). A lost answer is resolved by the
-row; what may still be in flight is made impossible before it is sent again. docs/progress.md has the
-protocol and its proof.
+An operation has parts, each with its own state: its row (``record.py``), which says at any time what
+became of it; its intent (``intent.py``); its mark (``marks.py``); its place in line (``tickets.py``); its
+leases (``leasing.py``). A lost answer is resolved by the row; what may still be in flight is made
+impossible before it is sent again. docs/progress.md has the protocol and its proof.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NoReturn, TypeVar, cast
 from uuid import UUID
 
-from metastore.deadlines import cleaning, remaining, until
+from metastore.deadlines import cleaning, until
 from metastore.errors import (
     BackendUnavailable,
     DeadlineExceeded,
     InvalidArgument,
-    LeaseLost,
     MetastoreError,
     OutcomeUnknown,
     RetriesExhausted,
 )
-from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
 from metastore.metrics import Decided
-from metastore.operation.authorized import authorized
 from metastore.operation.dropping import pending_name
 from metastore.operation.intent import Intent, help_others
-from metastore.operation.keys import began
+from metastore.operation.leasing import OwnLeases
 from metastore.operation.marks import OwnMark
 from metastore.operation.outcome import encode_error, encode_value, entity_at, merits, replay
-from metastore.operation.record import OperationRow, detail, refused_id, tell_id, withdraw
+from metastore.operation.record import OperationRow, detail, tell_id, winner, withdraw
 from metastore.operation.request import Call, Merge, Proposal, Request, View
-from metastore.operation.session import ManagerSession, Session
+from metastore.operation.session import Session
 from metastore.operation.tickets import OwnTicket, carrying, without_others
 from metastore.port.commit import (
     ROOT_ID,
-    Caller,
     Commit,
     Committed,
     Conflicted,
-    LeaseToken,
     Outcome,
     Unknown,
     Update,
@@ -60,7 +54,7 @@ from metastore.port.records import Step
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
 
-__all__ = ["Begun", "Operation", "is_new", "perform"]
+__all__ = ["Begun", "Operation"]
 
 T = TypeVar("T")
 
@@ -70,57 +64,6 @@ _GRACE = 0.5
 """How long after its deadline a call tries to withdraw its intent (seconds)."""
 _ROUNDS = 8
 """How often an attempt begins again when its intent was withdrawn, before it waits."""
-
-
-def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
-    """Run ``request`` until it is committed, or settled on a value or an error."""
-    if session.access is not None:
-        request = authorized(session.access, request, call)
-    if not isinstance(session, Session):
-        if session.read_only:
-            raise InvalidArgument(session.read_only)
-        if call.operation_id is not None:
-            raise InvalidArgument("a transaction is one operation: leave operation_id out inside of it")
-        if call.lease is not None:
-            raise InvalidArgument("a transaction is one commit: give the lease to it, store.transaction(lease=…)")
-        return _of(session, _in_transaction(session, request, call))
-    if session.combiner is not None:
-        return _of(session, session.combiner.perform(session, request, call))
-    return _of(session, Operation(session, request, call).run())
-
-
-def _of(session: ManagerSession, result: T) -> T:
-    """Note in an entity which database it comes from: later calls trust only what was committed here."""
-    if isinstance(result, Entity):
-        result.__dict__["origin"] = session.backend.origin
-    return result
-
-
-def is_new(session: Session, call: Call) -> bool:
-    """Whether there is no row of the call's own operation id yet. Raises InvalidArgument for one that is refused."""
-    assert call.operation_id is not None
-    if session.backend.steps(call.operation_id):
-        return False
-    caller = Caller(began(call.operation_id, session.clock), "")
-    outcome = session.backend.commit(Commit(session.clock.operation_id(), None, caller=caller))
-    if isinstance(outcome, Conflicted) and outcome.cause == "stale_id":
-        session.backend.forget(0)  # see OperationRow.is_known
-        raise refused_id(call.operation_id)
-    return True
-
-
-def _in_transaction(session: ManagerSession, request: Request[T], call: Call) -> T:
-    """Lay the request's writes over the transaction; nothing is sent. Raises DeadlineExceeded."""
-    if remaining(session.clock, math.inf) <= 0:
-        raise DeadlineExceeded("the deadline passed before the transaction was complete; nothing was written")
-    decided = request.attempt(View(session.backend, trusting=False))
-    if not isinstance(decided, Proposal):
-        return decided
-    principal = session.principal if call.principal is None else call.principal
-    commit = Commit(session.clock.operation_id(), principal, decided.guards, (), decided.writes, decided.skip_existing)
-    outcome = session.backend.commit(commit)
-    assert isinstance(outcome, Committed)
-    return decided.finish(outcome.results)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +78,8 @@ class Begun:
     """How many attempts it lost."""
     doubt: Unknown | None
     """It was sent, and the answer was lost."""
+    announce_on: int | None = None
+    """The entity on which it is announced before any other attempt, because it lost its batches there."""
 
 
 class Operation(Generic[T]):
@@ -159,11 +104,13 @@ class Operation(Generic[T]):
         self._row = OperationRow(session, request, call, self._policy.deadline)
         self._begun, self._lost = begun, lost
         self._doubt = None if begun is None else begun.doubt
+        self._announce_on = None if begun is None else begun.announce_on
         if begun is not None:
             self._row.id, self._row.ends = begun.id, begun.ends
             self._row.sent = begun.doubt is not None
             left = max(0.0, begun.ends - session.clock.monotonic())
             self._policy = replace(self._policy, deadline=left)
+        self._leases = OwnLeases(session, self._row, call)
         self._mark = OwnMark(session.backend, self._row.id, exclusive=request.exclusive)
         self._ticket = OwnTicket(session)
         self._intent = Intent(session, self._row, self._mark, request.what)
@@ -276,7 +223,8 @@ class Operation(Generic[T]):
             return row.lost(doubt)
         if row.look:
             return self._ended(row.read())
-        hot = None if self._merge is None else self._intent.hot(self._merge)
+        lost_on, self._announce_on = self._announce_on, None
+        hot = None if self._merge is None else self._intent.hot(self._merge, lost_on)
         if hot is not None:
             self._announce_at_once(hot)
         if row.pending_on is not None:
@@ -290,7 +238,7 @@ class Operation(Generic[T]):
             raise
         if isinstance(decided, Proposal):
             return self._send(decided, withdrawn)
-        self._check_lease()
+        self._leases.check()
         self._decided_by = "value"
         if row.caller is not None:
             row.keep("unchanged", encode_value(cast(Any, decided)))
@@ -341,7 +289,7 @@ class Operation(Generic[T]):
             caller=row.caller,
             held=held,
             overlook=self._overlook,
-            leases=self._leases(),
+            leases=self._leases.tokens(),
             patience=_PATIENCE if self._exclusive and held is None else None,
             evidence=proposal.evidence,
         )
@@ -379,8 +327,7 @@ class Operation(Generic[T]):
             raise Conflict("marked", "the mark was taken away, or had not been set", 0.0)
         reaction = self._reaction(cause, updated)
         if reaction is Reaction.RAISE:
-            self._row.lease_lost()
-            raise self._call.refused()
+            raise self._leases.refused()
         if reaction is Reaction.LOOK:
             self._row.is_known(cause)
         self._line_up(reaction, commit)
@@ -423,29 +370,6 @@ class Operation(Generic[T]):
         if self._guessed and cause != "busy" and reaction in (Reaction.MARK, Reaction.BACK_OFF):
             return Reaction.AT_ONCE  # what was in hand was old: that is no contention yet, and the next attempt reads
         return reaction
-
-    # --- leases
-
-    def _check_lease(self) -> None:
-        """Check the leases of an operation that writes nothing: they must hold all the same."""
-        leases = self._leases()
-        if not leases:
-            return
-        outcome = self._backend.commit(Commit(self._session.clock.operation_id(), None, leases=leases))
-        if isinstance(outcome, Conflicted):
-            if REACTIONS[outcome.cause].other is not Reaction.RAISE:
-                raise Conflict(outcome.cause, detail(outcome))
-            self._row.lease_lost()
-            raise self._call.refused()
-        if isinstance(outcome, Unknown):
-            raise Conflict("lost", "the answer was lost")
-
-    def _leases(self) -> tuple[LeaseToken, ...]:
-        try:
-            return self._call.tokens()
-        except LeaseLost:
-            self._row.lease_lost()
-            raise
 
     # --- what it came to
 
@@ -507,15 +431,7 @@ class Operation(Generic[T]):
 
     def _winner(self) -> str:
         """Return who won the last conflict, if the database still answers."""
-        if self._lost_to is None:
-            return ""
-        with until(self._session.clock.monotonic() + _GRACE), suppress(MetastoreError):
-            (known,) = self._backend.by_id([self._lost_to])
-            steps = self._backend.history(self._lost_to, known.record.version - 1, 1) if known is not None else []
-            if steps and steps[0].operation_id != self._row.id:
-                by = "" if steps[0].principal is None else f" by {steps[0].principal}"
-                return f"; operation {steps[0].operation_id}{by} made version {steps[0].version}"
-        return ""
+        return "" if self._lost_to is None else winner(self._session, self._lost_to, self._row.id)
 
 
 def _waits_at(commit: Commit) -> int:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, Literal, NoReturn
 from uuid import UUID
 
+from metastore.deadlines import until
 from metastore.errors import (
     BackendRefused,
     BackendUnavailable,
@@ -33,10 +34,12 @@ from metastore.port.records import Step
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict
 
-__all__ = ["LATE", "OperationRow", "ask_until_it_answers", "detail", "refused_id", "tell_id", "withdraw"]
+__all__ = ["LATE", "OperationRow", "ask_until_it_answers", "detail", "refused_id", "tell_id", "winner", "withdraw"]
 
 LATE = 1.0
 """How long after its deadline a call may still ask what became of it (seconds)."""
+_GRACE = 0.5
+"""How long a call asks who won, for the message of its error (seconds)."""
 
 
 class OperationRow:
@@ -208,6 +211,17 @@ def detail(outcome: Conflicted) -> str:
     version = "" if outcome.found is None else f" is at version {outcome.found}"
     otherwise = "others hold the locks" if outcome.cause in ("busy", "serialization") else "changed meanwhile"
     return (where + version) or otherwise
+
+
+def winner(session: Session, entity_id: int, loser: UUID) -> str:
+    """Return which operation made the newest version of an entity, for a message; "" if the database does not say."""
+    with until(session.clock.monotonic() + _GRACE), suppress(MetastoreError):
+        (known,) = session.backend.by_id([entity_id])
+        steps = session.backend.history(entity_id, known.record.version - 1, 1) if known is not None else []
+        if steps and steps[0].operation_id != loser:
+            by = "" if steps[0].principal is None else f" by {steps[0].principal}"
+            return f"; operation {steps[0].operation_id}{by} made version {steps[0].version}"
+    return ""
 
 
 def _digest(request: Request[Any]) -> str:

@@ -106,7 +106,7 @@ class OwnTicket:
         return False
 
     def _look(self, number: int) -> Line:
-        """Look who is before the ticket. Where that may be nobody, the same message shows the entity."""
+        """Look which tickets are older. Where there may be none, the same message shows the entity."""
         backend = self._session.backend
         if not self._next or len(self.ids) > 1:
             self.seen = {}

@@ -8,7 +8,7 @@ from metastore.kinds.relation import relation_doc, relation_named
 from metastore.managers.bumps import bumping
 from metastore.managers.relation_writes import event_of, path_of, removal
 from metastore.operation.guards import both, check_in_use
-from metastore.operation.operation import perform
+from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import ManagerSession
 from metastore.past.reads import PastReads

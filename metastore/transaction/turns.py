@@ -30,7 +30,7 @@ class Place:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lane: Lane[None, None] = Lane(("turn",), clock, 1, patience=_PATIENCE)
+        self._lane: Lane[None, None] = Lane(clock, 1, patience=_PATIENCE)
         self._inside: list[Alive] = []
         """The threads that are in: more than one where another went on beside one that did not."""
         self._left = 0
@@ -46,7 +46,7 @@ class Place:
         me = self._clock.runner()
         if me in self._inside:
             return None
-        term = self._lane.lead() or self._lane.elected(self._lane.submit("turn", None, ends), _expired)
+        term = self._lane.lead() or self._lane.elected(self._lane.submit(None, ends), _expired)
         self._inside.append(me)
         return term
 

@@ -22,7 +22,7 @@ from metastore.managers.create import IfExists
 from metastore.managers.target import missing, root_or_last
 from metastore.names import format_path
 from metastore.operation.guards import lookup
-from metastore.operation.operation import perform
+from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import Session
 from metastore.port.backend import Reads

@@ -16,7 +16,7 @@ from metastore.managers.create import IfExists
 from metastore.managers.relation_ends import EndOf, find_ends
 from metastore.managers.relation_writes import column_id, column_path, event_of, path_of
 from metastore.operation.guards import check_in_use, guards_of
-from metastore.operation.operation import perform
+from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import Session
 from metastore.port.commit import LIVE, ROOT_ID, Relate

@@ -30,7 +30,7 @@ def lanes(store: Store) -> tuple[Lane[Any, Any], Lane[Any, Any]]:
 
 def waiting(lane: Lane[Any, Any]) -> int:
     """Return how many requests wait in a lane."""
-    return sum(handle.waits for queue in lane._queues.values() for handle in list(queue))
+    return sum(handle.waits for handle in list(lane._queue))
 
 
 @contextmanager
@@ -93,12 +93,12 @@ def always_together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Let no request go alone at once: each leads a batch, of itself at least. Return the list of their sizes."""
     sizes: list[int] = []
 
-    def run(self: Any, kind: Any, request: Any, ends: Any, alone: Any, send: Any, expired: Any = TimeoutError) -> Any:
+    def run(self: Any, request: Any, ends: Any, alone: Any, send: Any, expired: Any = TimeoutError) -> Any:
         def counted(handles: Sequence[Any]) -> Any:
             sizes.append(len(handles))
             return send(handles)
 
-        return self.result(self.submit(kind, request, ends), alone, counted, expired)
+        return self.result(self.submit(request, ends), alone, counted, expired)
 
     monkeypatch.setattr(Lane, "run", run)
     monkeypatch.setattr(Lane, "lead", lambda _: None)

@@ -3,17 +3,23 @@
 Each process has one store for all of its threads, so that what waits together travels together. Meanwhile processes get
 SIGKILL, connections are cut, and the server is crashed and started again. Then the history checker compares what each
 thread saw with the feed, and ``store.verify()`` looks at the tables. It exits with 1 if anything is wrong.
+
+Before the server ends, all that the check needs is in the record folder. The folder stays unless the check is clean, so
+that ``--check FOLDER`` repeats a check that was cut off. ``--folder`` names a folder that stays in any case.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import random
+import shutil
 import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from ctypes import c_uint64
@@ -27,7 +33,7 @@ from rich.console import Console
 
 import metastore as ms
 from metastore.checker.check import check
-from metastore.checker.gather import gather, position
+from metastore.checker.gather import copy_tables, join_logs, position
 from metastore.checker.recorder import Recorder
 from metastore.loadtest.calls import Calls
 from metastore.spark.context import spark_context
@@ -38,6 +44,8 @@ from tests.servers.proxy import PostgresProxy
 _SPAWN = multiprocessing.get_context("spawn")
 _SCHEMAS = ("lake.c.s0", "lake.c.s1")
 _TABLES = 6
+_DIED, _ENDED = "died", "ended.json"
+"""Of the record folder: what ended a thread that should have gone on; and what the run itself found."""
 _DEADLINE = 10.0
 _SAY_EVERY = 60.0
 """Seconds between two lines that say how far it is."""
@@ -70,12 +78,16 @@ def _work(url: str, folder: str, name: str, threads: int, over: Any, done: Any) 
 def _thread(store: ms.Store, folder: Path, name: str, over: Any, done: Any) -> None:
     recorder, dice = Recorder(folder, name), random.Random(name)
     calls, number = Calls(store, recorder), 0
-    while not over.is_set():
-        number += 1
-        _call(calls, dice, name, number)
-        done.value += 1
-        if calls.away:
-            time.sleep(0.05)
+    try:
+        while not over.is_set():
+            number += 1
+            _call(calls, dice, name, number)
+            done.value += 1
+            if calls.away:
+                time.sleep(0.05)
+    except BaseException:  # an error of the library that no call may raise: the others go on, and the run is not clean
+        (folder / _DIED / name).write_text(traceback.format_exc())
+        raise
     recorder.close()
 
 
@@ -174,49 +186,85 @@ def _run(chosen: argparse.Namespace, server: PostgresServer, url: str, folder: P
     console.print(
         f"seed {chosen.seed}: {lasted}, about {crew.done:,} calls; {dict(disturbed)}", highlight=False, soft_wrap=True
     )
-    return wrong
+    died = [f"thread {path.name} died:\n{path.read_text()}" for path in sorted((folder / _DIED).iterdir())]
+    return wrong + died
 
 
-def _checked(url: str, folder: Path, console: Console) -> list[str]:
+def _recorded(chosen: argparse.Namespace, folder: Path, console: Console) -> None:
+    """Run it on a server of its own; leave in ``folder`` all that the check needs."""
+    with PostgresServer() as server:
+        url = server.create_database()
+        _prepare(url)
+        (folder / _DIED).mkdir(parents=True)
+        (folder / "run.json").write_text(json.dumps({"since": position(url)}))
+        wrong = _run(chosen, server, url, folder, console)
+        copy_tables(folder, url)
+        wrong += _accounted(url, console)
+        (folder / _ENDED).write_text(json.dumps(wrong))
+
+
+def _prepare(url: str) -> None:
+    ms.migrate(url)
+    with ms.open(url) as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational")
+        for schema in _SCHEMAS:
+            store.schemas.create(schema)
+            store.tables.create_many(schema, [{"name": f"t{n}"} for n in range(_TABLES + 1)])
+
+
+def _accounted(url: str, console: Console) -> list[str]:
+    """Say how much travelled together; return what is wrong with the tables."""
     with psycopg.connect(url.replace("+psycopg", "")) as connection:
         written, together, most = connection.execute(_TOGETHER).fetchone() or (0, 0, 0)
-    console.print(f"{written:,} commits, {together:,} at one instant with others, at most {most} together")
+    text = f"{written:,} commits, {together:,} at one instant with others, at most {most} together"
+    console.print(text, highlight=False)
+    with ms.open(url) as store:
+        problems = [str(problem) for problem in store.verify()]
+    console.print(f"verify: {len(problems)} problems", highlight=False)
+    return problems + ([] if together else ["nothing travelled together"])
+
+
+def _checked(folder: Path, console: Console) -> list[str]:
+    """Check a record folder; return what is wrong, with what its run found. It may be called again."""
+    if not (folder / _ENDED).exists():
+        return [f"{folder} has no {_ENDED}: its run was cut off, or its server ended first. Make another run"]
+    began = time.monotonic()
     with spark_context("local[2]") as context:
         spark = SparkSession(context)
         spark.conf.set("spark.sql.shuffle.partitions", "8")
-        gather(spark, folder, url)
+        if not (folder / "operations" / "_SUCCESS").exists():
+            join_logs(spark, folder)
         checked = check(spark, folder)
         spark.stop()
-    console.print(f"{checked.operations:,} operations and {checked.events:,} events: {checked.counts or 'clean'}")
-    wrong = [str(finding) for finding in checked.findings] + ([] if together else ["nothing travelled together"])
-    with ms.open(url) as store:
-        return wrong + [str(problem) for problem in store.verify()]
+    text = f"{checked.operations:,} operations and {checked.events:,} events: {checked.counts or 'clean'}"
+    console.print(f"{text}, checked in {time.monotonic() - began:.0f} s", highlight=False, soft_wrap=True)
+    found: list[str] = json.loads((folder / _ENDED).read_text())
+    return found + [str(finding) for finding in checked.findings]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run it; return the exit code."""
+    """Run and check it, or repeat a check; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.combine.history", description=__doc__)
     parser.add_argument("--operations", type=int, default=1_000_000, help="after how many calls it ends")
     parser.add_argument("--minutes", type=float, default=60.0, help="after how long it ends all the same")
     parser.add_argument("--every", type=float, default=3.5, help="seconds between two disturbances, on average")
     parser.add_argument("--threads", type=int, default=16, help="of each of the two processes")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="of what is disturbed when")
+    parser.add_argument("--folder", type=Path, help="a new folder that stays; else one that stays unless all is clean")
+    parser.add_argument("--check", type=Path, help="repeat the check of this record folder, and run nothing")
     chosen, console = parser.parse_args(arguments), Console()
-    with PostgresServer() as server, tempfile.TemporaryDirectory(prefix="metastore-history-") as name:
-        url, folder = server.create_database(), Path(name)
-        ms.migrate(url)
-        with ms.open(url) as store:
-            store.metalakes.create("lake")
-            store.catalogs.create("lake.c", type="relational")
-            for schema in _SCHEMAS:
-                store.schemas.create(schema)
-                store.tables.create_many(schema, [{"name": f"t{n}"} for n in range(_TABLES + 1)])
-        (folder / "run.json").write_text(f'{{"since": {position(url)}}}')
-        wrong = _run(chosen, server, url, folder, console)
-        wrong += _checked(url, folder, console)
+    folder = chosen.check or chosen.folder or Path(tempfile.mkdtemp(prefix="metastore-history-"))
+    if chosen.check is None:
+        console.print(f"the record folder is {folder}", highlight=False, soft_wrap=True)
+        _recorded(chosen, folder, console)
+    wrong = _checked(folder, console)
     for problem in wrong[:50]:
-        console.print(problem, highlight=False, soft_wrap=True)
-    console.print(f"{len(wrong)} things are wrong" if wrong else "nothing is wrong")
+        console.print(problem, highlight=False, soft_wrap=True, markup=False)
+    verdict = f"{len(wrong)} things are wrong; {folder} stays" if wrong else "nothing is wrong"
+    console.print(verdict, highlight=False, soft_wrap=True)
+    if not wrong and folder not in (chosen.check, chosen.folder):
+        shutil.rmtree(folder)
     return int(bool(wrong))
 
 

@@ -28,15 +28,15 @@ class Sender:
     """A lane whose batches answer each request with its own value, after a gate."""
 
     def __init__(self, **options: Any) -> None:
-        self.lane: Lane[Any, Any] = Lane(("a", "b"), **options)
+        self.lane: Lane[Any, Any] = Lane(**options)
         self.batches: list[list[Any]] = []
         self.alone: list[Any] = []
         self.fails: Callable[[Waiters], None] = lambda _: None
         self.told: Callable[[Waiters], None] = _answer_all
 
-    def call(self, request: Any, kind: str = "a", seconds: float = LONGEST) -> Any:
+    def call(self, request: Any, seconds: float = LONGEST) -> Any:
         ends = time.monotonic() + seconds
-        return self.lane.run(kind, request, ends, lambda _: self._alone(request), self._together)
+        return self.lane.run(request, ends, lambda _: self._alone(request), self._together)
 
     def _alone(self, request: Any) -> Any:
         self.alone.append(request)
@@ -48,13 +48,13 @@ class Sender:
         self.fails(handles)
         return lambda: self.told(handles)
 
-    def all(self, requests: Sequence[Any], kind: str = "a") -> list[Any]:
+    def all(self, requests: Sequence[Any]) -> list[Any]:
         """Let the requests wait behind a leader, in this order; return their answers or errors."""
         with ThreadPoolExecutor(len(requests)) as pool:
             futures: list[Future[Any]] = []
             with held(self.lane):
                 for number, request in enumerate(requests, 1):
-                    futures.append(pool.submit(self.call, request, kind))
+                    futures.append(pool.submit(self.call, request))
                     until_waiting(self.lane, number, futures)
             return [future.exception(LONGEST) or future.result() for future in futures]
 
@@ -72,18 +72,6 @@ def test_those_that_wait_go_together_in_their_order() -> None:
     assert sender.batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert sender.alone == []
     assert not sender.lane._token.locked()
-
-
-def test_kinds_travel_apart_and_the_oldest_goes_first() -> None:
-    sender = Sender()
-    with ThreadPoolExecutor(4) as pool:
-        futures: list[Future[Any]] = []
-        with held(sender.lane):
-            for number, (kind, request) in enumerate([("b", 0), ("a", 1), ("b", 2), ("a", 3)], 1):
-                futures.append(pool.submit(sender.call, request, kind))
-                until_waiting(sender.lane, number, futures)
-        assert [future.result(LONGEST) for future in futures] == [0, 1, 2, 3]
-    assert sender.batches == [[0, 2], [1, 3]]
 
 
 def test_a_leader_waits_for_others_only_where_several_travel() -> None:
@@ -109,7 +97,7 @@ def test_a_leader_whose_request_goes_back_leads_again() -> None:
         leaders.append(threading.get_ident())
         if len(leaders) > 1:
             return
-        futures.append(pool.submit(sender.call, 9, "a", 10 * LONGEST))
+        futures.append(pool.submit(sender.call, 9, 10 * LONGEST))
         until_waiting(sender.lane, 1, futures)
         sender.lane.back(handles)
 
@@ -245,7 +233,7 @@ def test_a_leader_that_takes_long_holds_nobody_up() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         ends = time.monotonic() + LONGEST
-        slowly = pool.submit(sender.lane.run, "a", "slow", ends, lambda _: slow(), sender._together)
+        slowly = pool.submit(sender.lane.run, "slow", ends, lambda _: slow(), sender._together)
         assert began.wait(LONGEST)
         assert [sender.call(n) for n in range(3)] == [0, 1, 2]
         goes_on.set()
@@ -270,7 +258,7 @@ def test_who_goes_back_from_a_batch_that_was_taken_over_is_not_forgotten() -> No
     ends = time.monotonic() + LONGEST
 
     def call() -> Any:
-        return sender.lane.run("a", "lost", ends, lambda _: sender._alone("lost"), lambda handles: sent[-1](handles))  # noqa: PLW0108  (it changes)
+        return sender.lane.run("lost", ends, lambda _: sender._alone("lost"), lambda handles: sent[-1](handles))  # noqa: PLW0108  (it changes)
 
     with ThreadPoolExecutor(1) as pool:
         with held(sender.lane):
@@ -296,7 +284,7 @@ def test_a_request_alone_may_resign_early() -> None:
         return "done"
 
     with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(sender.lane.run, "a", 0, time.monotonic() + LONGEST, retrying, sender._together)
+        future = pool.submit(sender.lane.run, 0, time.monotonic() + LONGEST, retrying, sender._together)
         assert resigned.wait(LONGEST)
         assert sender.call(1) == 1
         assert sender.alone == [1]
@@ -307,8 +295,8 @@ def test_a_request_alone_may_resign_early() -> None:
 
 def test_one_request_is_elected_once() -> None:
     """Two threads elect at once, where one leader was taken over: one of them succeeds."""
-    lane: Lane[Any, Any] = Lane(("a",))
-    handle: Handle[Any, Any] = Handle("a", "a", math.inf, 0, ThreadWaker())
+    lane: Lane[Any, Any] = Lane()
+    handle: Handle[Any, Any] = Handle("a", math.inf, 0, ThreadWaker())
     assert lane._leads(handle)
     assert not lane._leads(handle)
     assert handle.leads
@@ -356,7 +344,7 @@ def test_many_threads_lose_nothing(interrupted: bool) -> None:
         lost = 0
         for n in range(200):
             try:
-                assert sender.call((k, n), "ab"[n % 2]) == (k, n)
+                assert sender.call((k, n)) == (k, n)
             except KeyboardInterrupt:
                 lost += 1
         return lost

@@ -13,8 +13,8 @@ import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.backends.postgres import together as statements
 from metastore.backends.postgres.parameters import Statement
+from metastore.backends.postgres.together.message import statements
 from metastore.backends.postgres.wire import numbered
 from metastore.clock import SYSTEM
 from metastore.port.batches import Batch
@@ -152,7 +152,7 @@ def test_a_batch_looks_at_each_row_a_few_times(
     original = backend.write_together
 
     def write(batch: Batch, patience: int) -> Any:
-        sent = statements.statements(batch, patience)
+        sent = statements(batch, patience)
         for one in sent:
             one.parameters["generation"] = backend._announcing.generation
         looked.append(_looked_at(url, sent))

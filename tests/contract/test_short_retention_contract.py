@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import metastore as ms
-from metastore.port.commit import Commit, Outcome, Unknown
+from metastore.port.batches import Batch, Written
+from metastore.port.commit import Commit, Conflicted, Outcome, Unknown
 from metastore.transaction.transaction import Transaction
+from tests.combine.gate import full_operations
 from tests.contract.ground import Ground, insert
 from tests.contract.intents import announce, committed, new_id
 
@@ -38,11 +40,20 @@ class _Meanwhile:
     def commit(self, commit: Commit) -> Outcome:
         if "commit" in self._before:
             self._before.pop("commit")()
-        if self._lose is None:
-            return self._backend.commit(commit)
         lose, self._lose = self._lose, None
+        if lose is None:
+            return self._backend.commit(commit)
         if lose:
             committed(self._backend.commit(commit))
+        return Unknown("the wire was cut")
+
+    def write_together(self, batch: Batch, patience: int) -> Written | Conflicted | Unknown:
+        """Lose the answer of a batch, as of a commit."""
+        lose, self._lose = self._lose, None
+        if lose is None:
+            return cast(Written, self._backend.write_together(batch, patience))
+        if lose:
+            assert isinstance(self._backend.write_together(batch, patience), Written)
         return Unknown("the wire was cut")
 
 
@@ -90,7 +101,11 @@ def test_an_intent_that_others_applied(ground: Ground) -> None:
     def others() -> None:
         collected(ground)
 
-    with meanwhile(ground, commit=first, pending=others), pytest.raises(ms.OutcomeUnknown) as caught:
+    with (
+        full_operations(ground.store),  # a change that loses a batch goes with the next one, and is not announced
+        meanwhile(ground, commit=first, pending=others),
+        pytest.raises(ms.OutcomeUnknown) as caught,
+    ):
         ground.store.schemas.alter(TWO, MINE, deadline=5)
     assert "gc has deleted" in str(caught.value)
     assert ground.store.outcome(caught.value.operation_id).state == "unknown"

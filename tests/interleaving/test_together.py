@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.interleaving.checks import Checks, explore
-from tests.interleaving.explore import Explorer
+from tests.interleaving.explore import Explorer, Truncated
 from tests.interleaving.programs import Program
-from tests.interleaving.together import TOGETHER
+from tests.interleaving.together import TOGETHER, TOO_LARGE
 
 _LIMIT = 10_000
 """States of one program: one that has more belongs to the long tests."""
@@ -27,6 +27,13 @@ def test_larger_batches(program: Program) -> None:
     explored = explore(program, 1_000_000)
     assert explored.finals > 0
     print(f"{program.name}: {explored.schedules} schedules, {explored.states} states")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_the_shortest_schedules_of_what_is_too_large() -> None:
+    with pytest.raises(Truncated):  # and not Found
+        explore(TOO_LARGE, 1_000_000)
 
 
 @pytest.mark.parametrize("program", TOGETHER, ids=lambda p: p.name)

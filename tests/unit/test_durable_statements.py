@@ -19,9 +19,11 @@ from metastore.backends.postgres import (
     lease_sql,
     preludes,
     secret_keys,
-    together,
 )
 from metastore.backends.postgres.fragments import DURABLE
+from metastore.backends.postgres.together import alter as alter_many
+from metastore.backends.postgres.together import create as create_many
+from metastore.backends.postgres.together import exclusive as exclusive_many
 
 NEEDS_NOT = {
     ("preludes", "CLAIMED"): "is sent in front of a statement that is durable, in its transaction",
@@ -56,7 +58,9 @@ STATEMENTS = [
         intents,
         lease_sql,
         secret_keys,
-        together,
+        alter_many,
+        create_many,
+        exclusive_many,
     )
     for name, text in _texts(module)
     if (module.__name__.rpartition(".")[2], name) not in NEEDS_NOT
@@ -89,5 +93,5 @@ def test_the_general_statement_is_durable(updates: bool, inserts: bool, owned: b
 
 def test_all_of_them_are_found() -> None:
     names = {str(parameter.id) for parameter in STATEMENTS}
-    assert {"intents.FORBID", "intents.CANCEL", "create.CREATE", "together.ALTER_TOGETHER"} <= names
+    assert {"intents.FORBID", "intents.CANCEL", "create.CREATE", "alter.ALTER_TOGETHER"} <= names
     assert {"intents._WRITE_DOWN", "lease_sql.RENEW", "lease_sql.RELEASE"} <= names

@@ -27,7 +27,6 @@ from metastore.backends.postgres import (
     intents,
     relations,
     tickets,
-    together,
 )
 from metastore.backends.postgres.announcing import Announcing, Pass
 from metastore.backends.postgres.fragments import DURABLE, NOW
@@ -41,6 +40,7 @@ from metastore.backends.postgres.reads import PAST, PostgresReads
 from metastore.backends.postgres.restore import PostgresRestorer
 from metastore.backends.postgres.secret_keys import PostgresSecretKeys
 from metastore.backends.postgres.settings import ARRAYS
+from metastore.backends.postgres.together import below, message
 from metastore.backends.postgres.wire import numbered
 from metastore.backends.sql import gc as collect_sql
 from metastore.backends.sql.decode import pending, steps_of_json
@@ -187,15 +187,15 @@ class PostgresBackend(PostgresReads):
     # --- requests that travel together
 
     def find_below(self, wanted: Sequence[Below]) -> list[Record | bool]:
-        return together.found(wanted, self._quick(together.FIND_BELOW, together.find_parameters(wanted)))
+        return below.found(wanted, self._quick(below.FIND_BELOW, below.parameters(wanted)))
 
     def write_together(self, batch: Batch, patience: int) -> Written | Conflicted | Unknown:
         rows = self._announcing.send(
-            lambda may: self._together(together.statements(batch, patience), may, batch.operations),
+            lambda may: self._together(message.statements(batch, patience), may, batch.operations),
             lambda: _covered_by(batch),
             lambda: batch.operations,
         )
-        return together.written(batch, rows) if isinstance(rows, list) else rows
+        return message.written(batch, rows) if isinstance(rows, list) else rows
 
     def _together(
         self, statements: list[Statement], may: Pass, operations: Sequence[UUID]

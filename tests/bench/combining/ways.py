@@ -23,13 +23,17 @@ import psutil
 from rich.console import Console
 
 import metastore as ms
-from metastore.backends.postgres import alter, create, exclusive, intents, together
+from metastore.backends.postgres import alter, create, exclusive, intents
 from metastore.backends.postgres.backend import PostgresBackend
 from metastore.backends.postgres.connect import Pool, _Connection
+from metastore.backends.postgres.together import alter as many_alters
+from metastore.backends.postgres.together import below, message
+from metastore.backends.postgres.together import create as many_creates
+from metastore.backends.postgres.together import exclusive as many_exclusive
 from metastore.combine.lane import Lane
 from metastore.metrics import Metrics
 from metastore.operation.operation import Operation
-from metastore.port.batches import Altered, Written
+from metastore.port.batches import Altered, Below, Written
 from tests.bench.combining.window import OURS, Arrangement, Cell, windows
 from tests.bench.contention.crew import Meet
 from tests.bench.contention.crew import together as in_processes
@@ -41,16 +45,16 @@ from tests.bench.peers.told import Figure, Told
 
 __all__ = ["Ways", "counted"]
 
-_MODULES = (together, alter, create, exclusive, intents)
+_MODULES = (below, many_creates, alter, create, exclusive, intents)
 _NAMES = {
     value: f"{module.__name__.rpartition('.')[2]}.{name}"
     for module in _MODULES
     for name, value in vars(module).items()
     if isinstance(value, str) and name.isupper()
 }
-_NAMES |= dict.fromkeys(together._ALTER.values(), "together.ALTER_TOGETHER")
-_NAMES |= dict.fromkeys(together.LOCKS.values(), "together.LOCKS")
-_NAMES |= dict.fromkeys(together._EXCLUSIVE.values(), "together.EXCLUSIVE_TOGETHER")
+_NAMES |= dict.fromkeys(many_alters._ALTER.values(), "alter.ALTER_TOGETHER")
+_NAMES |= dict.fromkeys(message.LOCKS.values(), "message.LOCKS")
+_NAMES |= dict.fromkeys(many_exclusive._EXCLUSIVE.values(), "exclusive.EXCLUSIVE_TOGETHER")
 
 
 @dataclass
@@ -82,7 +86,7 @@ class _Counting:
         return self._named(original, lambda text: _name(str(text)))
 
     def send(self, original: Any) -> Any:
-        return self._named(original, lambda sent: "+".join([_name(text).removeprefix("together.") for text, _ in sent]))
+        return self._named(original, lambda sent: "+".join([_name(text) for text, _ in sent]))
 
     def _named(self, original: Any, name: Callable[[Any], str]) -> Any:
         def call(pool: Any, what: Any, *arguments: Any, **options: Any) -> Any:
@@ -127,7 +131,7 @@ class _Counting:
     def lead(self, original: Any) -> Any:
         def call(lane: Any, handle: Any, term: Any, send: Any) -> Any:
             def counting(batch: Any) -> Any:
-                self.ways.sizes[handle.kind][len(batch)] += 1
+                self.ways.sizes[_lane(handle)][len(batch)] += 1
                 return send(batch)
 
             return original(lane, handle, term, counting)
@@ -137,10 +141,10 @@ class _Counting:
     def result(self, original: Any) -> Any:
         def call(lane: Any, handle: Any, alone: Any, *arguments: Any) -> Any:
             def left(resign: Any) -> Any:
-                self.ways.ways[handle.kind, "batch, then full"] += 1
+                self.ways.ways[_lane(handle), "batch, then full"] += 1
                 return alone(resign)
 
-            self.ways.ways[handle.kind, "queue"] += 1
+            self.ways.ways[_lane(handle), "queue"] += 1
             return original(lane, handle, left, *arguments)
 
         return call
@@ -179,6 +183,11 @@ def counted(ways: Ways) -> Iterator[None]:
         ):
             stack.enter_context(patch.object(owner, name, make(getattr(owner, name))))
         yield
+
+
+def _lane(handle: Any) -> str:
+    """Return what a request travels with: reads, or writes."""
+    return "find" if isinstance(handle.request, Below) else "write"
 
 
 def _name(text: str) -> str:

@@ -55,6 +55,8 @@ class Cell:
     turn: int
     length: float
     """In seconds."""
+    port: int | None = None
+    """Of the contender's lock service."""
 
 
 class _Shared(Ours):
@@ -112,7 +114,7 @@ def _client(
         if shared is not None:
             contender = _Shared(shared, label)
         else:
-            contender = opened(cell.contender, cell.url, label, None, forest)
+            contender = opened(cell.contender, cell.url, label, cell.port, forest)
         warm(contender, f"{WARM}.{label}", ROUNDS["ours"] if shared is not None else 1)
         plan = _plan(cell, lake, number)
         ready.wait()

@@ -95,6 +95,9 @@ def test_all_are_measured_and_held_against_each_other(run: Run) -> None:
     console = Console(record=True, width=200, quiet=True)
     results.show(run, console)
     assert all(f"| 2 | {name} |" in results.markdown(run) for name in HERE)
+    assert all(f"| 2x16 | {name} |" in results.markdown(run) for name in HERE if name != "ours_in_hand")
+    assert figures["mixed_2x16_vs_best_lock_peer"] > 0
+    assert figures["round_trips_vs_best_lock_peer"] < 1  # of threads that share a store
     filled(DOCUMENT.read_text(), "", BEGIN)
 
 

@@ -1,0 +1,63 @@
+"""Find many children by name: the statement, its parameters, and what its rows mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from metastore.backends.postgres.parameters import Row, plain, texts
+from metastore.backends.postgres.read_sql import each
+from metastore.backends.sql.comments import without_comments
+from metastore.backends.sql.reads import ENTITY, NODE
+from metastore.port.batches import Below
+from metastore.port.commit import LIVE
+from metastore.port.records import Node, Record
+
+__all__ = ["FIND_BELOW", "found", "parameters"]
+
+# the condition on the state is that of the unique index: what is being dropped keeps its name, and is told from nothing
+_NAMED = "g.parent_id = w.parent_id AND g.family = w.family AND g.key = w.key AND (g.state = 0 OR g.state = 3)"
+_CHILD = each("guard", "g", _NAMED)
+FIND_BELOW = without_comments(f"""SELECT
+  -- once: which of the parents stand where they were seen, in the snapshot that shows the children too
+  CASE WHEN w.n = 1 THEN (SELECT array_agg(t.id)
+    FROM unnest(%(guard_ids)s::bigint[], %(guard_scopes)s::bigint[]) AS s(id, scope)
+    CROSS JOIN {each("guard", "t", "t.id = s.id AND t.scope_version = s.scope")}) END,
+  g.state, {NODE.format("g")}, {ENTITY}
+FROM unnest(%(parents)s::bigint[], %(families)s::text[], %(keys)s::text[])
+  WITH ORDINALITY AS w(parent_id, family, key, n)
+LEFT JOIN {_CHILD} ON true
+LEFT JOIN {each("entity", "e", "e.id = g.id")} ON true
+ORDER BY w.n""")
+"""One row for each child that is looked for, in the order given."""
+
+
+def parameters(wanted: Sequence[Below]) -> dict[str, Any]:
+    """Return the parameters of FIND_BELOW."""
+    chains = {id(one.parents): one.parents for one in wanted}.values()  # most stand below the same few
+    seen = {(node.id, node.scope_version) for chain in chains for node in chain}
+    return {
+        "guard_ids": plain([i for i, _ in seen]),
+        "guard_scopes": plain([s for _, s in seen]),
+        "parents": plain([one.parents[-1].id if one.parents else 0 for one in wanted]),
+        "families": texts([one.family for one in wanted]),
+        "keys": texts([one.key for one in wanted]),
+    }
+
+
+def found(wanted: Sequence[Below], rows: Sequence[Row]) -> list[Record | bool]:
+    """Return what FIND_BELOW's rows mean: the child, False for none, True where more must be asked.
+
+    That is so where the parents are not as they were, and where something of that name is being dropped.
+    """
+    held = set(rows[0][0] or ())
+    chains = {id(one.parents): held.issuperset([node.id for node in one.parents]) for one in wanted}
+    return [_child(one, row) if chains[id(one.parents)] else True for one, row in zip(wanted, rows, strict=True)]
+
+
+def _child(one: Below, row: Row) -> Record | bool:
+    if row[1] is None:
+        return False
+    if row[1] != LIVE:
+        return True
+    return Record((*one.parents, Node(*row[2:8])), *row[8:])

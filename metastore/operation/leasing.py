@@ -1,0 +1,46 @@
+"""The leases under which an operation commits: what its commits require, and the error where a lease is lost."""
+
+from __future__ import annotations
+
+from metastore.errors import LeaseLost, MetastoreError
+from metastore.operation.record import OperationRow, detail
+from metastore.operation.request import Call
+from metastore.operation.session import Session
+from metastore.port.commit import Commit, Conflicted, LeaseToken, Unknown
+from metastore.retry.reactions import REACTIONS, Reaction
+from metastore.retry.runner import Conflict
+
+__all__ = ["OwnLeases"]
+
+
+class OwnLeases:
+    """The leases of one operation. Before an error says that one is lost, the operation's row is looked at."""
+
+    def __init__(self, session: Session, row: OperationRow, call: Call) -> None:
+        self._session, self._row, self._call = session, row, call
+
+    def tokens(self) -> tuple[LeaseToken, ...]:
+        """Return what a commit requires. Raises LeaseLost."""
+        try:
+            return self._call.tokens()
+        except LeaseLost:
+            self._row.lease_lost()
+            raise
+
+    def refused(self) -> MetastoreError:
+        """Return the error for a commit that found another token."""
+        self._row.lease_lost()
+        return self._call.refused()
+
+    def check(self) -> None:
+        """Check the leases of an operation that writes nothing: they must hold all the same. Raises Conflict too."""
+        leases = self.tokens()
+        if not leases:
+            return
+        outcome = self._session.backend.commit(Commit(self._session.clock.operation_id(), None, leases=leases))
+        if isinstance(outcome, Conflicted):
+            if REACTIONS[outcome.cause].other is not Reaction.RAISE:
+                raise Conflict(outcome.cause, detail(outcome))
+            raise self.refused()
+        if isinstance(outcome, Unknown):
+            raise Conflict("lost", "the answer was lost")

@@ -1,0 +1,76 @@
+"""The door of this folder: run a request, in a store or in a transaction.
+
+In a store a request may travel with others (:mod:`metastore.combine`); else it is one
+:class:`~metastore.operation.operation.Operation`. In a transaction it is laid over the transaction's overlay.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeVar
+
+from metastore.deadlines import remaining
+from metastore.errors import DeadlineExceeded, InvalidArgument
+from metastore.kinds.entity import Entity
+from metastore.operation.authorized import authorized
+from metastore.operation.keys import began
+from metastore.operation.operation import Operation
+from metastore.operation.record import refused_id
+from metastore.operation.request import Call, Proposal, Request, View
+from metastore.operation.session import ManagerSession, Session
+from metastore.port.commit import Caller, Commit, Committed, Conflicted
+
+__all__ = ["is_new", "perform"]
+
+T = TypeVar("T")
+
+
+def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
+    """Run ``request`` until it is committed, or settled on a value or an error."""
+    if session.access is not None:
+        request = authorized(session.access, request, call)
+    if not isinstance(session, Session):
+        if session.read_only:
+            raise InvalidArgument(session.read_only)
+        if call.operation_id is not None:
+            raise InvalidArgument("a transaction is one operation: leave operation_id out inside of it")
+        if call.lease is not None:
+            raise InvalidArgument("a transaction is one commit: give the lease to it, store.transaction(lease=…)")
+        return _of(session, _in_transaction(session, request, call))
+    if session.combiner is not None:
+        return _of(session, session.combiner.perform(session, request, call))
+    return _of(session, Operation(session, request, call).run())
+
+
+def _of(session: ManagerSession, result: T) -> T:
+    """Note in an entity which database it comes from: later calls trust only what was committed here."""
+    if isinstance(result, Entity):
+        result.__dict__["origin"] = session.backend.origin
+    return result
+
+
+def is_new(session: Session, call: Call) -> bool:
+    """Whether there is no row of the call's own operation id yet. Raises InvalidArgument for one that is refused."""
+    assert call.operation_id is not None
+    if session.backend.steps(call.operation_id):
+        return False
+    caller = Caller(began(call.operation_id, session.clock), "")
+    outcome = session.backend.commit(Commit(session.clock.operation_id(), None, caller=caller))
+    if isinstance(outcome, Conflicted) and outcome.cause == "stale_id":
+        session.backend.forget(0)  # see OperationRow.is_known
+        raise refused_id(call.operation_id)
+    return True
+
+
+def _in_transaction(session: ManagerSession, request: Request[T], call: Call) -> T:
+    """Lay the request's writes over the transaction; nothing is sent. Raises DeadlineExceeded."""
+    if remaining(session.clock, math.inf) <= 0:
+        raise DeadlineExceeded("the deadline passed before the transaction was complete; nothing was written")
+    decided = request.attempt(View(session.backend, trusting=False))
+    if not isinstance(decided, Proposal):
+        return decided
+    principal = session.principal if call.principal is None else call.principal
+    commit = Commit(session.clock.operation_id(), principal, decided.guards, (), decided.writes, decided.skip_existing)
+    outcome = session.backend.commit(commit)
+    assert isinstance(outcome, Committed)
+    return decided.finish(outcome.results)
