@@ -195,6 +195,7 @@ class _StreamReader(DataSourceStreamReader):
             raise InvalidArgument(f"a stream reads {' or '.join(BY_POSITION)}, not {options.table}")
         self._options = options
         self._seen = -1
+        """Up to where it has read: Spark before 4.2 does not say."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         start = self._options.start
@@ -202,8 +203,10 @@ class _StreamReader(DataSourceStreamReader):
             session = store._session  # noqa: SLF001
             epoch, collected = session.backend.feed_start()
             if start == "beginning":
-                return {"epoch": epoch, "seq": collected}
-            return {"epoch": epoch, "seq": now(session) if start == "now" else position_in(session, start)}
+                self._seen = collected
+            else:
+                self._seen = now(session) if start == "now" else position_in(session, start)
+            return {"epoch": epoch, "seq": self._seen}
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         """Return how many changes a micro-batch has at most. Spark asks since 4.2."""
@@ -218,9 +221,8 @@ class _StreamReader(DataSourceStreamReader):
         with self._options.open() as store:
             session = store._session  # noqa: SLF001
             epoch, last = session.backend.feed_start()[0], now(session)
-            if begin >= 0 and most is not None:
-                ahead = session.backend.past.times(begin, most)
-                last = min(last, ahead[-1][0]) if len(ahead) == most else last
+            if begin >= 0 and most is not None and (next_ := session.backend.past.times(begin, 1)):
+                last = min(last, next_[0][0] + most - 1)  # of as many positions some may have no change
         return {"epoch": epoch, "seq": max(begin, last)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
