@@ -148,7 +148,7 @@ def test_what_travels_to_executors_has_no_url(url: str, monkeypatch: pytest.Monk
     source = _Source({"url": "env:CATALOG_OF_THE_TEST", "table": "changes"})
     stream, entities = source.streamReader(StructType()), _Source({**source.options, "table": "entities"})
     start = stream.initialOffset()
-    end = stream.latestOffset(start, ALL)  # type: ignore[call-arg, arg-type]
+    end = stream.latestOffset(start, ALL)
     reader = entities.reader(StructType())
     writer = entities.writer(StructType(), False)
     travels = [source, stream, start, end, stream.partitions(start, end), reader, reader.partitions(), writer]
