@@ -289,6 +289,7 @@ def test_one_of_each_verb_at_every_await(postgres_url: str, late: bool) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.each_run_on("postgres")
 def test_a_lease_that_nobody_gets_is_free(url: str) -> None:
     """Cancelled at each wait of ``acquire``, also of one that waits in the queue."""
 

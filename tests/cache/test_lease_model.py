@@ -91,8 +91,8 @@ FINDS: dict[str, tuple[Setting, int]] = {
     "monotonic_only": (Setting(reads=12, writes=2, ttl=2, ticks=20, faults=Faults(suspensions=6)), 3000),
 }
 """Rules whose breaking the suite finds in seconds. The long tests find the others."""
-DEEP = ("no_gate", "flag_by_timer")
-"""Those of them that take ten seconds; ``test_lease_rules`` breaks the first rule in the real thing too."""
+DEEP = ("no_gate", "flag_by_timer", "fill_before_oldest", "no_margin", "reused_lease")
+"""Those of them that take five to ten seconds; ``test_lease_rules`` breaks the first rule in the real thing too."""
 RARE: dict[str, Setting] = {
     "evict_whatever": Setting(reads=16, writers=2, writes=3, ttl=2, ticks=16),
     "old_snapshot": CASES["crashes"],

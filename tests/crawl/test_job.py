@@ -140,7 +140,7 @@ def test_without_any_environment_variable_and_without_noise(full: Lake, tmp_path
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_worker_that_is_killed(full: Lake, tmp_path: Path) -> None:
     if not _java():
         pytest.skip("no Java for Spark")

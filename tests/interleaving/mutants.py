@@ -296,6 +296,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "hot alter, three hot ones in a row",
         "after the announcement",
         wrap=_wrap(_ReadsBeforeItAnnounces),
+        slow=True,
     ),
     Mutant("intent without its path", "two alters, rename", "no order explains", wrap=_wrap(_ForgetsThePath)),
     Mutant("cancel of what is not pending", "hot alter, deadline", "no order explains", _CancelAnyway),
@@ -319,6 +320,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "hot count, five alters in a row",
         "attempts of a transaction lost",
         _CommitsPassTickets,
+        slow=True,
     ),
     Mutant(
         "number before the lock",

@@ -129,6 +129,7 @@ class Waiter:
         assert self.said() == "released"
 
 
+@pytest.mark.each_run_on("postgres")
 def test_waiters_who_do_not_live_are_passed_over(url: str) -> None:
     """Within seconds: the first was killed, the second stopped. Who was only stopped is served when he goes on."""
     with ms.open(url) as store, Waiter(url) as killed, Waiter(url) as stopped, Waiter(url) as third:

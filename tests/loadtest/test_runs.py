@@ -32,7 +32,8 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("url", [pytest.param("sqlite", marks=pytest.mark.long), "postgres"], indirect=True)
+@pytest.mark.long
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 def test_a_hot_table(spark: SparkSession, url: str, tmp_path: Path, capsys: Output) -> None:
     """What clients saw, what the store says, what is reported and what clients' metrics say is the same."""
     out = tmp_path / "out[1] {a,b}"  # to Spark, a pattern

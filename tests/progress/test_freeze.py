@@ -56,6 +56,7 @@ def refused(call: Call) -> ms.ScopeFrozen:
     raise AssertionError("nobody said that the scope is frozen")
 
 
+@pytest.mark.each_run_on("postgres")
 def test_nobody_else_writes(url: str) -> None:
     """Each is told which operation is in the way; all may read; the holder's block is one commit."""
     seed(url, PATH, "lake.cat.o.t2")

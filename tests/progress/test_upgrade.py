@@ -38,6 +38,7 @@ def work(store: ms.Store) -> int:
     return 6
 
 
+@pytest.mark.each_run_on("postgres")
 def test_the_older_program_goes_on(url: str, folder: Path) -> None:
     """Nothing blocks; then the newer one goes on as well, and applies what it announced."""
     seed(url, PATH)
@@ -58,6 +59,7 @@ def test_the_older_program_goes_on(url: str, folder: Path) -> None:
     assert violations(url) == []
 
 
+@pytest.mark.each_run_on("postgres")
 def test_the_newer_program_is_killed(url: str, folder: Path) -> None:
     """Its intent expires, and whoever meets it then says so."""
     seed(url, PATH)

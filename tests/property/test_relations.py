@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -169,9 +170,11 @@ def test_in_memory(plan: list[tuple[bool, list[tuple[Any, ...]]]]) -> None:
 
 @settings(ROUNDS, max_examples=25)
 @given(plan=PLAN)
-def test_on_sqlite(plan: list[tuple[bool, list[tuple[Any, ...]]]], tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder: Path = tmp_path_factory.mktemp("relations")
-    with ms.open(f"sqlite:///{folder / 'm.db'}") as store:
+def test_on_sqlite(
+    plan: list[tuple[bool, list[tuple[Any, ...]]]], sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    fresh = shutil.copy(sqlite_template, tmp_path_factory.mktemp("relations"))
+    with ms.open(f"sqlite:///{fresh}") as store:
         play(store, plan)
 
 

@@ -31,7 +31,11 @@ _LIMIT = 2_000
 _MANY = (
     "put another partition in its place | read a partition and make another of it",
     "drop what was dropped | note the restore",
+    "put another partition in its place | read a partition and drop it",
     "set the owner | set another owner",
+    "drop the only one | note the drop of the schema",
+    "note the restore of what is there | drop",
+    "copy | copy back",
     "purge | purge",
 )
 """Those with the most interleavings: each run explores them on SQLite, where they are quick, the long ones on both."""
@@ -152,6 +156,7 @@ def test_siblings_never_make_each_other_retry(name: str, database: Database, wor
     assert explore(_named(name), database, workers, _LIMIT).retried == {}
 
 
+@pytest.mark.each_run_on("sqlite")
 @pytest.mark.parametrize("name", ["create | create a sibling", "alter | copy", "create | write down what is listed"])
 def test_what_is_left_out_differs_in_nothing(name: str, database: Database, workers: Workers) -> None:
     some = explore(_named(name), database, workers, _LIMIT)
