@@ -45,7 +45,7 @@ class Consumers:
     def get(self, name: str, *, start: str = "now") -> Consumer:
         """Return the consumer with this name; make it if there is none, at ``start``.
 
-        ``start`` is "now", "beginning" (the oldest change that is kept) or a position. Raises InvalidArgument.
+        ``start`` is "now", "beginning" (from where on all changes are kept) or a position. Raises InvalidArgument.
         """
         check_whole(self._session)
         name, backend = clean_name(name), self._session.backend
@@ -112,7 +112,7 @@ class Consumer:
         self._move(_readable(self._session, position))
 
     def reset(self, start: str) -> None:
-        """Read on from "now", "beginning" (the oldest change that is kept) or a position: also after HistoryGone.
+        """Read on from "now", "beginning" (from where on all changes are kept) or a position: also after HistoryGone.
 
         Raises VersionConflict, EntityNotFound and HistoryGone as ``commit`` does, InvalidArgument.
         """
