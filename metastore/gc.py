@@ -8,7 +8,6 @@ and beyond ``keep_versions``, and rows that belong to nothing any more: relation
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,6 +16,7 @@ from typing import Final
 from metastore.arguments import positive_integer, shown
 from metastore.errors import DeadlineExceeded, DropPending, EntityNotFound, InvalidArgument, ScopeFrozen
 from metastore.feed.position import position_before
+from metastore.feed.unread import unread
 from metastore.kinds.drop import DESTROYED
 from metastore.managers import exclusive
 from metastore.managers.drop_steps import above_pending, pending_drops
@@ -26,7 +26,6 @@ from metastore.managers.relation_writes import column_path, is_dropping
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
-from metastore.port.backend import Backend
 from metastore.port.upkeep import HistoryLimits, Upkeep
 
 __all__ = ["Collected", "collect"]
@@ -35,9 +34,6 @@ _ROOTS: Final = 100
 """How many entities gc asks for at once, to make them unrestorable or to delete them."""
 _STEPS: Final = 1000
 """How many steps of history one statement looks at."""
-_log = logging.getLogger("metastore")
-_ALL: Final = 1 << 62
-"""A position beyond all others."""
 _PATIENCE: Final = 5.0
 """How long gc tries to make one entity unrestorable (seconds)."""
 _LONG_DEAD: Final = 3_600_000_000
@@ -56,6 +52,8 @@ class Collected:
     """Other rows of the operation table."""
     staged: int = 0
     """What was staged under leases that ended, and was handed to ``clean_up``."""
+    overdue: tuple[str, ...] = ()
+    """Consumers that gc did not wait for: they have left changes unread for too long, or have lost some."""
 
 
 def collect(session: Session, retention: timedelta, keep_versions: int, keep_unread: timedelta) -> Collected:
@@ -80,27 +78,11 @@ def collect(session: Session, retention: timedelta, keep_versions: int, keep_unr
     _sweep_relations(backend)
     backend.forget_pins()
     backend.forget_tickets()
-    unread = _unread(backend, now - keep_unread // timedelta(microseconds=1))
-    limits = HistoryLimits(before, position_before(backend.past, before), keep_versions, unread)
+    kept = unread(backend, now, keep_unread)
+    limits = HistoryLimits(before, position_before(backend.past, before), keep_versions, kept.after)
     versions, operations = _delete_steps(backend, limits)
     backend.leases.forget_waiters(backend.now() - _LONG_DEAD)
-    return Collected(entities, versions, operations)
-
-
-def _unread(backend: Backend, since: int) -> int:
-    """Return the position up to which all consumers have read the feed, but for those that leave changes for long."""
-    read = _ALL
-    for one in backend.readers.consumers():
-        waiting = backend.past.times(one.seq, 1)
-        if waiting and waiting[0][1] < since:
-            _log.warning(
-                "the consumer %s has not read the feed for too long: gc does not wait for it any more, and it may get "
-                "HistoryGone; let it read, or drop it",
-                one.name,
-            )
-        else:
-            read = min(read, one.seq)
-    return read
+    return Collected(entities, versions, operations, overdue=kept.overdue)
 
 
 def _make_unrestorable(session: Session, before: int, pending: set[int]) -> None:

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from metastore.cli import (
     alter,
     cache,
+    consumers,
     crawl,
     crawls,
     create,
@@ -107,6 +108,7 @@ for _commands in (
     history,
     diff,
     past,
+    consumers,
     relay,
     secrets,
     stats,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Annotated
 
@@ -11,7 +14,7 @@ import typer
 from rich.text import Text
 
 from metastore.cli.context import Json, Settings
-from metastore.cli.output import console, safe, table, write, write_json, write_table
+from metastore.cli.output import console, safe, table, tell, write, write_json, write_table
 from metastore.errors import InvalidArgument
 from metastore.store import migrate as migrate_database
 from metastore.urls import parse_url, redacted
@@ -77,15 +80,18 @@ def gc(
     keep_versions: Annotated[
         int, typer.Option("--keep-versions", help="How many versions of each entity are kept at any age.")
     ] = 10,
+    keep_unread: Annotated[
+        str, typer.Option("--keep-unread", help="How long changes wait for consumers that have not read them.")
+    ] = "30d",
     json: Json = False,
 ) -> None:
     """Delete old dropped entities and old history.
 
     What it deletes cannot be restored.
     """
-    age = parse_duration(retention)
-    with ctx.obj.open() as store:
-        removed = store.gc(retention=age, keep_versions=keep_versions)
+    age, unread = parse_duration(retention), parse_duration(keep_unread)
+    with ctx.obj.open() as store, _alarms_told():
+        removed = store.gc(retention=age, keep_versions=keep_versions, keep_unread=unread)
     if json:
         write_json(dataclasses.asdict(removed))
     else:
@@ -94,6 +100,19 @@ def gc(
             f"Removed {removed.entities} entities, {removed.versions} old versions of others, "
             f"{removed.operations} other operations.",
         )
+
+
+@contextmanager
+def _alarms_told() -> Iterator[None]:
+    """Write each alarm about a consumer of the feed to stderr."""
+    handler = logging.Handler()
+    handler.emit = lambda record: tell(record.getMessage())  # type: ignore[method-assign]
+    alarms = logging.getLogger("metastore.consumers")
+    alarms.addHandler(handler)
+    try:
+        yield
+    finally:
+        alarms.removeHandler(handler)
 
 
 def register(app: typer.Typer) -> None:

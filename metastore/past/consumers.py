@@ -45,21 +45,15 @@ class Consumers:
     def get(self, name: str, *, start: str = "now") -> Consumer:
         """Return the consumer with this name; make it if there is none, at ``start``.
 
-        ``start`` is "now", "beginning" (the oldest change that is kept) or a position. Raises InvalidArgument.
+        ``start`` is "now", "beginning" (from where on all changes are kept) or a position. Raises InvalidArgument.
         """
         check_whole(self._session)
         name, backend = clean_name(name), self._session.backend
-        if not isinstance(start, str):
-            raise InvalidArgument(f"a start is now, beginning or a position, not {shown(start)}")
+        _check_start(start)
         row = backend.readers.consumer(name)
         if row is None:
-            row = backend.readers.add_consumer(name, self._start(start))
+            row = backend.readers.add_consumer(name, _start(self._session, start))
         return Consumer(self._session, row)
-
-    def _start(self, start: str) -> int:
-        if start == "now":
-            return last(self._session)
-        return self._session.backend.feed_start()[1] if start == "beginning" else _readable(self._session, start)
 
     def list(self) -> list[Consumer]:
         """Return all consumers, by name."""
@@ -100,7 +94,7 @@ class Consumer:
     def read(self, limit: int = 500) -> list[Change]:
         """Return the next changes, at most ``limit``; []: there are none now. It does not move the position.
 
-        Raises HistoryGone if gc did not wait for it: read the tables again, and make another consumer.
+        Raises HistoryGone if gc did not wait for it: read the tables again, and ``reset`` it.
         """
         return self._after(self._seq, limit)
 
@@ -115,7 +109,18 @@ class Consumer:
         Raises VersionConflict if another instance has moved it meanwhile: what was read since then is the other's.
         This instance then knows the new position. Raises EntityNotFound if the consumer was dropped, HistoryGone.
         """
-        to, seq = _readable(self._session, position), self._seq
+        self._move(_readable(self._session, position))
+
+    def reset(self, start: str) -> None:
+        """Read on from "now", "beginning" (from where on all changes are kept) or a position: also after HistoryGone.
+
+        Raises VersionConflict, EntityNotFound and HistoryGone as ``commit`` does, InvalidArgument.
+        """
+        _check_start(start)
+        self._move(_start(self._session, start))
+
+    def _move(self, to: int) -> None:
+        seq = self._seq
         if not self._session.backend.readers.move_consumer(self.name, seq, to):
             raise self._moved(seq)
         self._seq = to
@@ -159,6 +164,18 @@ class Consumer:
             f"another instance of the consumer {self.name} has moved it from {was} to {row.seq}; read again from there"
         )
         return VersionConflict(self.name, was, row.seq, message)
+
+
+def _check_start(start: object) -> None:
+    if not isinstance(start, str):
+        raise InvalidArgument(f"a start is now, beginning or a position, not {shown(start)}")
+
+
+def _start(session: Session, start: str) -> int:
+    """Return the number from which a consumer reads on. Raises InvalidArgument, HistoryGone."""
+    if start == "now":
+        return last(session)
+    return session.backend.feed_start()[1] if start == "beginning" else _readable(session, start)
 
 
 def _readable(session: Session, position: str) -> int:

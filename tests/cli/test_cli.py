@@ -246,7 +246,7 @@ def test_gc(run: Run, url: str) -> None:
     with ms.open(url) as store:
         store.schemas.drop("lake.c.s.inner")
     assert document(run("gc", "--retention", "7d", "--json"))["entities"] == 0
-    nothing = {"entities": 0, "versions": 0, "operations": 0, "staged": 0}
+    nothing = {"entities": 0, "versions": 0, "operations": 0, "staged": 0, "overdue": []}
     assert document(run("gc", "--json")) == nothing  # 7d as well
     done = run("gc", "--retention", "0s", "--keep-versions", "1")
     assert done.stdout.startswith("Removed 1 entities, 2 old versions of others, ")

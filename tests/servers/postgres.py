@@ -57,6 +57,9 @@ class Databases(Protocol):
     def drop_database(self, name_or_url: str) -> None:
         """Drop a database, and the connections to it, if it is there."""
 
+    def url(self, database: str = "postgres") -> str:
+        """Return the SQLAlchemy URL of a database."""
+
 
 class _Administrator:
     """Make and drop databases over a connection to an existing one."""

@@ -165,7 +165,7 @@ def run_page(spark: SparkSession, url: str, folder: Path) -> list[str]:
             store.tables.create(f"lake.c.shop.{name}", parents=True)
         store.tags.create("lake.seen")
         text = (ROOT / "docs/pipeline.md").read_text(encoding="utf-8").replace("```py\n", "```python\n")
-        assert text.count("```python\n") == 6
+        assert text.count("```python\n") == 7
         namespace = {"__name__": "__example__", "ms": ms, "spark": spark, "url": url, "folder": str(folder)}
         wrong = list(failures(text, "pipeline.md", folder, namespace))
         if not wrong:

@@ -100,7 +100,7 @@ def test_a_stream_into_parquet_survives_restarts(source: SparkSession, sqlite_ur
     """Each change is in the files once, although the query was stopped between, and batches are small."""
 
     def run() -> None:
-        stream = source.readStream.format("metastore").options(url=sqlite_url, table="changes", maxChanges=7).load()
+        stream = source.readStream.format("metastore").options(url=sqlite_url, table="changes", maxChanges=20).load()
         query = (
             stream.writeStream.format("parquet")
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -108,6 +108,9 @@ def test_a_stream_into_parquet_survives_restarts(source: SparkSession, sqlite_ur
             .start(str(tmp_path / "out"))
         )
         query.awaitTermination(120)
+        sizes = [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+        assert max(sizes) <= 20
+        assert all(size == 20 for size in sizes[:-1])
 
     with ms.open(sqlite_url, principal="tester") as store:
         for seed in range(2):

@@ -36,10 +36,19 @@ from metastore.spark.source.tables import BY_ID, BY_POSITION, ddl, ranges, rows_
 from metastore.spark.source.write import Upsert
 from metastore.store import Store, open_store
 
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # before Spark 4.2, which reads all in one micro-batch then
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Nothing: that Spark does not ask."""
+
+
 __all__ = ["open_here", "register_source"]
 
 _PINNED: Final = 600.0
 """How long a snapshot is kept after it was planned, and again after each partition begins (seconds)."""
+_ENDLESS: Final = 1 << 62
 _MOST: Final = 100_000
 """How many changes a micro-batch has at most, unless an option says otherwise."""
 
@@ -187,7 +196,7 @@ def _when(text: str) -> str | datetime:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-class _StreamReader(DataSourceStreamReader):
+class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads ``changes`` or ``versions`` as they come. An offset is a number of the feed, with its epoch."""
 
     def __init__(self, options: _Options) -> None:
@@ -195,6 +204,9 @@ class _StreamReader(DataSourceStreamReader):
             raise InvalidArgument(f"a stream reads {' or '.join(BY_POSITION)}, not {options.table}")
         self._options = options
         self._seen = -1
+        """Up to where it has read: Spark before 4.2 does not say."""
+        self._until = _ENDLESS
+        """Up to where a query reads that ends with what is there when it begins."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         start = self._options.start
@@ -202,8 +214,15 @@ class _StreamReader(DataSourceStreamReader):
             session = store._session  # noqa: SLF001
             epoch, collected = session.backend.feed_start()
             if start == "beginning":
-                return {"epoch": epoch, "seq": collected}
-            return {"epoch": epoch, "seq": now(session) if start == "now" else position_in(session, start)}
+                self._seen = collected
+            else:
+                self._seen = now(session) if start == "now" else position_in(session, start)
+            return {"epoch": epoch, "seq": self._seen}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Note what is there now: a query with that trigger reads up to it, in micro-batches. Spark asks since 4.2."""
+        with self._options.open() as store:
+            self._until = now(store._session)  # noqa: SLF001
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         """Return how many changes a micro-batch has at most. Spark asks since 4.2."""
@@ -217,10 +236,9 @@ class _StreamReader(DataSourceStreamReader):
         most = self._options.most if limit is None else getattr(limit, "max_rows", getattr(limit, "maxRows", None))
         with self._options.open() as store:
             session = store._session  # noqa: SLF001
-            epoch, last = session.backend.feed_start()[0], now(session)
-            if begin >= 0 and most is not None:
-                ahead = session.backend.past.times(begin, most)
-                last = min(last, ahead[-1][0]) if len(ahead) == most else last
+            epoch, last = session.backend.feed_start()[0], min(now(session), self._until)
+            if begin >= 0 and most is not None and (next_ := session.backend.past.times(begin, 1)):
+                last = min(last, next_[0][0] + most - 1)  # of as many positions some may have no change
         return {"epoch": epoch, "seq": max(begin, last)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

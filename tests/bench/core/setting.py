@@ -21,7 +21,7 @@ from metastore.kinds.registry import KINDS
 from metastore.store import Store
 from metastore.urls import parse_url
 from tests.bench.figures import Figures
-from tests.servers.postgres import PostgresServer
+from tests.servers.postgres import Databases, PostgresServer
 
 __all__ = ["CATALOG", "COLUMNS", "Setting", "captured", "connect", "document", "fill_lake", "new_lake", "operation_ids"]
 
@@ -67,7 +67,7 @@ class Setting:
         return self.closing.enter_context(PostgresServer(settings=COMMON))
 
 
-def new_lake(server: PostgresServer, *schemas: str) -> str:
+def new_lake(server: Databases, *schemas: str) -> str:
     """Make a migrated database with a metalake, a catalog and schemas; return its URL."""
     url = server.create_database()
     ms.migrate(url)

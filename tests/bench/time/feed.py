@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Any
 
 import metastore as ms
-from tests.bench.core.setting import CATALOG, Setting, new_lake
-from tests.bench.time.lakes import add_tables, settle
+from tests.bench.core.setting import CATALOG, Setting
+from tests.bench.time.lakes import Lakes
 from tests.bench.timing import seconds
 
 __all__ = ["measure"]
@@ -18,11 +18,10 @@ _CONSUMERS, _WRITES = 4, 200
 _SPAWN = multiprocessing.get_context("spawn")
 
 
-def measure(setting: Setting) -> None:
+def measure(setting: Setting, lakes: Lakes) -> None:
     """Measure the feed."""
-    url = new_lake(setting.durable, "s")
-    add_tables(url, "s", 1000, 100)
-    settle(url)
+    lakes = Lakes(lakes.server, kept=False)  # it is written to
+    url = lakes.lake(s=(1000, 100))
     with ms.open(url, principal="bench") as store:
         count = setting.count(100_000)
 
@@ -32,7 +31,7 @@ def measure(setting: Setting) -> None:
 
         setting.figures.record("feed_rows_per_s", [count / seconds(read) for _ in range(setting.runs)])
     _latency(setting, url)
-    setting.durable.drop_database(url)
+    lakes.leave(url)
 
 
 def _follow(url: str, after: str, count: int, results: Any) -> None:

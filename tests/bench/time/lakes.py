@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
-from tests.bench.core.setting import CATALOG, COLUMNS, document
+from tests.bench.core.setting import CATALOG, COLUMNS, document, new_lake
+from tests.servers.postgres import Databases, database_of
 
-__all__ = ["VERSIONS", "add_tables", "settle"]
+__all__ = ["VERSIONS", "Lakes", "add_tables", "settle"]
 
 VERSIONS = 100
 """How many versions each table of a long history has."""
@@ -32,6 +35,41 @@ SELECT md5(%(base)s::text || '/' || v || '/' || n)::uuid, 0, nextval('change_seq
 FROM generate_series(1, %(versions)s::int) v, generate_series(1, %(count)s::int) n ORDER BY v, n""",
     "SELECT setval('entity_id_seq', %(base)s::bigint + %(count)s::int)",
 )
+
+
+@dataclass(frozen=True)
+class Lakes:
+    """The lakes of one server. ``kept``: the server stays, so that what was made there is used again."""
+
+    server: Databases
+    kept: bool
+
+    def lake(self, **schemas: tuple[int, int]) -> str:
+        """Return the URL of a lake whose schemas have so many tables of so many versions; make it if there is none."""
+        name = "lake_" + "_".join(f"{count}x{versions}" for count, versions in schemas.values())
+        if self.kept and name in self._databases():
+            return self.server.url(name)
+        url = new_lake(self.server, *schemas)
+        for schema, (count, versions) in schemas.items():
+            add_tables(url, schema, count, versions)
+        settle(url)
+        return self._named(url, name) if self.kept else url
+
+    def leave(self, url: str) -> None:
+        """Drop a lake that nobody uses again."""
+        if not self.kept:
+            self.server.drop_database(url)
+
+    def _databases(self) -> list[str]:
+        with _connected(self.server.url()) as connection:
+            return [name for (name,) in connection.execute("SELECT datname FROM pg_database")]
+
+    def _named(self, url: str, name: str) -> str:
+        """Give a lake its name at the end, so that one that was not finished is not used."""
+        with _connected(self.server.url()) as connection:
+            rename = sql.SQL("ALTER DATABASE {} RENAME TO {}")
+            connection.execute(rename.format(sql.Identifier(database_of(url)), sql.Identifier(name)))
+        return self.server.url(name)
 
 
 def add_tables(url: str, schema: str, count: int, versions: int = VERSIONS) -> None:

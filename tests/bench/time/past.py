@@ -8,30 +8,35 @@ from statistics import median
 
 import metastore as ms
 from metastore.store import Store
-from tests.bench.core.setting import CATALOG, Setting, new_lake
-from tests.bench.time.lakes import VERSIONS, add_tables, settle
+from tests.bench.core.setting import CATALOG, Setting
+from tests.bench.time.lakes import VERSIONS, Lakes
 from tests.bench.timing import ratios, seconds
 
-__all__ = ["measure"]
+__all__ = ["lakes_of", "measure"]
 
 _TABLES = 1000
 
 
-def measure(setting: Setting, *, full: bool) -> None:
+def lakes_of(lakes: Lakes, *, full: bool) -> tuple[str, str, str, str]:
+    """Return four lakes: one with a short history and one with a long one, a small tree and a large one."""
+    return (
+        lakes.lake(s=(_TABLES, VERSIONS)),
+        lakes.lake(s=(_TABLES, VERSIONS), other=(99_000 if full else 4_000, VERSIONS)),
+        lakes.lake(s=(10_000, 1)),
+        lakes.lake(s=(1_000_000 if full else 200_000, 1)),
+    )
+
+
+def measure(setting: Setting, lakes: Lakes, *, full: bool) -> None:
     """Compare the past with today; a short history with a long one; a diff in a small tree with one in a large one."""
-    short, long = new_lake(setting.durable, "s"), new_lake(setting.durable, "s", "other")
-    add_tables(short, "s", _TABLES)
-    add_tables(long, "s", _TABLES)
-    add_tables(long, "other", 99_000 if full else 4_000)
-    for url in (short, long):
-        settle(url)
+    short, long, small, large = lakes_of(lakes, full=full)
     with ms.open(short, principal="bench") as one, ms.open(long, principal="bench") as other:
         _reads(setting, one)
         _listed(setting, one, other)
         _diff(setting, one)
-    for url in (short, long):
-        setting.durable.drop_database(url)
-    _differences(setting, 1_000_000 if full else 200_000)
+    _differences(setting, small, large)
+    for url in (short, long, small, large):
+        lakes.leave(url)
 
 
 def _middle(store: Store) -> str:
@@ -77,28 +82,22 @@ def _diff(setting: Setting, store: Store) -> None:
     setting.figures.record("diff_rows_per_s", [changed / one for one in taken])
 
 
-def _differences(setting: Setting, million: int) -> None:
+def _differences(setting: Setting, small: str, large: str) -> None:
     """Compare the diff of 100 changes among very many tables with that among 10,000."""
-    found = list[list[float]]()
-    stores = list[tuple[Store, str]]()
-    urls = [new_lake(setting.durable, "s") for _ in range(2)]
-    for url, count in zip(urls, (10_000, million), strict=True):
-        add_tables(url, "s", count, 1)
-        settle(url)
-        store = ms.open(url, principal="bench")
-        before = store.position()
-        for n in range(1, count, count // 100):
-            store.tables.alter(f"{CATALOG}.s.table_{n}", ms.SetComment("1"))
-        stores.append((store, before))
-        assert len(list(store.diff(before))) == 100
-    (small, a), (large, b) = stores
-    found += in_turns(setting, lambda: list(small.diff(a)), lambda: list(large.diff(b)))
-    setting.figures.record("diff_100_in_1m_vs_in_10k", ratios(found[1], found[0]))
-    setting.figures.record("diff_100_ms", found[1])
-    for store, _ in stores:
-        store.close()
-    for url in urls:
-        setting.durable.drop_database(url)
+    with ms.open(small, principal="bench") as one, ms.open(large, principal="bench") as other:
+        a, b = _altered(one), _altered(other)
+        few, many = in_turns(setting, lambda: list(one.diff(a)), lambda: list(other.diff(b)))
+    setting.figures.record("diff_100_in_1m_vs_in_10k", ratios(many, few))
+    setting.figures.record("diff_100_ms", many)
+
+
+def _altered(store: Store) -> str:
+    """Alter a hundred tables; return the position before that."""
+    before, count = store.position(), sum(1 for _ in store.tables.names(f"{CATALOG}.s"))
+    for n in range(1, count, count // 100):
+        store.tables.alter(f"{CATALOG}.s.table_{n}", ms.SetComment(before))
+    assert len(list(store.diff(before))) == 100
+    return before
 
 
 def in_turns(

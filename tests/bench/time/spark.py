@@ -11,26 +11,28 @@ import psycopg
 from pyspark.sql import SparkSession
 
 from metastore.spark import register_source
-from tests.bench.core.setting import Setting, new_lake
-from tests.bench.time.lakes import add_tables, settle
+from tests.bench.core.setting import Setting
+from tests.bench.time.lakes import Lakes
 from tests.bench.timing import interleaved, ratios, seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["measure"]
+__all__ = ["lake_of", "measure"]
 
 _COLUMNS = "id,kind,path,version,document,created_by,created_at,modified_by,modified_at"
 _COPY = """COPY (SELECT g.id, g.kind, 'lake.sales.s.' || g.name, e.version, e.doc, e.created_by, e.created_at,
   e.modified_by, e.modified_at FROM guard g JOIN entity e ON e.id = g.id) TO STDOUT"""
 
 
-def measure(setting: Setting, *, full: bool) -> None:
+def lake_of(lakes: Lakes, *, full: bool) -> str:
+    """Return a lake of so many tables."""
+    return lakes.lake(s=(1_000_000 if full else 30_000, 1))
+
+
+def measure(setting: Setting, lakes: Lakes, *, full: bool) -> None:
     """Measure with two executors of one machine."""
-    count = 1_000_000 if full else 30_000
-    url = new_lake(setting.durable, "s")
-    add_tables(url, "s", count, 1)
-    settle(url)
+    url, count = lake_of(lakes, full=full), 1_000_000 if full else 30_000
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -51,7 +53,7 @@ def measure(setting: Setting, *, full: bool) -> None:
         setting.figures.record("spark_driver_rss_growth_mb", [(_resident() - before) / 1e6])
     finally:
         spark.stop()
-        setting.durable.drop_database(url)
+        lakes.leave(url)
 
 
 def _nowhere(frame: DataFrame) -> None:

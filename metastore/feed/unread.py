@@ -1,0 +1,76 @@
+"""How far consumers have read the feed: gc keeps what comes after that, for a limited time.
+
+A consumer that is down must not hold up gc for ever. There are two alarms, as warnings in the log: when half of the
+time is over, and when all of it is. From then on gc does not wait for the consumer, which gets HistoryGone once a
+change is removed that it has not read. Nothing is kept for a consumer that has already lost changes.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from metastore.port.backend import Backend
+from metastore.port.past import ConsumerRow
+
+__all__ = ["Unread", "unread"]
+
+_log = logging.getLogger("metastore.consumers")
+_ALL: Final = 1 << 62
+"""A position beyond all others."""
+_MICRO: Final = timedelta(microseconds=1)
+_ADVICE: Final = "let it read, or drop it: metastore consumers"
+
+
+class Unread(NamedTuple):
+    """What gc keeps for consumers."""
+
+    after: int
+    """The position after which changes are kept."""
+    overdue: tuple[str, ...]
+    """The names of the consumers that gc does not wait for."""
+
+
+def unread(backend: Backend, now: int, keep: timedelta) -> Unread:
+    """Return up to where all consumers have read, but for those that leave changes unread for longer than ``keep``.
+
+    ``now`` is in microseconds since 1970. Warns of consumers that gc does not wait for, or soon will not.
+    """
+    collected, after, overdue = backend.feed_start()[1], _ALL, list[str]()
+    for one in backend.readers.consumers():
+        if _is_overdue(backend, one, collected, now, keep):
+            overdue.append(one.name)
+        else:
+            after = min(after, one.seq)
+    return Unread(after, tuple(overdue))
+
+
+def _is_overdue(backend: Backend, one: ConsumerRow, collected: int, now: int, keep: timedelta) -> bool:
+    if one.seq < collected:
+        _log.warning("the consumer %s has lost changes to gc: reset it, or drop it: metastore consumers", one.name)
+        return True
+    first = backend.past.times(one.seq, 1)
+    age = (now - first[0][1]) * _MICRO if first else timedelta(0)
+    if age > keep:
+        _log.warning(
+            "the consumer %s has left changes unread for %s: gc does not wait for it any more, and it may get "
+            "HistoryGone; %s",
+            one.name,
+            _rough(age),
+            _ADVICE,
+        )
+    elif age > keep / 2:
+        _log.warning(
+            "the consumer %s has left changes unread for %s: gc waits for it for %s more; %s",
+            one.name,
+            _rough(age),
+            _rough(keep - age),
+            _ADVICE,
+        )
+    return age > keep
+
+
+def _rough(time: timedelta) -> timedelta:
+    """Return a time in whole seconds."""
+    return timedelta(seconds=time // timedelta(seconds=1))
