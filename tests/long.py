@@ -13,5 +13,13 @@ T = TypeVar("T")
 
 
 def long_unless(values: Iterable[T], each_run: Callable[[T], bool]) -> list[Any]:
-    """Return parameters: ``make test`` tries those of which ``each_run`` is true, ``make test-long`` the others."""
-    return [value if each_run(value) else pytest.param(value, marks=pytest.mark.long) for value in values]
+    """Return parameters: ``make test`` tries those of which ``each_run`` is true, ``make test-long`` the others.
+
+    A tuple holds the values of several arguments.
+    """
+    return [value if each_run(value) else _long(value) for value in values]
+
+
+def _long(value: object) -> Any:
+    values = value if isinstance(value, tuple) else (value,)
+    return pytest.param(*values, marks=pytest.mark.long)

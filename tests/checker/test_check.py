@@ -24,7 +24,8 @@ from tests.checker.folders import write
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.mark.parametrize("operations", [1_000, pytest.param(20_000, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("operations", [1_000, 20_000])
 def test_a_clean_history(spark: SparkSession, tmp_path: Path, operations: int) -> None:
     write(spark, tmp_path, operations, 4)
     checked = check(spark, tmp_path)

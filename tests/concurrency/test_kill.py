@@ -7,6 +7,8 @@ import random
 import signal
 from multiprocessing.connection import Connection, wait
 
+import pytest
+
 import metastore as ms
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import rows
@@ -73,6 +75,7 @@ def kill_some(url: str, dice: random.Random) -> list[tuple[int, int]]:
     return acknowledged
 
 
+@pytest.mark.each_run_on("postgres")
 def test_killed_in_the_middle_of_commits(url: str) -> None:
     """Ten kills: each acknowledged commit is there, the tables are whole, and the store goes on."""
     seed(url)

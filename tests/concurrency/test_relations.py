@@ -128,6 +128,7 @@ def _look(store: ms.Store) -> None:
     assert len(seen) == len(set(seen))
 
 
+@pytest.mark.each_run_on("postgres")
 @pytest.mark.parametrize("case", CASES)
 def test_no_relation_has_a_dead_end(url: str, team: Team, case: str) -> None:
     prepare(url)

@@ -37,11 +37,13 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "new_id", lambda: ms.key(f"request {next(numbers)}", scope="ada"))
 
 
+@pytest.mark.each_run_on("sqlite")
 @pytest.mark.usefixtures("_keys")
 class TestRepeats(exactly_once.TestRepeats):
     """A repeat returns, or raises, what the first call did."""
 
 
+@pytest.mark.each_run_on("sqlite")
 @pytest.mark.usefixtures("_keys")
 class TestArguments(exactly_once.TestArguments):
     """A repeat with other arguments is refused."""
@@ -49,6 +51,7 @@ class TestArguments(exactly_once.TestArguments):
     test_ids_that_cannot_be_told = None  # type: ignore[assignment]  # a key says no time; see TestTime
 
 
+@pytest.mark.each_run_on("sqlite")
 @pytest.mark.usefixtures("_keys")
 class TestLostAnswers(lost_answers.TestLostAnswers):
     """Whatever was lost: applied once."""

@@ -184,6 +184,7 @@ def test_dropped_entities_can_be_restored(url: str, source: str, tmp_path: Path)
         assert sorted(t.name for t in store.tables.dropped("lake.sales.eu")) == ["gone", "orders~dropped"]
 
 
+@pytest.mark.each_run_on("postgres")
 @pytest.mark.parametrize("after", [0.3, 0.8, 1.5])
 def test_a_killed_import_is_repeated(url: str, source: str, tmp_path: Path, after: float) -> None:
     with world(source, VERSIONS[-1]) as there:

@@ -92,6 +92,7 @@ def source(postgres_url: str) -> str:
     return postgres_url
 
 
+@pytest.mark.long
 def test_what_changes_while_it_reads(sqlite_url: str, source: str, tmp_path: Path) -> None:
     plain = source.replace("postgresql+psycopg", "postgresql")
     with Writer(source) as writer:

@@ -299,7 +299,7 @@ MUTANTS: tuple[Mutant, ...] = (
         slow=True,
     ),
     Mutant("intent without its path", "two alters, rename", "no order explains", wrap=_wrap(_ForgetsThePath)),
-    Mutant("cancel of what is not pending", "hot alter, deadline", "no order explains", _CancelAnyway),
+    Mutant("cancel of what is not pending", "hot alter, deadline", "no order explains", _CancelAnyway, slow=True),
     Mutant("mark that lapses", "create, freeze that lapses", "no order explains", _MarksLapse),
     Mutant("tombstone that does nothing", "two alters", "verify", _TombstoneDoesNothing),
     Mutant("no tombstone", "two alters", "no order explains", _NoTombstone),

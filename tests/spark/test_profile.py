@@ -178,6 +178,7 @@ def test_a_table_that_fails_stops_nothing(reader: Reader) -> None:
     assert gone == Failure(f"{INTO}.s.gone", "cannot be profiled: the table does not exist any more")
 
 
+@pytest.mark.long
 def test_a_wide_table(reader: Reader) -> None:
     reader.lake.parquet("s/wide/x.parquet", {f"c{at}": [f"{at}" * 100, None] for at in range(120)})
     reader.crawl()

@@ -197,7 +197,7 @@ def test_one_by_one(url: str, shared_data: Path, name: str) -> None:
     replay_in_order(url, read_trace(shared_data, name))
 
 
-@pytest.mark.each_run_on("sqlite")
+@pytest.mark.long
 @pytest.mark.parametrize("name", SMALL)
 def test_by_8_processes(url: str, team: Team, shared_data: Path, name: str) -> None:
     """Eight processes at once: the operations on one file in order, the rest in any order."""

@@ -104,7 +104,7 @@ def test_import(new_url: NewUrl, source: str, tmp_path: Path, kind: str) -> None
     assert problems(url) == []
 
 
-@pytest.mark.each_run_on("postgres")
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_restore(new_url: NewUrl, source: str, tmp_path: Path, kind: str) -> None:
     """With history: nobody can use what is half there, and the same file goes on where it was stopped."""

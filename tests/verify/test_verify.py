@@ -198,6 +198,7 @@ def test_memory_is_verified_too() -> None:
         assert store.verify() == []
 
 
+@pytest.mark.each_run_on("postgres")
 def test_verify_while_others_write_is_silent(url: str) -> None:
     build(url)
     stop = threading.Event()
