@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Databases, ExternalPostgres, PostgresServer, external_url
+from tests.servers.process import MEMORY, has_room
 from tests.setup.java import find_java
 from tests.setup.pgbouncer import find_pgbouncer
 
@@ -54,6 +55,12 @@ os.environ.setdefault("SPARK_LAUNCHER_OPTS", SHORT_LIVED_JVM)
 MARKED_BY_FIXTURE = {"postgres": ("postgres_server", "postgres_databases"), "spark": ("spark",)}
 ONE_IS_ENOUGH = ("locks_server", "password_server")  # servers that take seconds to start
 BACKENDS = frozenset({"memory", "sqlite", "postgres", "combined"})
+
+
+def pytest_configure() -> None:
+    """Let tests keep their files in memory where there is room: thousands of commits wait for a disk otherwise."""
+    if has_room(MEMORY):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups, and pytest the marks

@@ -412,6 +412,7 @@ def test_colours_and_encodings(sqlite_url: str) -> None:
     assert found["versions"][0]["path_after"] == "lake.c.s.Ωmega"
 
 
+@pytest.mark.long
 def test_a_reader_that_stops_reading(sqlite_url: str) -> None:
     with ms.open(sqlite_url) as store:
         store.metalakes.create_many(None, [{"name": f"a lake with a long name, number {n}"} for n in range(5000)])

@@ -18,6 +18,7 @@ import metastore as ms
 from tests.contract.ground import NEW_DOC, Ground, commit_of, exclusive, insert, prepare, renamed, update
 from tests.contract.intents import announce, applied, committed, freeze, helping, mark, new_id
 from tests.servers.postgres import PostgresServer
+from tests.servers.process import wait_until
 
 pytestmark = pytest.mark.postgres
 
@@ -46,9 +47,15 @@ def crashing_url(server: PostgresServer, template: str) -> str:
 
 def stop_wal_writer(server: PostgresServer) -> None:
     """Let nothing be flushed in the background any more."""
-    children = psutil.Process(server.pid).children()
-    (writer,) = [child for child in children if "walwriter" in " ".join(child.cmdline())]
-    writer.send_signal(signal.SIGSTOP)
+    found: list[psutil.Process] = []
+
+    def begun() -> bool:  # a server that has just recovered starts it last
+        children = psutil.Process(server.pid).children()
+        found[:] = [child for child in children if "walwriter" in " ".join(child.cmdline())]
+        return bool(found)
+
+    wait_until(begun, 30.0)
+    found[0].send_signal(signal.SIGSTOP)
 
 
 def crash(server: PostgresServer) -> None:

@@ -57,7 +57,7 @@ def test_views_of_views(ground: Ground) -> None:
 
 def test_the_deadline_holds(ground: Ground) -> None:
     """A schema that another has for itself: the view gives up in its own time."""
-    quick = ground.store.bind(deadline=0.2)
+    quick = ground.store.bind(deadline=1.0)
     with ground.store.schemas.exclusive("m.c.two", ttl=20.0):
         began = time.monotonic()
         with pytest.raises(ms.ScopeFrozen):

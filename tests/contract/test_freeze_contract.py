@@ -31,7 +31,7 @@ def other(ground: Ground, url: str) -> Iterator[Store]:
 
 def below(store: Store, g: Ground, seconds: float) -> dict[str, Callable[[], object]]:
     """What writes the schema, or anything below it."""
-    soon: Any = {"deadline": 0.12 + 5 * seconds}
+    soon: Any = {"deadline": 0.12 + 3 * max(0.0, seconds - 0.02)}
     tables, schemas = store.tables, store.schemas
     return {
         "create": lambda: tables.create("m.c.one.new", **soon),

@@ -215,6 +215,7 @@ BY_CALLERS: tuple[Mutant, ...] = (
         "hot alter, deadline, two in a row",
         "no order explains",
         forgets=("cancel",),
+        slow=True,
     ),
     Mutant(
         "a tombstone is forgotten",

@@ -241,7 +241,7 @@ def test_commits_race_take_overs_and_breaks(team: Team, url: str) -> None:
     assert over > 0
 
 
-@pytest.mark.each_run_on("postgres")
+@pytest.mark.long
 def test_the_race_finds_a_token_that_is_checked_before(team: Team, url: str) -> None:
     """The negative control: the token is compared in a question of its own, before the commit is sent."""
     counts = race(team, url, broken=True)

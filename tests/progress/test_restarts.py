@@ -87,6 +87,7 @@ def test_crashes_every_second(team: Team, tmp_path: Path) -> None:
         assert violations(url) == []
 
 
+@pytest.mark.long
 def test_fail_over_to_a_synchronous_replica(team: Team, tmp_path: Path) -> None:
     """The leader is killed, the replica promoted; clients that know both hosts go on, and nothing is lost."""
     with primary() as leader:

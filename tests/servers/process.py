@@ -28,11 +28,20 @@ from typing import BinaryIO
 
 import psutil
 
-__all__ = ["STOP_TIMEOUT", "Background", "free_port", "reachable_by_others", "server_user", "wait_until"]
+__all__ = [
+    "MEMORY",
+    "STOP_TIMEOUT",
+    "Background",
+    "free_port",
+    "has_room",
+    "reachable_by_others",
+    "server_user",
+    "wait_until",
+]
 
 LAUNCHER = Path(__file__).with_name("launch.py")
 PREFIX = "metastore-test-"
-_MEMORY = Path("/dev/shm")
+MEMORY = Path("/dev/shm")
 _ROOM = 8 << 30
 START_TIMEOUT = 30.0
 STOP_TIMEOUT = 15.0
@@ -185,8 +194,8 @@ def wait_until(condition: Callable[[], bool], timeout: float) -> bool:
 
 def _new_folder(name: str, *, in_memory: bool) -> Path:
     place = Path(tempfile.gettempdir())
-    if in_memory and _has_room(_MEMORY):
-        place = _MEMORY
+    if in_memory and has_room(MEMORY):
+        place = MEMORY
     elif server_user() and not reachable_by_others(place):
         place = Path("/tmp")  # the one folder that every user can reach
     _sweep(place)
@@ -195,7 +204,7 @@ def _new_folder(name: str, *, in_memory: bool) -> Path:
     return folder
 
 
-def _has_room(place: Path) -> bool:
+def has_room(place: Path) -> bool:
     """Whether a file system in memory is there, large enough, and lets programs run."""
     if not place.is_dir() or psutil.virtual_memory().available < _ROOM:
         return False

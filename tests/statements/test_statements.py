@@ -43,6 +43,7 @@ _LONG = (
     "finish it | finish it",
     "finish it | roll it back",
     "finish it | restore it",
+    "finish it | alter in hand",
     "purge the empty schema | rename the empty schema and fill it",
 )
 """Half of the time of all that is explored on SQLite. What is planted for the last one is tried in each run."""
