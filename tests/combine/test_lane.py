@@ -35,7 +35,9 @@ class Sender:
         self.told: Callable[[Waiters], None] = _answer_all
 
     def call(self, request: Any, seconds: float = LONGEST) -> Any:
-        ends = time.monotonic() + seconds
+        return self._call(request, time.monotonic() + seconds)
+
+    def _call(self, request: Any, ends: float) -> Any:
         return self.lane.run(request, ends, lambda _: self._alone(request), self._together)
 
     def _alone(self, request: Any) -> Any:
@@ -52,9 +54,10 @@ class Sender:
         """Let the requests wait behind a leader, in this order; return their answers or errors."""
         with ThreadPoolExecutor(len(requests)) as pool:
             futures: list[Future[Any]] = []
+            ends = time.monotonic() + LONGEST  # one for all: the one with the most time left leads
             with held(self.lane):
                 for number, request in enumerate(requests, 1):
-                    futures.append(pool.submit(self.call, request))
+                    futures.append(pool.submit(self._call, request, ends))
                     until_waiting(self.lane, number, futures)
             return [future.exception(LONGEST) or future.result() for future in futures]
 
