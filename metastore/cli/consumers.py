@@ -8,7 +8,7 @@ import typer
 
 from metastore.cli.context import Json
 from metastore.cli.output import console, one_line, table, write_json, write_table
-from metastore.errors import EntityNotFound
+from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.past.consumers import Consumer
 from metastore.store import Store
 
@@ -29,12 +29,15 @@ def consumers(
 
     It shows how far each is behind: gc keeps what a consumer has not read.
     """
+    if (remove or reset is not None) and name is None:
+        raise InvalidArgument("--reset and --remove need the name of a consumer; to list them: metastore consumers")
+    if remove and reset is not None:
+        raise InvalidArgument("give --reset or --remove, not both")
     with ctx.obj.open() as store:
         found = store.consumers.list() if name is None else [_named(store, name)]
-        if name is not None and remove:
-            store.consumers.drop(name)
-            found = []
-        elif name is not None and reset is not None:
+        if remove:
+            store.consumers.drop(found.pop().name)
+        elif reset is not None:
             found[0].reset(reset)
         rows = [(one.name, one.position, *one.lag()) for one in found]
     if json:

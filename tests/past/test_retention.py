@@ -156,6 +156,9 @@ def test_the_command_line(url: str) -> None:
         assert row["changes"] == len(store.consumers.get("late one").read()) > 0
         assert run("gc --retention 0s").stderr == ""
 
+        for wrong in ("--remove", "--reset now", "'late one' --remove --reset now"):
+            assert "--remove" in run(f"consumers {wrong}", 1).stderr
+        assert store.consumers.list()
         assert run("consumers 'late one' --remove").stdout == ""
         assert run("consumers --json").stdout.split() == ["{", '"consumers":', "[]", "}"]
         assert "there is no consumer" in run("consumers 'late one' --remove", 1).stderr
