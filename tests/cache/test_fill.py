@@ -41,10 +41,13 @@ class _Member:
     def change(self) -> None:
         self._store.tables.alter(T, ms.SetComment(f"after {self.entry().found.version}"))  # type: ignore[union-attr]
 
-    def sees(self, *numbers: int, scopes: frozenset[int] = frozenset()) -> None:
-        """Take up a look that shows these announcements of the table."""
+    def sees(self, *numbers: int, scopes: frozenset[int] = frozenset(), above: int | None = None) -> None:
+        """Take up a look that shows these announcements of the table, and the one ``above`` of all of the catalog."""
         covered = Covered(ids=frozenset([self.id]), scopes=scopes)
         what = [Announcement(number, 1000 + number, covered) for number in numbers]
+        if above is not None:
+            catalog = self._store.catalogs.load("lake.c").id
+            what.append(Announcement(above, 1000 + above, Covered(scopes=frozenset([catalog]))))
         for one in self._announced.see(what, self._entries.version_of):
             self._entries.evict_announced(one)
 
@@ -117,6 +120,18 @@ def test_another_one_that_came_and_went(member: _Member, *, kept_before: bool) -
     member.sees(1)
     assert not member.reads()
     member.sees(1, 2)
+    member.change()
+    member.sees(1)
+    assert not member.reads()
+    member.change()
+    assert member.reads()
+
+
+def test_another_one_above_that_came_and_went(member: _Member) -> None:
+    """It names no table, and may have changed this one."""
+    assert member.reads()
+    member.sees(1)
+    member.sees(1, above=2)
     member.change()
     member.sees(1)
     assert not member.reads()
