@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -69,7 +70,7 @@ def random_schedules(setting: Setting, count: int, seed: int, steps: int = 400) 
         chance = random.Random(f"{seed} {n}")
         world = World(setting, chance)
         start(world)
-        weights = [chance.choice((0.2, 1.0, 4.0)) for _ in range(64)]
+        weights = _Weights([chance.choice((0.2, 1.0, 4.0)) for _ in range(64)])
         schedule: list[str] = []
         try:
             for _ in range(steps):
@@ -78,7 +79,7 @@ def random_schedules(setting: Setting, count: int, seed: int, steps: int = 400) 
                 choices = world.choices()
                 if not choices:
                     break
-                what = chance.choices(choices, [_weight(c, weights) for c in choices])[0]
+                what = chance.choices(choices, [weights[c] for c in choices])[0]
                 schedule.append(what)
                 world.happen(what)
                 taken += 1
@@ -129,15 +130,22 @@ def _fairly(world: World, stopped: set[str]) -> int:
     return taken
 
 
-def _weight(what: str, weights: list[float]) -> float:
-    """Return how likely a choice is: some processes are slow in a schedule, faults are rare."""
-    if what == "tick":
-        return 0.5
-    if what.startswith(("reader", "writer", "member", "timer")):
-        return weights[hash_of(what) % len(weights)]
-    return 0.05
+class _Weights(dict[str, float]):
+    """How likely each choice is: some processes are slow in a schedule, faults are rare. Each is computed once."""
+
+    def __init__(self, speeds: Sequence[float]) -> None:
+        self._speeds = speeds
+
+    def __missing__(self, what: str) -> float:
+        weight = 0.05
+        if what == "tick":
+            weight = 0.5
+        elif what.startswith(("reader", "writer", "member", "timer")):
+            weight = self._speeds[_number(what) % len(self._speeds)]
+        self[what] = weight
+        return weight
 
 
-def hash_of(text: str) -> int:
+def _number(text: str) -> int:
     """Return a number for a name, the same in each process."""
     return sum(ord(c) * (n + 1) for n, c in enumerate(text))

@@ -36,6 +36,9 @@ class Faults:
     jumps: int = 0
 
 
+_NO_FAULTS = Faults()
+
+
 @dataclass(frozen=True)
 class Setting:
     """A case: who takes part, the bounds of time, and which rule is broken."""
@@ -173,7 +176,7 @@ class World:
         able = [name for name, ready in self.waits.items() if ready is None or ready()]
         if self.time < self.setting.ticks:
             able.append("tick")
-        return able + list(self._faults())
+        return able if self.left == _NO_FAULTS else able + list(self._faults())
 
     def _faults(self) -> Iterator[str]:
         left = self.left
