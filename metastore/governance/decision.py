@@ -160,7 +160,9 @@ def _steps(facts: Facts, any_of: Sequence[str], at: int, way: int) -> Iterator[V
 def _is_member(facts: Facts) -> Verdict:
     lake = facts.chain[0]
     if not facts.members:
-        return Verdict(False, f"{lake.path} has no user {facts.user}", missing=("membership", lake))
+        a_path = facts.user.startswith(f"{lake.path}.")
+        hint = " (a string is a bare name: give a path as a tuple of names)" if a_path else ""
+        return Verdict(False, f"{lake.path} has no user {facts.user}{hint}", missing=("membership", lake))
     if not facts.active:
         return Verdict(False, f"the user {facts.user} is disabled in {lake.path}", missing=("membership", lake))
     return Verdict(True, f"{facts.user} is a user of {lake.path}")

@@ -61,6 +61,7 @@ __all__ = [
     "lost",
     "marked_by",
     "pending_drops",
+    "pending_in",
     "read_drop",
     "roll_back",
     "start",
@@ -213,6 +214,13 @@ def check_no_pending(backend: Reads, target: Target) -> None:
             raise DropPending(UUID(drop.operation), path=drop.target_path)
 
 
+def pending_in(backend: Reads, parent_id: int) -> str | None:
+    """Return the path of the first child that is being dropped in steps; None: there is none. Listings leave it out."""
+    ids = [target_id(drop.name) for drop in pending_drops(backend) if drop.part is None]
+    chains = [known.record.chain for known in (backend.by_id(ids) if ids else []) if known is not None]
+    return next((_path(chain) for chain in chains if len(chain) > 1 and chain[-2].id == parent_id), None)
+
+
 def _mine(view: View, name: str, token: int) -> Drop | None:
     """Return the row, which must have this token; None: the drop has ended. Raises DropPending."""
     drop = read_drop(view.backend, name)
@@ -256,11 +264,16 @@ def start(view: View, name: str, token: int, path: str) -> Proposal[OwnedRecord]
     return _swapped(drop, phase=drop.phase if drop.phase == DESTROYED else STARTED)
 
 
-def take_over(view: View, name: str, now: int, path: str) -> Proposal[OwnedRecord]:
-    """Propose the next token, once the ttl has passed. Raises DropPending before that."""
+def take_over(view: View, name: str, now: int, path: str, *, to_roll_back: bool = False) -> Proposal[OwnedRecord]:
+    """Propose the next token, once the ttl has passed. Raises DropPending before that.
+
+    Also raises it ``to_roll_back`` what has started: the process that destroys it keeps its token.
+    """
     drop = read_drop(view.backend, name)
     if drop is None:
         raise lost(path)
+    if to_roll_back:
+        _check_not_started(drop)
     touched = drop.record.modified_at
     left = (touched - now) / 1e6 + drop.ttl
     if left > 0 and touched <= now + MOST_AHEAD:  # else the clock was set back since then
@@ -291,13 +304,17 @@ def roll_back(view: View, name: str, token: int, path: str) -> Proposal[bool]:
     drop = _mine(view, name, token)
     if drop is None:
         raise lost(path)
-    if drop.phase != ANNOUNCED:
-        message = f"the destruction of {drop.target_path} has begun: it can only be finished; see store.drops.resume()"
-        raise DropPending(UUID(drop.operation), message, path=drop.target_path)
+    _check_not_started(drop)
     known = _target(view.backend, drop)
     _check_above(view.backend, drop, known)
     assert known is not None
     return _ending(known.record.chain, (*_back(view.backend, drop, known.record), _gone(drop)))
+
+
+def _check_not_started(drop: Drop) -> None:
+    if drop.phase != ANNOUNCED:
+        message = f"the destruction of {drop.target_path} has begun: it can only be finished; see store.drops.resume()"
+        raise DropPending(UUID(drop.operation), message, path=drop.target_path)
 
 
 def finish(view: View, name: str, token: int) -> Proposal[bool] | bool:

@@ -36,20 +36,22 @@ class Drops:
         ``handler`` gets each pending drop and does the destructive part again, from its beginning; None: the handler
         that ``ms.on_drop`` registered for its kind, and drops of other kinds are left. Those whose ttl has not passed
         are left to their processes. What had started is finished when the ttl of the process before has passed once
-        more. What a user may not drop is left. An error of the handler is raised; that drop stays pending. Raises
-        InvalidArgument.
+        more. What a user may not drop is left. A drop whose handler raises an error stays pending; the first such error
+        is raised when all other drops are done. Raises InvalidArgument.
         """
         if handler is not None:
             checked(handler)
-        ready, finished = list[PendingDrop](), 0
+        ready, failed, finished = list[PendingDrop](), list[Exception](), 0
         try:
-            ready.extend(one for one in list(self.pending()) if self._destroyed(one, handler))
-        finally:  # after an error as well: their data is destroyed
+            ready.extend(one for one in list(self.pending()) if self._destroyed(one, handler, failed))
+        finally:  # also after an interrupt: their data is destroyed
             finished = sum([self._finished(one) for one in ready])
+        if failed:
+            raise failed[0]
         return finished
 
-    def _destroyed(self, pending: PendingDrop, handler: Handler | None) -> bool:
-        """Take one over and destroy its data; False: it is left as it is."""
+    def _destroyed(self, pending: PendingDrop, handler: Handler | None, failed: list[Exception]) -> bool:
+        """Take one over and destroy its data; False: it is left as it is, or its handler has ``failed``."""
         if pending.phase == DESTROYED:
             return True
         chosen = drop_handler(pending.kind) if handler is None else handler
@@ -62,7 +64,13 @@ class Drops:
                 pending.started()
         except (DropPending, EntityNotFound, PermissionDenied):  # others have it in hand, or ended it; or it is theirs
             return False
-        chosen(pending)
+        try:
+            chosen(pending)
+        except Exception as error:  # noqa: BLE001  (one that fails each time must not keep the others from their end)
+            what, kind, why = pending.path, pending.kind, type(error).__name__
+            _log.warning("the handler of the drop of %s (a %s) raised %s: it stays pending", what, kind, why)
+            failed.append(error)
+            return False
         return True
 
     def _finished(self, pending: PendingDrop) -> bool:

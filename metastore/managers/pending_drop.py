@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
-from metastore.errors import EntityNotFound
+from metastore.errors import DropPending, EntityNotFound
 from metastore.kinds.drop import DESTROYED, DROP, STARTED, Drop, target_id
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
@@ -64,6 +65,8 @@ class PendingDrop:
 
     def __init__(self, session: Session, drop: Drop, *, held: bool) -> None:
         self._session, self._drop, self._held = session, drop, held
+        self._lost = False
+        """A step was refused, because another process has taken it over, or it has ended."""
         self._finish_from = 0.0
         """When the process that had it before has surely stopped, by the clock's ``monotonic``."""
 
@@ -116,8 +119,8 @@ class PendingDrop:
 
     @property
     def held(self) -> bool:
-        """Whether this process has the drop in hand, as far as it knows."""
-        return self._held
+        """Whether this process has the drop in hand, as far as it knows: no step has found that it lost it."""
+        return self._held and not self._lost
 
     @property
     def expires_at(self) -> datetime:
@@ -179,7 +182,7 @@ class PendingDrop:
 
         Raises EntityNotFound if the drop has ended, or if what the target was in is not live.
         """
-        self._take()
+        self._take(to_roll_back=True)
         self._step(
             "roll back", lambda view: drop_steps.roll_back(view, self._drop.name, self.token, self.path), lambda _: True
         )
@@ -191,14 +194,15 @@ class PendingDrop:
         """
         self._take()
 
-    def _take(self) -> None:
+    def _take(self, *, to_roll_back: bool = False) -> None:
         if self._held:
             return
         before = self._drop
         if before.phase != DESTROYED:
             now = self._session.backend.now()
-            self._step("take over", lambda view: drop_steps.take_over(view, before.name, now, self.path), self._seen)
-        self._held = True
+            take = partial(drop_steps.take_over, name=before.name, now=now, path=self.path, to_roll_back=to_roll_back)
+            self._step("take over", take, self._seen)
+        self._held, self._lost = True, False
         if self._drop.phase == STARTED:
             # it may still be destroying: its name must not be free before it has surely stopped
             self._finish_from = self._session.clock.monotonic() + before.ttl
@@ -212,7 +216,12 @@ class PendingDrop:
             arguments=lambda: [verb, self._drop.name, self.token],
             exclusive=verb in ("finish", "roll back") and self._drop.part is None,
         )
-        result = perform(self._session, request, Call())
+        try:
+            result = perform(self._session, request, Call())
+        except (DropPending, EntityNotFound):
+            row = drop_steps.read_drop(self._session.backend, self._drop.name)
+            self._lost = row is None or row.token != self.token
+            raise
         if isinstance(result, OwnedRecord):
             self._drop = Drop(result._replace(modified_by=self._session.principal))
         return result
