@@ -52,6 +52,7 @@ _IN_THE_SHELL = (
     ("see store.drops.resume()", "see: metastore drops resume"),
     ("see the manager's history()", "see: metastore history"),
     ("evict it with force", "evict it with --force"),
+    ("give one as value=", "write TAG=VALUE"),
 )
 """What a message tells a program to do, and what somebody at a shell does."""
 

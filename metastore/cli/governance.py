@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from metastore.cli.context import Json, KindOption, find, manager_of
-from metastore.cli.output import Line, console, write, write_json, write_lines
+from metastore.cli.output import Line, console, tell, write, write_json, write_lines
 from metastore.errors import InvalidArgument
 from metastore.kinds.attached import Attached
 from metastore.managers.tags_and_policies import Policies, Tags
@@ -160,15 +160,16 @@ def revoke(
     """
     with ctx.obj.open() as store:
         if frm is not None and privilege is None:
-            done, what = store.roles.unassign(role, frm), f"{frm} had the role {role}"
+            done, who, what = store.roles.unassign(role, frm), frm, f"the role {role}"
             shown = {"role": role, "member": frm}
         else:
             word, target = _both(privilege, on)
             done = store.roles.revoke(role, word, find(store, target, kind))
-            what, shown = f"{role} had {word} on {target}", {"role": role, "privilege": word, "on": target}
-    text = f"{what}: taken back" if done else f"not so that {what}; nothing is taken back"
-    _say({**shown, "taken_back": done}, text, json)
+            who, what, shown = role, f"{word} on {target}", {"role": role, "privilege": word, "on": target}
+    if done or json:
+        _say({**shown, "taken_back": done}, f"{who} had {what}: taken back", json)
     if not done:
+        tell(f"{who} does not have {what}; nothing is taken back; metastore who PATH shows what is granted")
         raise typer.Exit(1)
 
 

@@ -186,6 +186,8 @@ def test_diff_shows_each_of_the_first_columns(run: Run) -> None:
 def test_a_wrong_option_names_the_help_of_its_command(run: Run) -> None:
     assert bad(run, "create", "catalog", "m.c", "--type", "relational").endswith("; see: metastore create --help\n")
     assert "PATH'; see: metastore drops roll-back --help" in bad(run, "drops", "roll-back")
+    assert "--sql takes DIALECT=TEXT, not 'x'" in bad(run, "create", "view", "m.c.s.v", "--sql", "x")
+    assert "--rename-column takes OLD:NEW, not 'x'" in bad(run, "alter", PATH, "--rename-column", "x")
     assert bad(run, "nothing-such").endswith("'nothing-such'; see: metastore --help\n")
 
 
