@@ -1,8 +1,9 @@
 """Attempts of a drop in steps: announce, start, take over, roll back, finish.
 
 The row of the drop (:mod:`metastore.kinds.drop`) is the one thing that all steps compare and swap: each expects the
-version of the row that it read, with its own token in it. So of a start and a roll-back, or of two finishes, exactly
-one commits. The commit that announces takes the target out of sight; the one that ends the drop decides about it.
+version of the row that it read, with its own operation and token in it. So of a start and a roll-back, or of two
+finishes, exactly one commits. The operation counts as well, because the tokens of the next drop of the same target
+begin again. The commit that announces takes the target out of sight; the one that ends the drop decides about it.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ __all__ = [
     "marked_by",
     "pending_drops",
     "pending_in",
+    "pending_within",
     "read_drop",
+    "read_same",
     "roll_back",
     "start",
     "take_over",
@@ -201,6 +204,18 @@ def above_pending(backend: Reads) -> set[int]:
     return {node.id for one in known if one is not None for node in one.record.chain}
 
 
+def pending_within(backend: Reads, kind: Kind, entity_id: int) -> bool:
+    """Whether something below an entity, or a part of it, is being dropped in steps.
+
+    A table has nothing below it, and the rows of its parts come right after its own: one row says it. Else the end of
+    each of a thousand drops would read a thousand rows.
+    """
+    if kind.container:
+        return entity_id in above_pending(backend)
+    rows = backend.owned(ROOT_ID, DROP.name, drop_name(entity_id), 1, ()).rows
+    return bool(rows) and target_id(rows[0].name) == entity_id
+
+
 def check_no_pending(backend: Reads, target: Target) -> None:
     """Raise DropPending for an entity in hand, if it or something below it is being dropped in steps.
 
@@ -221,13 +236,19 @@ def pending_in(backend: Reads, parent_id: int) -> str | None:
     return next((_path(chain) for chain in chains if len(chain) > 1 and chain[-2].id == parent_id), None)
 
 
-def _mine(view: View, name: str, token: int) -> Drop | None:
-    """Return the row, which must have this token; None: the drop has ended. Raises DropPending."""
-    drop = read_drop(view.backend, name)
-    if drop is not None and drop.token != token:
+def read_same(backend: Reads, known: Drop) -> Drop | None:
+    """Return the row of a drop as it is now; None: it has ended, even if the target is being dropped again."""
+    drop = read_drop(backend, known.name)
+    return drop if drop is not None and drop.operation == known.operation else None
+
+
+def _mine(view: View, known: Drop) -> Drop | None:
+    """Return the row of a drop, which must have the ``known`` token; None: it has ended. Raises DropPending."""
+    drop = read_same(view.backend, known)
+    if drop is not None and drop.token != known.token:
         raise DropPending(
             UUID(drop.operation),
-            f"another process has taken over the drop of {drop.target_path} (token {drop.token}, not {token}); "
+            f"another process has taken over the drop of {drop.target_path} (token {drop.token}, not {known.token}); "
             "stop destroying, and leave it to that process",
             path=drop.target_path,
         )
@@ -256,22 +277,22 @@ def _swapped(drop: Drop, **fields: Any) -> Proposal[OwnedRecord]:
     return Proposal(guards_of(()), (write,), finish)
 
 
-def start(view: View, name: str, token: int, path: str) -> Proposal[OwnedRecord]:
+def start(view: View, known: Drop) -> Proposal[OwnedRecord]:
     """Propose to note that destruction begins; again, to keep the drop for another ttl."""
-    drop = _mine(view, name, token)
+    drop = _mine(view, known)
     if drop is None:
-        raise lost(path)
+        raise lost(known.target_path)
     return _swapped(drop, phase=drop.phase if drop.phase == DESTROYED else STARTED)
 
 
-def take_over(view: View, name: str, now: int, path: str, *, to_roll_back: bool = False) -> Proposal[OwnedRecord]:
+def take_over(view: View, known: Drop, now: int, *, to_roll_back: bool = False) -> Proposal[OwnedRecord]:
     """Propose the next token, once the ttl has passed. Raises DropPending before that.
 
     Also raises it ``to_roll_back`` what has started: the process that destroys it keeps its token.
     """
-    drop = read_drop(view.backend, name)
+    drop = read_same(view.backend, known)
     if drop is None:
-        raise lost(path)
+        raise lost(known.target_path)
     if to_roll_back:
         _check_not_started(drop)
     touched = drop.record.modified_at
@@ -287,28 +308,30 @@ def take_over(view: View, name: str, now: int, path: str, *, to_roll_back: bool 
 
 
 def is_back(backend: Reads, drop: Drop) -> bool:
-    """Whether the target of a drop that has ended is there: it was rolled back, not finished."""
+    """Whether a drop that has ended was rolled back, not finished; its target may be dropped again since."""
     known = _target(backend, drop)
-    if known is None or not known.live or drop.part is None:
-        return known is not None and known.live
+    if known is None or drop.part is None:
+        return known is not None and known.state != PURGING
     if drop.part == "partition":
-        return _partition(backend, drop, drop.target_path)[0] is not None
-    return any(node["id"] == _part_id(drop) for node in json.loads(known.record.doc).get("columns", ()))
+        return not known.doomed and _partition(backend, drop, drop.target_path)[0] is not None
+    doc = json.loads(known.record.doc)
+    nodes = [*doc.get("columns", ()), *[one["node"] for one in doc.get(MARKER, ())]]
+    return not known.doomed and any(node["id"] == _part_id(drop) for node in nodes)
 
 
 # --- the two ends
 
 
-def roll_back(view: View, name: str, token: int, path: str) -> Proposal[bool]:
+def roll_back(view: View, known: Drop) -> Proposal[bool]:
     """Propose to bring the target back. Raises DropPending once destruction has begun."""
-    drop = _mine(view, name, token)
+    drop = _mine(view, known)
     if drop is None:
-        raise lost(path)
+        raise lost(known.target_path)
     _check_not_started(drop)
-    known = _target(view.backend, drop)
-    _check_above(view.backend, drop, known)
-    assert known is not None
-    return _ending(known.record.chain, (*_back(view.backend, drop, known.record), _gone(drop)))
+    target = _target(view.backend, drop)
+    _check_above(view.backend, drop, target)
+    assert target is not None
+    return _ending(target.record.chain, (*_back(view.backend, drop, target.record), _gone(drop)))
 
 
 def _check_not_started(drop: Drop) -> None:
@@ -317,23 +340,23 @@ def _check_not_started(drop: Drop) -> None:
         raise DropPending(UUID(drop.operation), message, path=drop.target_path)
 
 
-def finish(view: View, name: str, token: int) -> Proposal[bool] | bool:
+def finish(view: View, known: Drop) -> Proposal[bool] | bool:
     """Propose to let go of the target for good; False: the drop has ended.
 
     A part of what is not live is noted as destroyed: it goes when its table is live again, or with it.
     """
-    drop = _mine(view, name, token)
+    drop = _mine(view, known)
     if drop is None:
         return False
-    known = _target(view.backend, drop)
-    if known is None or (drop.part is not None and known.doomed):
+    target = _target(view.backend, drop)
+    if target is None or (drop.part is not None and target.doomed):
         return _ending((), (_gone(drop),))
-    if drop.part is not None and not known.live:
+    if drop.part is not None and not target.live:
         if drop.phase == DESTROYED:
             return True
         proposal = _swapped(drop, phase=DESTROYED)
-        return Proposal(guards_of(known.record.chain), proposal.writes, lambda _: True)
-    return _ending(known.record.chain, (*_forgotten(view.backend, drop, known.record), _gone(drop)))
+        return Proposal(guards_of(target.record.chain), proposal.writes, lambda _: True)
+    return _ending(target.record.chain, (*_forgotten(view.backend, drop, target.record), _gone(drop)))
 
 
 def _target(backend: Reads, drop: Drop) -> Known | None:

@@ -158,7 +158,7 @@ class PendingDrop:
         Raises DropPending if another process has taken it over, EntityNotFound if it was finished or rolled back.
         """
         self._take()
-        self._step("start", lambda view: drop_steps.start(view, self._drop.name, self.token, self.path), self._seen)
+        self._step("start", lambda view: drop_steps.start(view, self._drop), self._seen)
 
     def finish(self) -> bool:
         """Let go of the target for good: neither restore nor revert brings it back. False: it was finished already.
@@ -170,7 +170,7 @@ class PendingDrop:
         clock = self._session.clock
         if (left := self._finish_from - clock.monotonic()) > 0:
             clock.sleep(left)
-        done = self._step("finish", lambda view: drop_steps.finish(view, self._drop.name, self.token), lambda _: True)
+        done = self._step("finish", lambda view: drop_steps.finish(view, self._drop), lambda _: True)
         if not done and drop_steps.is_back(self._session.backend, self._drop):
             raise drop_steps.lost(self.path)
         if done and self._drop.part is None:
@@ -183,9 +183,7 @@ class PendingDrop:
         Raises EntityNotFound if the drop has ended, or if what the target was in is not live.
         """
         self._take(to_roll_back=True)
-        self._step(
-            "roll back", lambda view: drop_steps.roll_back(view, self._drop.name, self.token, self.path), lambda _: True
-        )
+        self._step("roll back", lambda view: drop_steps.roll_back(view, self._drop), lambda _: True)
 
     def take_over(self) -> None:
         """Take the drop over from a process that let its ttl pass. Nothing happens if this process holds it.
@@ -200,7 +198,7 @@ class PendingDrop:
         before = self._drop
         if before.phase != DESTROYED:
             now = self._session.backend.now()
-            take = partial(drop_steps.take_over, name=before.name, now=now, path=self.path, to_roll_back=to_roll_back)
+            take = partial(drop_steps.take_over, known=before, now=now, to_roll_back=to_roll_back)
             self._step("take over", take, self._seen)
         self._held, self._lost = True, False
         if self._drop.phase == STARTED:
@@ -219,7 +217,7 @@ class PendingDrop:
         try:
             result = perform(self._session, request, Call())
         except (DropPending, EntityNotFound):
-            row = drop_steps.read_drop(self._session.backend, self._drop.name)
+            row = drop_steps.read_same(self._session.backend, self._drop)
             self._lost = row is None or row.token != self.token
             raise
         if isinstance(result, OwnedRecord):
@@ -228,7 +226,7 @@ class PendingDrop:
 
     def _seen(self, written: list[Step]) -> OwnedRecord:
         """Return the row as a step whose answer was lost has left it."""
-        drop = drop_steps.read_drop(self._session.backend, self._drop.name)
+        drop = drop_steps.read_same(self._session.backend, self._drop)
         if drop is None:
             raise drop_steps.lost(self.path)
         return drop.record
@@ -236,5 +234,5 @@ class PendingDrop:
     def _delete(self) -> None:
         """Delete the rows of the entity and of all below it, as a purge does; where a drop is below, gc does it."""
         backend = self._session.backend
-        if self.entity_id not in drop_steps.above_pending(backend):
+        if not drop_steps.pending_within(backend, kind_named(self.kind), self.entity_id):
             delete_tree(backend, self.entity_id)

@@ -276,7 +276,7 @@ def test_a_token_that_is_not_checked_lets_the_old_holder_finish(
                 new.take_over()
         with pytest.raises(ms.DropPending):
             old.started()
-        monkeypatch.setattr(drop_steps, "_mine", lambda view, name, token: drop_steps.read_drop(view.backend, name))
+        monkeypatch.setattr(drop_steps, "_mine", lambda view, known: drop_steps.read_drop(view.backend, known.name))
         old.started()
         with pytest.raises(ms.DropPending):
             new.roll_back()

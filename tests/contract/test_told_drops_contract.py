@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 import metastore as ms
 from metastore import Store
+from metastore.managers import drop_steps
+from metastore.port.commit import DROPPING, PURGING
 from tests.contract.ground import behind
 
 SCHEMA = "m.c.one"
@@ -172,3 +175,71 @@ def test_the_changes_of_what_is_pending_are_read_by_its_entity(store: Store, nam
     assert (refused.value.operation, refused.value.path) == (below.operation, SCHEMA)
     with pytest.raises(ms.EntityNotFound):
         list(store.changes(under="m.c.none"))
+
+
+def test_the_end_of_one_drop_does_not_read_all_the_others(
+    store: Store, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, beside, other = (store.tables.load(name).id for name in names)
+    drops = [store.tables.begin_drop(name) for name in names]
+    part = store.tables.create(f"{SCHEMA}.whole", columns=[ms.Column("a", "int"), ms.Column("b", "int")])
+    column, whole = store.tables.begin_drop(part, column="a"), store.tables.begin_drop(part)
+    with monkeypatch.context() as patch:
+        patch.setattr(drop_steps, "above_pending", lambda _: pytest.fail("it reads all that is pending"))
+        assert drops[0].finish()
+        assert whole.finish()
+    left = [known and known.state for known in behind(store).by_id([ended, beside, other, part.id])]
+    assert left == [None, DROPPING, DROPPING, PURGING]  # what has a pending part is left to gc
+    assert column.finish()
+    store.gc(retention=timedelta(0))
+    assert behind(store).by_id([part.id]) == [None]
+    assert drops[1].finish()
+    assert store.schemas.begin_drop(SCHEMA).finish()
+    assert behind(store).by_id([beside, other]) == [None, behind(store).by_id([other])[0]]
+    assert drops[2].finish()
+    assert store.verify() == []
+
+
+BEGIN: dict[str, Callable[[Store, str], ms.PendingDrop]] = {
+    "a table": lambda store, path: store.tables.begin_drop(path, ttl=SOON),
+    "a column": lambda store, path: store.tables.begin_drop(path, column="st", ttl=SOON),
+    "a partition": lambda store, path: store.partitions.begin_drop(path, "p", ttl=SOON),
+}
+
+
+@pytest.mark.parametrize("begin", BEGIN.values(), ids=BEGIN.keys())
+def test_the_next_drop_of_the_same_target_is_another(
+    store: Store, names: list[str], begin: Callable[[Store, str], ms.PendingDrop]
+) -> None:
+    """Its tokens begin again: a process that was taken over long ago has the token of the next drop's holder."""
+    store.partitions.create(names[0], "p", values={"id": "1"})
+    old = begin(store, names[0])
+    (listed,) = store.drops.pending()
+    _taken_over(store).roll_back()
+    new = begin(store, names[0])
+    assert new.token == old.token == listed.token
+    _lapse(store)
+    for stale in (old, listed):
+        for step in (stale.started, stale.roll_back, stale.finish):
+            with pytest.raises(ms.EntityNotFound, match="was finished or rolled back"):
+                step()
+        assert not stale.held
+    with pytest.raises(ms.EntityNotFound):
+        listed.take_over()
+    assert [(one.phase, one.token, one.operation) for one in store.drops.pending()] == [("announced", 1, new.operation)]
+    new.started()
+    assert new.finish()
+    assert not new.finish()
+    assert store.verify() == []
+
+
+def test_a_begin_that_is_repeated_holds_no_later_drop(store: Store, names: list[str]) -> None:
+    key = ms.key("drop it")
+    store.tables.begin_drop(names[0], operation_id=key).roll_back()
+    later = store.tables.begin_drop(names[0])
+    repeated = store.tables.begin_drop(names[0], operation_id=key)
+    for step in (repeated.started, repeated.roll_back, repeated.finish):
+        with pytest.raises(ms.EntityNotFound):
+            step()
+    assert later.phase == "announced"
+    later.roll_back()
