@@ -21,13 +21,14 @@ from metastore.kinds.kind import Kind, OwnedKind, dump, to_json
 from metastore.kinds.partition import PARTITION, Partition
 from metastore.kinds.secret import SEALED, kept_in
 from metastore.kinds.table.kind import TABLE
-from metastore.managers.drop_steps import Begin, check_partition, marked_by
+from metastore.managers.drops.announce import Begin
+from metastore.managers.drops.parts import check_partition, marked_by
+from metastore.managers.drops.pending import PendingDrop, begin_drop
 from metastore.managers.listing import owner_pages
 from metastore.managers.mutation import Mutation
 from metastore.managers.options import CallOptions, call_of, shows_options
 from metastore.managers.page import Listed, Page
 from metastore.managers.page_sources import PageSource, clean_prefix, page_of
-from metastore.managers.pending_drop import PendingDrop, begin_drop
 from metastore.managers.sealing import NO_SEAL, Seal, sealed_call
 from metastore.managers.target import Target, check_standing, find
 from metastore.names import clean_name, format_path

@@ -16,7 +16,7 @@ from metastore.kinds.kind import dump
 from metastore.kinds.registry import KINDS, OWNED_KINDS, kind_named
 from metastore.kinds.table.dropping import MARKER
 from metastore.managers.alter import rewrite
-from metastore.managers.drop_steps import marked_by
+from metastore.managers.drops.parts import marked_by
 from metastore.managers.mutation import Mutation, first_entity
 from metastore.managers.owned import OwnedManager, Row
 from metastore.managers.statistics import revert_partition_statistics
