@@ -44,7 +44,7 @@ from metastore.names import Path, parse_path
 from metastore.operation.request import Attempt, Call
 from metastore.operation.session import ManagerSession
 from metastore.operation.timed import timed
-from metastore.port.commit import DROPPED, LIVE
+from metastore.port.conditions import DROPPED, LIVE
 from metastore.port.unreadable import Unreadable
 
 __all__ = ["E", "Manager"]

@@ -38,9 +38,10 @@ from metastore.operation.request import Attempt, Call, Proposal, Results, View
 from metastore.operation.session import ManagerSession
 from metastore.operation.timed import timed, timing
 from metastore.port.backend import Guards, Reads
-from metastore.port.commit import Absent, Delete, Event, Expect, Put, Read
+from metastore.port.conditions import Absent, Expect, Read
 from metastore.port.records import Node, OwnedRecord, RowPage, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
+from metastore.port.writes import Delete, Event, Put
 
 __all__ = ["OwnedManager", "Partitions", "Row", "still"]
 

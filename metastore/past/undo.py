@@ -27,7 +27,7 @@ from metastore.operation.session import Session
 from metastore.past.plan import Goal, Plan, Step, in_batches, parent_of, place_of, rows_of
 from metastore.past.reads import reads_at
 from metastore.past.relate import Relating
-from metastore.port.commit import LIVE
+from metastore.port.conditions import LIVE
 from metastore.port.records import Known
 from metastore.transaction.transaction import Transaction
 

@@ -16,7 +16,7 @@ from metastore.kinds.drop import drop_name
 from metastore.managers.drops.row import read_drop
 from metastore.managers.drops.steps import take_over
 from metastore.port.backend import MOST_AHEAD, Backend
-from metastore.port.commit import DROPPING, LIVE, PURGING
+from metastore.port.conditions import DROPPING, LIVE, PURGING
 from tests.contract.ground import Ground, behind
 
 T = "m.c.one.t"

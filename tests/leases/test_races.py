@@ -15,7 +15,8 @@ import pytest
 import metastore as ms
 from metastore.backends.postgres import alter, create, fragments, general_commit_sql
 from metastore.backends.sqlite import commit as sqlite_commit
-from metastore.port.commit import Commit, Conflicted, LeaseToken, Outcome
+from metastore.port.commit import Commit, Conflicted, Outcome
+from metastore.port.conditions import LeaseToken
 from tests.concurrency.checks import violations
 from tests.concurrency.raw import dsn, is_sqlite, rows, waiting_for_locks
 from tests.concurrency.workers import Job, Team, Turn

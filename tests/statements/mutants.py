@@ -13,7 +13,9 @@ from metastore.backends.sqlite import commit as sqlite_commit
 from metastore.managers import create as creating
 from metastore.managers import target
 from metastore.operation.request import Proposal
-from metastore.port.commit import Children, Commit, Delete, Guard, Newest, Put, Update
+from metastore.port.commit import Commit
+from metastore.port.conditions import Children, Guard, Newest
+from metastore.port.writes import Delete, Put, Update
 from tests.statements.explore import Program
 from tests.statements.programs import PROGRAMS
 

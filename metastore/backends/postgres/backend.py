@@ -52,18 +52,8 @@ from metastore.backends.sql.stats import postgres_stats
 from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
 from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
 from metastore.port.batches import Batch, Below, Written
-from metastore.port.commit import (
-    Commit,
-    Conflicted,
-    Entry,
-    Help,
-    Insert,
-    Mark,
-    Outcome,
-    Unknown,
-    Update,
-    Write,
-)
+from metastore.port.commit import Commit, Conflicted, Outcome, Unknown
+from metastore.port.intents import Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.members import Covered, MemberRows, covered, covered_by_help
 from metastore.port.past import PastRows, Readers
@@ -74,6 +64,7 @@ from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.port.tickets import NOBODY, Line
 from metastore.port.upkeep import HistoryLimits
+from metastore.port.writes import Insert, Update, Write
 
 __all__ = ["PostgresBackend"]
 

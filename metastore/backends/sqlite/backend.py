@@ -37,7 +37,8 @@ from metastore.backends.sqlite.text import all_rows
 from metastore.clock import Clock
 from metastore.errors import MigrationNeeded
 from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
-from metastore.port.commit import Commit, Committed, Conflicted, Entry, Help, Mark, Outcome, Result, Unknown
+from metastore.port.commit import Commit, Committed, Conflicted, Outcome, Unknown
+from metastore.port.intents import Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
 from metastore.port.records import (
@@ -52,6 +53,7 @@ from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.port.tickets import NOBODY, TICKETS_STAY, Line
 from metastore.port.upkeep import HistoryLimits
+from metastore.port.writes import Result
 from metastore.retry.classify import Verdict, of_sqlite
 
 __all__ = ["SqliteBackend"]

@@ -20,32 +20,25 @@ from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded
 from metastore.port.backend import DRIFT, LONGEST_QUIET, QUIET
-from metastore.port.commit import (
-    CLAIMABLE,
+from metastore.port.commit import Commit
+from metastore.port.conditions import (
     DROPPED,
-    FORMAT,
     LIVE,
     Absent,
     Caller,
     Children,
-    Commit,
-    Delete,
     Expect,
     Guard,
-    Insert,
     Listing,
     Newest,
-    Put,
     Read,
-    Relate,
     Relations,
-    Result,
-    Update,
-    Write,
 )
+from metastore.port.intents import CLAIMABLE, FORMAT
 from metastore.port.leases import fences
 from metastore.port.note import note_of
 from metastore.port.unreadable import damaged
+from metastore.port.writes import Delete, Insert, Put, Relate, Result, Update, Write
 
 __all__ = [
     "CLEARED",

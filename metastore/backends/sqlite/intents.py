@@ -15,9 +15,11 @@ from metastore.backends.sqlite.text import all_rows
 from metastore.backends.sqlite.tickets import check_line
 from metastore.errors import outcome_forgotten
 from metastore.port.backend import MOST_AHEAD
-from metastore.port.commit import CLAIMABLE, FORMAT, PENDING, Commit, Entry, Help, Mark, Resolution, Result
+from metastore.port.commit import Commit
+from metastore.port.intents import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark, Resolution
 from metastore.port.note import note
 from metastore.port.records import Marked
+from metastore.port.writes import Result
 
 __all__ = [
     "AHEAD",

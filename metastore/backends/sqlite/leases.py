@@ -13,7 +13,8 @@ from metastore.backends.sqlite.commit import next_id, next_seq, take_row
 from metastore.backends.sqlite.group import Written
 from metastore.clock import Clock
 from metastore.deadlines import remaining
-from metastore.port.commit import Conflicted, LeaseToken, Unknown
+from metastore.port.commit import Conflicted, Unknown
+from metastore.port.conditions import LeaseToken
 from metastore.port.leases import (
     ALIVE,
     DOOMED,

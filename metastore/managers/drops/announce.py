@@ -22,8 +22,9 @@ from metastore.names import Path, clean_name, format_path, parse_path
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.merge import altered
 from metastore.operation.request import Proposal, Results, View
-from metastore.port.commit import DROPPING, ROOT_ID, Event, Put, Update, Write
+from metastore.port.conditions import DROPPING, ROOT_ID
 from metastore.port.records import Node, OwnedRecord, Record
+from metastore.port.writes import Event, Put, Update, Write
 
 __all__ = ["Begin", "announce"]
 

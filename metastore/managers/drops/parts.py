@@ -17,8 +17,9 @@ from metastore.kinds.table.dropping import MARKER, FinishColumnDrop, FinishParti
 from metastore.names import format_path
 from metastore.operation.merge import altered
 from metastore.port.backend import Reads
-from metastore.port.commit import LIVE, PURGING, Delete, Event, Put, Update, Write
+from metastore.port.conditions import LIVE, PURGING
 from metastore.port.records import Node, OwnedRecord, Record
+from metastore.port.writes import Delete, Event, Put, Update, Write
 
 __all__ = ["Part", "check_partition", "marked_by", "part_of", "path_of", "rewritten"]
 

@@ -24,7 +24,7 @@ from metastore.operation.perform import perform
 from metastore.operation.request import Attempt, Call, Request
 from metastore.operation.session import ManagerSession, Session
 from metastore.plain import plain
-from metastore.port.commit import ROOT_ID
+from metastore.port.conditions import ROOT_ID
 from metastore.port.records import OwnedRecord, Step
 
 __all__ = ["PendingDrop", "begin_drop"]

@@ -19,8 +19,9 @@ from metastore.names import format_path
 from metastore.operation.guards import guards_of
 from metastore.operation.request import Proposal, Results
 from metastore.port.backend import Reads
-from metastore.port.commit import ROOT_ID, Delete, Event, Put
+from metastore.port.conditions import ROOT_ID
 from metastore.port.records import OwnedRecord
+from metastore.port.writes import Delete, Event, Put
 
 __all__ = ["above_pending", "check_no_pending", "gone", "pending_drops", "read_drop", "swapped"]
 

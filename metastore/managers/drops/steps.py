@@ -16,8 +16,8 @@ from metastore.operation.dropping import pending_above
 from metastore.operation.guards import guards_of
 from metastore.operation.request import Proposal, View
 from metastore.port.backend import MOST_AHEAD, Reads
-from metastore.port.commit import Write
 from metastore.port.records import Known, Node, OwnedRecord
+from metastore.port.writes import Write
 
 __all__ = ["finish", "is_back", "lost", "roll_back", "start", "take_over"]
 
