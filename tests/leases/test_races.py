@@ -215,7 +215,7 @@ def _has(url: str, lease: LeaseToken) -> bool:
 def _accept_all(patch: pytest.MonkeyPatch, url: str) -> None:
     """Let the statement write down its leases, and require nothing of them."""
     if is_sqlite(url):
-        patch.setattr(sqlite_commit, "_check_leases", lambda *_: None)
+        patch.setattr(sqlite_commit, "check_leases", lambda *_: None)
         return
     fenced = fragments.FENCED
     any_token = fenced[: fenced.index("AND token")] + ")"

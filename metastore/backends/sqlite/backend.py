@@ -25,7 +25,7 @@ from metastore.backends.sql.past import SqlPast, as_json
 from metastore.backends.sql.relations import sweep
 from metastore.backends.sql.stats import sqlite_stats
 from metastore.backends.sqlite import intents, relations, tickets
-from metastore.backends.sqlite.commit import UNMARK, apply
+from metastore.backends.sqlite.commit import apply
 from metastore.backends.sqlite.connect import DRIVER, raise_read_error
 from metastore.backends.sqlite.group import GroupCommit
 from metastore.backends.sqlite.leases import SqliteLeases
@@ -34,6 +34,7 @@ from metastore.backends.sqlite.reads import PAST, READ, SqliteReads
 from metastore.backends.sqlite.restore import SqliteRestorer
 from metastore.backends.sqlite.secret_keys import SqliteSecretKeys
 from metastore.backends.sqlite.text import all_rows
+from metastore.backends.sqlite.writer import UNMARK
 from metastore.clock import Clock
 from metastore.errors import MigrationNeeded
 from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY

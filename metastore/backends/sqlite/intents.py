@@ -10,7 +10,7 @@ from uuid import UUID
 
 from metastore.backends.precondition import PreconditionFailed
 from metastore.backends.sql.reads import ReadSql
-from metastore.backends.sqlite.commit import CLEARED, STAND, THEIR_TURN, check_guards, take_row
+from metastore.backends.sqlite.checks import CLEARED, STAND, THEIR_TURN, check_guards, take_row
 from metastore.backends.sqlite.text import all_rows
 from metastore.backends.sqlite.tickets import check_line
 from metastore.errors import outcome_forgotten
