@@ -41,7 +41,7 @@ BATCH_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Plan:
-    """A helping commit, and the asking operation's result if it is applied by it."""
+    """A helping commit, and the result of the asking operation if this commit applies it."""
 
     help: Help
     record: Record
@@ -97,8 +97,9 @@ class Batch:
 def plan(seen: Pending, own: UUID | None, batch: Batch, scopes: Mapping[int, int] = _NONE) -> Plan | None:
     """Resolve the oldest intents that this program understands, and that of ``own``; None: there is none.
 
-    While a culprit is looked for, ``own`` waits for its turn. The entity must be live. ``scopes``: the scope versions
-    of what users' intents rest on. An intent whose evidence does not hold is moved: nobody but its owner decides again.
+    The entity must be live. While ``batch`` looks for a culprit, ``own`` waits for its turn. ``scopes``: the scope
+    versions of the evidence of users' intents. An intent whose evidence no longer holds is *moved*: only its owner
+    decides again.
     """
     most, strictly = batch.most, batch.most < BATCH
     assert seen.known is not None
