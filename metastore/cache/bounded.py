@@ -61,7 +61,7 @@ class Bounded:
             return [(key, entry)]
         self._count_used()
         number = _number(key)
-        gone = self._taken(self._keys.get(number))  # another key with the same hash: one of the two can be counted
+        gone = self._taken(self._keys.get(number))  # another key with the same hash: the policy cannot tell them apart
         self.all[key], self._keys[number] = entry, key
         self.bytes += entry.size
         gone += self._evicted(self._policy.set([(number, 0)]))
@@ -93,11 +93,13 @@ class Bounded:
         self._may = max(1, may)
         self._policy = TlfuCore(self._may)
         uses = {number: self.all[key].uses for number, key in self._keys.items()}
+        # a new policy knows no uses: it must have them before the answers come, because they decide which ones stay
         self._policy.access([number for number, count in uses.items() for _ in range(min(count, _MOST_USES))])
-        gone = self._evicted(self._policy.set([(number, 0) for number in uses]))
+        gone = self._evicted(self._policy.set([(number, 0) for number in uses]))  # 0: it never expires
+        # a use of an answer that is there moves it to the protected ones
         self._policy.access([number for number, count in uses.items() if count and number in self._keys])
         for entry in self.all.values():
-            entry.uses //= 2
+            entry.uses //= 2  # older uses count less at the next change of the number
         return gone
 
 

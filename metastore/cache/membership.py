@@ -99,7 +99,8 @@ class Member:
         if self._wake is not None:
             self._wake.wake()
         self._thread.join(1.0)
-        self.lease.end()
+        self.lease.end()  # once more: the thread may have begun a new lease meanwhile
+        # a thread that hangs may still use the registration: then the row stays, and writers give the member up
         if self.membership is not None and not self._thread.is_alive():
             with suppress(MetastoreError):
                 self._rows.leave(self.membership)
@@ -139,7 +140,8 @@ class Member:
             if self._wake is None:
                 self._wake, self._fresh = rows.wake(), True
             self.membership = rows.join(self.membership, round(self._ttl * 1e6), socket.gethostname(), os.getpid())
-            # after the registration is committed: a sequence does not wait for a commit
+            # a second transaction, after the registration is committed: a sequence does not wait for a commit, so
+            # that a writer could see the new generation without the member, and announce nothing
             mine = rows.begin()
         lease = self._new_lease()
         renewed = self._clock.monotonic()
@@ -186,7 +188,8 @@ class Member:
         if not alive:
             return False
         if renew:
-            # also where it was over: nobody has given it up, and all that was announced meanwhile is evicted
+            # even if the lease was over: its row is there, so no writer has given it up, and this look has evicted
+            # all that was announced meanwhile
             self.fences += late
             self.lease.last(now, self._ttl)
             self._since = now
@@ -211,7 +214,7 @@ class Member:
         found = self._rows.look(
             self._wake, self.membership, lambda announced: self._apply(lease, announced), renew=renew
         )
-        self.membership = found or self.membership  # what is gone is removed when it joins again
+        self.membership = found or self.membership  # the next join removes the old row, if it is there
         return found is not None
 
     def _apply(self, lease: Lease, announced: Sequence[Announcement]) -> bool:

@@ -209,4 +209,4 @@ class Validated:
 
 
 def _expired() -> DeadlineExceeded:
-    return DeadlineExceeded("the deadline was over while the read waited for what has changed; it changed nothing")
+    return DeadlineExceeded("the deadline passed before the read was sent; call again, with a longer deadline")

@@ -91,6 +91,7 @@ class Lane(Generic[Q, A]):
     def _begin(self) -> None:
         self._pid = process_id()
         self._token = threading.Lock()
+        """Taken while a thread leads, or is elected and has not begun. No thread ever waits for it."""
         self._term = Term()
         self._queue: deque[Handle[Q, A]] = deque()
         self._numbers = count()
@@ -159,7 +160,7 @@ class Lane(Generic[Q, A]):
                         self._lead(handle, term, together)
                     stay.end()
                 elif not handle.answered and not stay.waits and self._clock.monotonic() >= handle.ends:
-                    stay.end()
+                    stay.end()  # a batch has it, and its time is over: it goes alone
             except BaseException:
                 if not handle.stay.decide("left") and handle.leads:
                     self.leave(handle.stay.term)  # perhaps one more: its batch put it back, and it was elected again
@@ -212,11 +213,11 @@ class Lane(Generic[Q, A]):
 
     def _look_after(self, handle: Handle[Q, A], term: Term, left: float) -> None:
         """Make sure that a thread leads: nothing has moved for a while. ``term``: the one that was open before."""
-        if handle not in list(self._queue):  # a leader was interrupted between two lines that move it
+        if handle not in list(self._queue):  # an interrupt hit a leader between the two lines that move the request
             self._queue.append(handle)
         if self._token.acquire(False):
             self._elect()
-        elif left > self._patience and term is self._term:
+        elif left > self._patience and term is self._term:  # the same term is still open: its leader is stuck
             self._take_over(term)
 
     def _take_over(self, term: Term) -> None:
@@ -270,6 +271,7 @@ class Lane(Generic[Q, A]):
                 self._token.release()
             except RuntimeError:  # two terms at once, and the other's leader put it back
                 pass
+            # a request that came just before the release found the token taken, and waits for an election
             if not self._queue or not self._token.acquire(False):
                 return
 

@@ -148,7 +148,8 @@ def _resolve(intent: Step, record: Record, now: int, rejected: bool, own: bool) 
         check_in_use(record.chain[:-1])
         text = altered(record.doc, names, changes, kind_named(record.chain[-1].kind).check_doc)
         if rejected:
-            raise InvalidArgument(f"the database refuses what {format_path(names)} would become")
+            path = format_path(names)
+            raise InvalidArgument(f"the database refuses the new content of {path}; change the values of the call")
     except MetastoreError as error:
         return become("failed", result=encode_error(error))
     except Exception:

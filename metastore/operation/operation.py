@@ -162,7 +162,7 @@ class Operation(Generic[T]):
             if self._ticket.number is not None:
                 with cleaning(session.clock.monotonic() + _GRACE):
                     self._ticket.leave()
-        if self._mark.held is not None:
+        if self._mark.held is not None:  # no commit of its own removed the mark: the result came by another way
             self._clean_up()
         return result
 
@@ -182,7 +182,7 @@ class Operation(Generic[T]):
         )
 
     def _attempt(self, number: int) -> T:
-        number += 0 if self._begun is None else self._begun.lost
+        number += 0 if self._begun is None else self._begun.lost  # a lost batch counts as an attempt
         self._attempts, self._lost_to = number, None
         try:
             return self._try(number)
@@ -190,7 +190,7 @@ class Operation(Generic[T]):
             if self._lost is not None:
                 self._lost()
             self._unavailable = None
-            if conflict.cause != "marked":
+            if conflict.cause != "marked":  # ScopeFrozen blames a mark only if the last conflict was one
                 self._mark.other = None
             self._lost_to = conflict.entity_id
             self._session.metrics.conflict(self._request.verb, conflict.cause, conflict.entity_id)
@@ -275,7 +275,7 @@ class Operation(Generic[T]):
         self._exclusive = self._request.exclusive or proposal.exclusive
         merge = self._intent.merge = self._merge or self._announceable(proposal)
         updated = _updated(proposal.writes)
-        if withdrawn and updated and merge is not None:
+        if withdrawn and updated and merge is not None:  # it was announced before: announce it where the path leads now
             self._intent.announce(updated[0])
             return self._help(updated[0])
         commit = Commit(
@@ -314,6 +314,7 @@ class Operation(Generic[T]):
         except InvalidArgument:
             if not any(one.resolutions for one in commit.carries):
                 raise
+            # the refused value may be another operation's: leave those to their owners
             outcome = self._backend.commit(without_others(commit))
         if commit.leaves and isinstance(outcome, Committed):
             self._ticket.passed()
@@ -371,7 +372,7 @@ class Operation(Generic[T]):
             return Reaction.AT_ONCE  # what was in hand was old: that is no contention yet, and the next attempt reads
         return reaction
 
-    # --- what it came to
+    # --- the outcome
 
     def _help(self, entity_id: int) -> T:
         ended = self._intent.help(entity_id)

@@ -185,5 +185,5 @@ def _readable(session: Session, position: str) -> int:
     changes(session.backend, session.clock, position, 0)
     seq = number_in(session.backend, position)
     if seq > session.backend.watermark().position:
-        raise InvalidArgument(f"the position {position} lies ahead of the feed")
+        raise InvalidArgument(f"the position {position} lies ahead of the feed; use one of this database's feed")
     return seq

@@ -25,8 +25,8 @@ class Actors:
         """``authorization``: check each request. Raises InvalidArgument if ``principals`` authenticate nobody."""
         if authorization and not principals.authenticates:
             raise InvalidArgument(
-                "rights are of no use where any client may name any user; give a --token-file, or a --proxy-header "
-                "that a proxy before the server sets, or serve without --authorization"
+                "--authorization needs to know who a client is, and here any client may name any user; give a "
+                "--token-file, or a --proxy-header that a proxy before the server sets, or leave --authorization out"
             )
         self.principals = principals
         self._store = store
