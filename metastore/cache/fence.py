@@ -8,13 +8,14 @@ process that was stopped: it would answer before the timer runs.
 
 from __future__ import annotations
 
-from metastore.cache.entries import Entries, Entry
+from metastore.cache.entries import Entries
+from metastore.cache.entry import Entry
 from metastore.clock import Clock, Instant
 
-__all__ = ["Lease"]
+__all__ = ["CacheLease"]
 
 
-class Lease:
+class CacheLease:
     """One registration's entries, and until when they may be used. Another registration has another object.
 
     So a thread that stood still between its look at the entries and at the clocks finds this lease over, whatever its

@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from metastore.cache.entries import Entry
-from metastore.cache.fence import Lease
+from metastore.cache.entry import Entry
+from metastore.cache.fence import CacheLease
 from metastore.kinds.entity import Entity
 from metastore.port.members import Announcement, Covered
 
@@ -34,7 +34,7 @@ _Key = tuple[int, int]
 class Asked(NamedTuple):
     """What was known when a question was sent."""
 
-    lease: Lease
+    lease: CacheLease
     number: int
     pending: tuple[Announcement, ...]
 
@@ -93,7 +93,7 @@ class Announced:
         """Whether a change is announced and not committed, as far as is known."""
         return bool(self._pending)
 
-    def asked(self, lease: Lease) -> Asked:
+    def asked(self, lease: CacheLease) -> Asked:
         """Note what is known before a question is sent."""
         return Asked(lease, self.number, self._pending)
 
