@@ -60,10 +60,11 @@ from metastore.operation.request import Fencing
 from metastore.past.consumers import Lag
 from metastore.past.diff import Difference
 from metastore.past.pins import Pin
-from metastore.port.commit import Event, LeaseToken
+from metastore.port.conditions import LeaseToken
 from metastore.port.unreadable import Unreadable
+from metastore.port.writes import Event
 from metastore.stats import Stats
-from metastore.transfer.files import Place
+from metastore.transfer.files import FileOrName
 from metastore.transfer.outcomes import Exported, Imported
 from metastore.verify.violations import Violation
 
@@ -134,7 +135,7 @@ class AsyncStore:
     ) -> Stream[Difference]: ...
     async def export_to(
         self,
-        to: Place,
+        to: FileOrName,
         target: Target | None = ...,
         *,
         ids: bool = ...,
@@ -161,7 +162,7 @@ class AsyncStore:
     ) -> Collected: ...
     async def import_from(
         self,
-        source: Place,
+        source: FileOrName,
         *,
         into: Path | None = ...,
         if_exists: IfExists = ...,

@@ -23,7 +23,7 @@ TargetsOption = Annotated[bool, typer.Option("--targets", help="PATH is the tag 
 AttachOption = Annotated[
     list[str] | None, typer.Option("--attach", help="Attach this one; PATH, or PATH=VALUE for a tag.")
 ]
-DetachOption = Annotated[list[str] | None, typer.Option("--detach", help="Detach this one, likewise.")]
+DetachOption = Annotated[list[str] | None, typer.Option("--detach", help="Detach this one, written in the same way.")]
 
 
 def tags(
@@ -160,16 +160,20 @@ def revoke(
     """
     with ctx.obj.open() as store:
         if frm is not None and privilege is None:
-            done, who, what = store.roles.unassign(role, frm), frm, f"the role {role}"
+            done, missing = store.roles.unassign(role, frm), f"{frm} does not have the role {role}"
+            taken = f"the role {role} was taken back from {frm}"
             shown = {"role": role, "member": frm}
         else:
             word, target = _both(privilege, on)
             done = store.roles.revoke(role, word, find(store, target, kind))
-            who, what, shown = role, f"{word} on {target}", {"role": role, "privilege": word, "on": target}
+            missing = f"the role {role} has no {word} on {target}"
+            taken = f"{word} on {target} was taken back from the role {role}"
+            shown = {"role": role, "privilege": word, "on": target}
     if done or json:
-        _say({**shown, "taken_back": done}, f"{who} had {what}: taken back", json)
+        _say({**shown, "taken_back": done}, taken, json)
+    else:
+        tell(f"{missing}; nothing is taken back; metastore who PATH shows what is granted")
     if not done:
-        tell(f"{who} does not have {what}; nothing is taken back; metastore who PATH shows what is granted")
         raise typer.Exit(1)
 
 

@@ -33,7 +33,7 @@ from metastore.leases.in_store import StoreLeases
 from metastore.leases.staging import LeftBehind, clear_away
 from metastore.managers.all import Managers
 from metastore.managers.create import IfExists
-from metastore.managers.drops import Drops
+from metastore.managers.drops.drops import Drops
 from metastore.managers.find import find, wanted
 from metastore.managers.page import Page
 from metastore.managers.reveal import entity_of, reveal
@@ -71,7 +71,7 @@ from metastore.verify.violations import Violation
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-    from metastore.transfer.files import Place
+    from metastore.transfer.files import FileOrName
 
 __all__ = ["Store"]
 
@@ -353,7 +353,7 @@ class Store(Managers):
 
     def export_to(
         self,
-        to: Place,
+        to: FileOrName,
         target: Target | None = None,
         *,
         ids: bool = False,
@@ -375,7 +375,7 @@ class Store(Managers):
 
     def import_from(
         self,
-        source: Place,
+        source: FileOrName,
         *,
         into: Path | None = None,
         if_exists: IfExists = "error",

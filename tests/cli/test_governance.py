@@ -75,8 +75,8 @@ def test_grants(say: Say) -> None:
     assert (shown["owner"], [grant["effect"] for grant in shown["grants"]]) == ("lake.analysts", ["deny", "allow"])
     assert "taken back" in say("revoke", "lake.reader", "select_table", "lake.c.s.t")
     refused = say("revoke", "lake.reader", "select_table", "lake.c.s.t", code=1)
-    nothing = "does not have select_table on lake.c.s.t; nothing is taken back"
-    assert refused == f"metastore: lake.reader {nothing}; metastore who PATH shows what is granted\n"
+    nothing = "the role lake.reader has no select_table on lake.c.s.t; nothing is taken back"
+    assert refused == f"metastore: {nothing}; metastore who PATH shows what is granted\n"
     assert "taken back" in say("revoke", "lake.reader", "--from", "lake.analysts")
     refused = say("revoke", "lake.reader", "--from", "lake.analysts", code=1)
     assert "lake.analysts does not have the role lake.reader; nothing" in refused

@@ -11,8 +11,8 @@ import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.managers import drop_steps
-from metastore.port.commit import DROPPING, PURGING
+from metastore.managers.drops import row
+from metastore.port.conditions import DROPPING, PURGING
 from tests.contract.ground import behind
 
 SCHEMA = "m.c.one"
@@ -185,7 +185,7 @@ def test_the_end_of_one_drop_does_not_read_all_the_others(
     part = store.tables.create(f"{SCHEMA}.whole", columns=[ms.Column("a", "int"), ms.Column("b", "int")])
     column, whole = store.tables.begin_drop(part, column="a"), store.tables.begin_drop(part)
     with monkeypatch.context() as patch:
-        patch.setattr(drop_steps, "above_pending", lambda _: pytest.fail("it reads all that is pending"))
+        patch.setattr(row, "above_pending", lambda _: pytest.fail("it reads all that is pending"))
         assert drops[0].finish()
         assert whole.finish()
     left = [known and known.state for known in behind(store).by_id([ended, beside, other, part.id])]

@@ -1,19 +1,19 @@
-"""How an import of tables from another catalog went."""
+"""The outcome of an import of tables from another catalog."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["Outcome", "Tell"]
+__all__ = ["ImportCounts", "Tell"]
 
 Tell = Callable[[str, float], None]
 """Called with the name of the step, and the share of it that is done."""
 
 
 @dataclass
-class Outcome:
-    """Counts; ``failures`` names what could not be read, and why. Nothing else is left out."""
+class ImportCounts:
+    """Counts; ``failures`` names each table that could not be read, and why. All others were imported."""
 
     namespaces: int = 0
     written: int = 0

@@ -14,8 +14,9 @@ from metastore.kinds.drop import DESTROYED, DROP, STARTED, Drop, target_id
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import kind_named
-from metastore.managers import drop_steps
-from metastore.managers.drop_steps import Begin
+from metastore.managers.drops import steps
+from metastore.managers.drops.announce import Begin, announce
+from metastore.managers.drops.row import pending_within, read_same
 from metastore.managers.mutation import Mutation, actor_of
 from metastore.managers.purge import delete_tree
 from metastore.managers.target import Target
@@ -24,7 +25,7 @@ from metastore.operation.perform import perform
 from metastore.operation.request import Attempt, Call, Request
 from metastore.operation.session import ManagerSession, Session
 from metastore.plain import plain
-from metastore.port.commit import ROOT_ID
+from metastore.port.conditions import ROOT_ID
 from metastore.port.records import OwnedRecord, Step
 
 __all__ = ["PendingDrop", "begin_drop"]
@@ -39,7 +40,7 @@ def begin_drop(session: ManagerSession, kind: Kind, target: Target, begin: Begin
     mutation = Mutation[OwnedRecord](
         verb="begin_drop",
         target=target,
-        attempt=lambda view: drop_steps.announce(view, kind, target, begin),
+        attempt=lambda view: announce(view, kind, target, begin),
         replay=_announced,
         arguments=lambda: [begin.ttl, begin.column and list(parse_path(begin.column)), begin.partition],
         exclusive=begin.column is None and begin.partition is None,
@@ -158,7 +159,7 @@ class PendingDrop:
         Raises DropPending if another process has taken it over, EntityNotFound if it was finished or rolled back.
         """
         self._take()
-        self._step("start", lambda view: drop_steps.start(view, self._drop), self._seen)
+        self._step("start", lambda view: steps.start(view, self._drop), self._seen)
 
     def finish(self) -> bool:
         """Let go of the target for good: neither restore nor revert brings it back. False: it was finished already.
@@ -170,9 +171,9 @@ class PendingDrop:
         clock = self._session.clock
         if (left := self._finish_from - clock.monotonic()) > 0:
             clock.sleep(left)
-        done = self._step("finish", lambda view: drop_steps.finish(view, self._drop), lambda _: True)
-        if not done and drop_steps.is_back(self._session.backend, self._drop):
-            raise drop_steps.lost(self.path)
+        done = self._step("finish", lambda view: steps.finish(view, self._drop), lambda _: True)
+        if not done and steps.is_back(self._session.backend, self._drop):
+            raise steps.lost(self.path)
         if done and self._drop.part is None:
             self._delete()
         return done
@@ -183,7 +184,7 @@ class PendingDrop:
         Raises EntityNotFound if the drop has ended, or if what the target was in is not live.
         """
         self._take(to_roll_back=True)
-        self._step("roll back", lambda view: drop_steps.roll_back(view, self._drop), lambda _: True)
+        self._step("roll back", lambda view: steps.roll_back(view, self._drop), lambda _: True)
 
     def take_over(self) -> None:
         """Take the drop over from a process that let its ttl pass. Nothing happens if this process holds it.
@@ -198,7 +199,7 @@ class PendingDrop:
         before = self._drop
         if before.phase != DESTROYED:
             now = self._session.backend.now()
-            take = partial(drop_steps.take_over, known=before, now=now, to_roll_back=to_roll_back)
+            take = partial(steps.take_over, known=before, now=now, to_roll_back=to_roll_back)
             self._step("take over", take, self._seen)
         self._held, self._lost = True, False
         if self._drop.phase == STARTED:
@@ -217,7 +218,7 @@ class PendingDrop:
         try:
             result = perform(self._session, request, Call())
         except (DropPending, EntityNotFound):
-            row = drop_steps.read_same(self._session.backend, self._drop)
+            row = read_same(self._session.backend, self._drop)
             self._lost = row is None or row.token != self.token
             raise
         if isinstance(result, OwnedRecord):
@@ -226,13 +227,13 @@ class PendingDrop:
 
     def _seen(self, written: list[Step]) -> OwnedRecord:
         """Return the row as a step whose answer was lost has left it."""
-        drop = drop_steps.read_same(self._session.backend, self._drop)
+        drop = read_same(self._session.backend, self._drop)
         if drop is None:
-            raise drop_steps.lost(self.path)
+            raise steps.lost(self.path)
         return drop.record
 
     def _delete(self) -> None:
         """Delete the rows of the entity and of all below it, as a purge does; where a drop is below, gc does it."""
         backend = self._session.backend
-        if not drop_steps.pending_within(backend, kind_named(self.kind), self.entity_id):
+        if not pending_within(backend, kind_named(self.kind), self.entity_id):
             delete_tree(backend, self.entity_id)
