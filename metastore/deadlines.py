@@ -17,10 +17,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from types import TracebackType
+from typing import Final
 
 from metastore.clock import Clock
 
-__all__ = ["Stop", "cleaning", "cleans_up", "remaining", "stoppable", "stopping", "until"]
+__all__ = ["GRACE", "Stop", "cleaning", "cleans_up", "remaining", "stoppable", "stopping", "until"]
+
+GRACE: Final = 0.5
+"""How long a call whose time is over, or that is interrupted, may clean up behind itself (seconds)."""
 
 
 class Stop:

@@ -18,11 +18,11 @@ from metastore.errors import DeadlineExceeded, DropPending, EntityNotFound, Inva
 from metastore.feed.position import position_before
 from metastore.feed.unread import unread
 from metastore.kinds.drop import DESTROYED
-from metastore.managers import exclusive
+from metastore.managers.attempts import exclusive
 from metastore.managers.drops.pending import PendingDrop
 from metastore.managers.drops.row import above_pending, pending_drops
 from metastore.managers.purge import delete_tree
-from metastore.managers.relation_writes import column_path, is_dropping
+from metastore.managers.relations.writes import column_path, is_dropping
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session

@@ -1,6 +1,6 @@
 """The lane of writes: which requests travel together, and what becomes of those that do not.
 
-What a batch does is in :mod:`metastore.combine.message`. A request whose entity had another version gets the newest one
+What a batch does is in :mod:`metastore.combine.batch`. A request whose entity had another version gets the newest one
 with the answer, and goes with the next batch. After ``ROUNDS`` lost batches it is announced, as one that lost alone.
 Where intents are pending, the next batch carries them: it resolves them in the same commit, before its own requests, as
 a helper does. Whatever else a batch meets, it leaves to the full operation, which decides again by itself: a mark, a
@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
+from metastore.combine.batch import BatchSender
 from metastore.combine.decided import Waiter
 from metastore.combine.lane import Lane, Resign, Tell, Term
-from metastore.combine.message import Messages
 from metastore.combine.waiting import Waiting, waiting
 from metastore.deadlines import until
 from metastore.operation.operation import Operation
@@ -40,7 +40,7 @@ class Writes:
         self._lane = lane
         self._clock = session.clock
         self._active = active
-        self._messages = Messages(session, lane.back)
+        self._messages = BatchSender(session, lane.back)
 
     def run(self, session: Session, request: Request[T], call: Call) -> T:
         """Return the result of a request, or raise its error."""

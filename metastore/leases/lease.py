@@ -22,7 +22,7 @@ from metastore.clock import Clock
 from metastore.deadlines import until
 from metastore.errors import InvalidArgument, LeaseLost, MetastoreError
 from metastore.kinds.entity import Entity
-from metastore.leases.book import Book, Grant
+from metastore.leases.book import Book, Grant, Want
 from metastore.leases.heartbeat import Heartbeat, Lost
 from metastore.leases.validity import Instant, Validity
 from metastore.port.conditions import LeaseToken
@@ -60,17 +60,20 @@ class Hold:
         book: Book,
         clock: Clock,
         grants: Sequence[Grant],
-        owner: str,
-        incarnation: str,
-        ttl: float,
+        want: Want,
         since: Instant | None,
-        renew_every: float | None,
-        staging: Staging | None,
+        *,
+        renew_every: float | None = None,
+        staging: Staging | None = None,
     ) -> None:
-        """Hold ``grants``. ``since``: the time before the request; None: a parent process renews the lease."""
+        """Hold ``grants``, as ``want`` asked. ``since``: the time before that; None: a parent process renews the lease.
+
+        ``renew_every`` is in seconds; None: a quarter of the ttl.
+        """
+        ttl = want.ttl
         self._book, self.clock, self._staging = book, clock, staging
         self._grants = tuple(grants)
-        self.owner, self.incarnation = owner, incarnation
+        self.owner, self.incarnation = want.owner, want.incarnation
         self._ttl = ttl
         self._validity = None if since is None else Validity(clock, ttl, since)
         self._expires_at = min(grant.expires_at for grant in grants)

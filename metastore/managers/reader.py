@@ -10,13 +10,13 @@ from metastore.arguments import items, positive_integer
 from metastore.errors import EntityNotFound
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
-from metastore.managers.listing import pages, parent_nodes
-from metastore.managers.page import Page, TokenScope
-from metastore.managers.page_sources import Guards, Key, Nodes, PageSource, clean_prefix, page_of
+from metastore.managers.pages.listing import pages, parent_nodes
+from metastore.managers.pages.page import Page, TokenScope
+from metastore.managers.pages.sources import Guards, Key, Nodes, PageSource, clean_prefix, page_of
 from metastore.managers.target import Target, absent, find, missing, names_of, unless_back
 from metastore.names import Path, parse_path
 from metastore.operation.guards import lookup
-from metastore.operation.outcome import entity_at
+from metastore.operation.kept_result import entity_at
 from metastore.operation.request import View, committed
 from metastore.operation.session import Caches, Found, ManagerSession
 from metastore.operation.timed import timing
@@ -203,8 +203,7 @@ class Reader(Generic[E]):
         return None if parent is None else parse_path(parent)
 
     def _entity(self, state: int, nodes: Nodes, child: Child) -> E:
-        record = Record((*nodes, child.node), *child[3:], live=state == LIVE)
-        return cast(E, self._kind.entity(record, self._backend.origin))
+        return cast(E, self._kind.entity(child.record(nodes, live=state == LIVE), self._backend.origin))
 
 
 def _same(entity: Any) -> Any:

@@ -23,7 +23,7 @@ from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
 
 if TYPE_CHECKING:
-    from metastore.managers.sealing import Seals
+    from metastore.managers.secrets.sealing import Seals
 
 __all__ = ["Caches", "Combines", "Found", "Listed", "ManagerSession", "Session"]
 

@@ -32,18 +32,19 @@ from metastore.kinds.registry import KINDS
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.staging import LeftBehind, clear_away
 from metastore.managers.all import Managers
-from metastore.managers.create import IfExists
+from metastore.managers.attempts.create import IfExists
 from metastore.managers.drops.drops import Drops
 from metastore.managers.find import find, wanted
-from metastore.managers.page import Page
-from metastore.managers.reveal import entity_of, reveal
-from metastore.managers.rotation import SecretStore
-from metastore.managers.sealing import Seals
+from metastore.managers.pages.page import Page
+from metastore.managers.secrets.reveal import entity_of, reveal
+from metastore.managers.secrets.rotation import SecretStore
+from metastore.managers.secrets.sealing import Seals
 from metastore.managers.target import Target
 from metastore.metrics import Snapshot
 from metastore.names import Path, clean_name
+from metastore.operation.kept_result import with_origin
 from metastore.operation.keys import clean_operation_id
-from metastore.operation.outcome import Outcome, outcome_of, with_origin
+from metastore.operation.outcome import Outcome, outcome_of
 from metastore.operation.request import Call, Fencing
 from metastore.operation.session import Session
 from metastore.operation.timed import timed

@@ -14,7 +14,7 @@ from functools import partial
 import pytest
 
 import metastore as ms
-from metastore.managers import relations
+from metastore.managers.relations import manager as relations
 from metastore.operation.guards import guards_of
 from tests.concurrency.workers import Job, Team, Turn, outcome
 

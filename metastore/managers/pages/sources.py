@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from metastore.errors import EntityNotFound, InvalidArgument
-from metastore.managers.page import Page, TokenScope, clean_size, just_before, read_token, write_token
+from metastore.managers.pages.page import Page, TokenScope, clean_size, just_before, read_token, write_token
 from metastore.names import clean_text, fold
 from metastore.operation.guards import guards_of
 from metastore.operation.request import View
