@@ -1,4 +1,4 @@
-"""What a cache keeps: bounded, and found again by what a change touches. One thread at a time calls it."""
+"""The answers that a cache keeps, indexed by what a change touches. One thread at a time calls it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Entries:
         return key in self.all
 
     def put(self, key: Hashable, entry: Entry) -> None:
-        """Keep an answer, if it is used as often as those that would have to go for it."""
+        """Keep an answer, unless it is used less often than the one that would have to go for it."""
         self._remove(key)
         entry.key = key
         for index, at in self._places(entry):

@@ -20,24 +20,24 @@ _ENTRY, _PER_CHARACTER, _NAME = 3_000, 8, 100
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One answer, and what it rests on."""
+    """One answer, and the entities and paths on which it rests."""
 
     found: Found | Listed
     ids: tuple[int, ...]
     """The entities along the path, from the root down."""
     absent: tuple[str, ...] | None
-    """Of a path that leads nowhere: the first part of it that is not there, folded."""
+    """Of a path that leads nowhere: its beginning up to the first missing name, folded."""
     size: int
     query: int
-    """The number of the newest query that was sent before it was kept."""
+    """The number of the newest query that was sent before this answer was kept."""
     content: tuple[int, ...] = ()
-    """The entities whose content it shows."""
+    """The entities whose content the answer shows."""
     parent: int | None = None
-    """Of a path that leads nowhere, and of a listing: the entity below which something would have to appear."""
+    """Of a path that leads nowhere, and of a listing: the entity whose new child would make it untrue."""
     used: bool = False
-    """It was used since that was counted last: see :mod:`metastore.cache.bounded`."""
+    """Whether the answer was used since the last count: see :mod:`metastore.cache.bounded`."""
     uses: int = 0
-    """How often it was counted."""
+    """How many of its uses were counted."""
     key: Hashable = None
 
     def rests_on(self, change: Touch) -> bool:
@@ -72,12 +72,12 @@ def _last(nodes: Sequence[Node]) -> int:
 
 
 def _folded(names: Iterable[str]) -> tuple[str, ...]:
-    """Return names so that those are equal that any catalog takes for equal."""
+    """Return names folded: two that some catalog takes for equal become equal."""
     return tuple([fold(name) for name in names])
 
 
 def appeared(change: Touch) -> tuple[str, ...] | None:
-    """Return the path, folded, at which something is since a change; None: nothing has come."""
+    """Return the folded path at which a change lets an entity appear; None: it does not."""
     if change.action == "alter" or change.path_after is None:
         return None
     return _folded(parse_path(change.path_after))

@@ -1,4 +1,4 @@
-"""The membership of one process: it joins, serves, is fenced, and joins again; a thread does all of it.
+"""Keep one process a member: a thread joins, serves, is fenced, and joins again.
 
 ========  =====================================================================================================
 joining   It is registered. It keeps nothing before all transactions are over that began before its generation.
@@ -29,18 +29,18 @@ __all__ = ["Member", "Shown"]
 _POLLS: Final = 0.05
 """How often a member looks while a change is announced, or was lately (seconds)."""
 _SOON: Final = 0.01
-"""How long after a look another one is not worth it, if nothing was announced (seconds)."""
+"""How soon after a look the next one is not worth it, if nothing was announced (seconds)."""
 _LATELY: Final = 1.0
 _BLIND_POLLS: Final = 0.2
-"""How often it looks where nothing wakes it, without a change lately."""
+"""How often a member that cannot listen looks if there was no change lately (seconds)."""
 _ABANDONED: Final = 2.0
-"""After how many ttls an announcement is taken away: its owner is gone, or announces again."""
+"""After how many ttls a member deletes an announcement: its owner is gone, or announces again."""
 _WHY: Final = "its registration was removed while it joined"
 _log = logging.getLogger("metastore")
 
 
 class Shown(NamedTuple):
-    """What a look has shown."""
+    """The result of a look."""
 
     pending: bool
     """A change is announced and not committed."""
@@ -49,7 +49,7 @@ class Shown(NamedTuple):
 
 
 class Member:
-    """See the module. ``lease`` is the only thing that reads look at."""
+    """The membership of this process; see the module. Reads use only its ``lease``."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Member:
             self._wake.wake()
 
     def look_soon(self) -> None:
-        """Let the thread look at once, unless it has looked a moment ago."""
+        """Let the thread look at once, unless it looked a moment ago."""
         if self._clock.monotonic() - self._looked_at > _SOON:
             self.look()
 
@@ -99,7 +99,8 @@ class Member:
         if self._wake is not None:
             self._wake.wake()
         self._thread.join(1.0)
-        self.lease.end()
+        self.lease.end()  # once more: the thread may have begun a new lease meanwhile
+        # a thread that hangs may still use the registration: then the row stays, and writers give the member up
         if self.membership is not None and not self._thread.is_alive():
             with suppress(MetastoreError):
                 self._rows.leave(self.membership)
@@ -132,14 +133,15 @@ class Member:
         return self._clock.monotonic() + self._ttl / 3
 
     def _join(self) -> None:
-        """Register, and wait until nothing is under way that was not announced."""
+        """Register, and wait until all transactions that did not announce their changes are over."""
         rows = self._rows
         since = Instant.now(self._clock)
         with until(self._in_time()):
             if self._wake is None:
                 self._wake, self._fresh = rows.wake(), True
             self.membership = rows.join(self.membership, round(self._ttl * 1e6), socket.gethostname(), os.getpid())
-            # after the registration is committed: a sequence does not wait for a commit
+            # a second transaction, after the registration is committed: a sequence does not wait for a commit, so
+            # that a writer could see the new generation without the member, and announce nothing
             mine = rows.begin()
         lease = self._new_lease()
         renewed = self._clock.monotonic()
@@ -186,7 +188,8 @@ class Member:
         if not alive:
             return False
         if renew:
-            # also where it was over: nobody has given it up, and all that was announced meanwhile is evicted
+            # even if the lease was over: its row is there, so no writer has given it up, and this look has evicted
+            # all that was announced meanwhile
             self.fences += late
             self.lease.last(now, self._ttl)
             self._since = now
@@ -211,7 +214,7 @@ class Member:
         found = self._rows.look(
             self._wake, self.membership, lambda announced: self._apply(lease, announced), renew=renew
         )
-        self.membership = found or self.membership  # what is gone is removed when it joins again
+        self.membership = found or self.membership  # the next join removes the old row, if it is there
         return found is not None
 
     def _apply(self, lease: CacheLease, announced: Sequence[Announcement]) -> bool:

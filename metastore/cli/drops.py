@@ -98,7 +98,7 @@ def roll_back(
     elif drops:
         write(console(), f"{wanted} is back.")
     if not drops:
-        tell(f"nothing at {wanted} is being dropped in steps")
+        tell(f"nothing at {wanted} is being dropped in steps; see: metastore drops")
         raise typer.Exit(1)
 
 

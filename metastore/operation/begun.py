@@ -12,15 +12,15 @@ __all__ = ["Begun"]
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What was done for an operation before it came here: see :mod:`metastore.combine`."""
+    """The state of an operation whose first attempts were batches: see :mod:`metastore.combine`."""
 
     id: UUID
     started: float
     ends: float
-    """When its time is over, by the clock's ``monotonic``."""
+    """Its deadline, by the clock's ``monotonic`` (seconds)."""
     lost: int
     """How many attempts it lost."""
     doubt: Unknown | None
-    """It was sent, and the answer was lost."""
+    """A message of it was sent, and the answer was lost."""
     announce_on: int | None = None
-    """The entity on which it is announced before any other attempt, because it lost its batches there."""
+    """The entity on which to announce it before any other attempt, because it lost its batches there; None: on none."""

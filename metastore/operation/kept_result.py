@@ -1,7 +1,7 @@
 """Write and read an operation's result, which its row keeps: for repeats, for lost answers, for ``store.outcome``.
 
-What was applied is told by the row itself. Errors on their merits, and calls that found nothing to
-change, are kept as JSON beside it.
+The row itself tells what was applied. Errors on their merits, and the results of calls that found nothing to change,
+are kept as JSON beside it.
 """
 
 from __future__ import annotations

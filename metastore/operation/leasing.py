@@ -15,7 +15,7 @@ __all__ = ["OwnLeases"]
 
 
 class OwnLeases:
-    """The leases of one operation. Before an error says that one is lost, the operation's row is looked at."""
+    """The leases of one operation. Before it reports a lost lease, it looks at the operation's row."""
 
     def __init__(self, session: Session, row: OperationRow, call: Call) -> None:
         self._session, self._row, self._call = session, row, call

@@ -16,12 +16,13 @@ __all__ = ["Outcome", "outcome_of"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an operation.
+    """What became of an operation. ``state`` is one of:
 
-    ``state`` is *committed* (``result``: what the call returned, or would have), *failed* (``result``:
-    the error it raised), *pending* (written down, and not applied yet), *cancelled* (not applied, and
-    nothing that was sent can apply it any more; a repeat may), or *unknown* (there is no row:
-    the operation never came here, or longer ago than the retention).
+    * *committed*: ``result`` is the call's result, also if its answer was lost;
+    * *failed*: ``result`` is the error that the call raised;
+    * *pending*: announced, and not applied yet; ask again later;
+    * *cancelled*: not applied, and no message that was sent can apply it any more; repeat the call;
+    * *unknown*: there is no row, because the operation never came here, or gc has deleted the row.
     """
 
     state: str

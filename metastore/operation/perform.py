@@ -1,4 +1,4 @@
-"""The door of this folder: run a request, in a store or in a transaction.
+"""Run a request, in a store or in a transaction: the entry point of this folder.
 
 In a store a request may travel with others (:mod:`metastore.combine`); else it is one
 :class:`~metastore.operation.operation.Operation`. In a transaction it is laid over the transaction's overlay.

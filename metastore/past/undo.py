@@ -1,6 +1,6 @@
-"""The steps of a plan, in one transaction: each gives one entity back its place, its content, or drops it.
+"""Run the steps of a plan in one transaction: each gives one entity back its place or its content, or drops it.
 
-A step looks at what is there. What is as it shall be is left alone.
+A step looks at the present state, and leaves alone what has its old state already.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Undoing:
     # --- places
 
     def _put(self, goal: Goal, via: tuple[int, ...] = ()) -> None:
-        """Give an entity its old name and place, after what it shall stand below, and what it stands below now."""
+        """Give an entity its old name and place; its parent there, and its present ancestors, go back before it."""
         if goal.id in via:
             return
         via = (*via, goal.id)
