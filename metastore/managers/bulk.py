@@ -16,11 +16,12 @@ from metastore.kinds.kind import Kind, dump
 from metastore.managers.attempts.chunk import NamedWish, chunks, create_chunk
 from metastore.managers.attempts.create import IfExists, Wish, check_if_exists
 from metastore.managers.pages.listing import parent_nodes
-from metastore.managers.secrets.sealing import Seal, Stale, fresh_seal, seal_of_catalog
+from metastore.managers.secrets.sealing import fresh_seal, seal_of_catalog
 from metastore.managers.target import Target
 from metastore.names import clean_name
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
+from metastore.operation.seals import Seal, Stale
 from metastore.operation.session import ManagerSession
 from metastore.port.records import Node
 

@@ -39,10 +39,11 @@ from metastore.managers.options import (
 from metastore.managers.pages.page import Page
 from metastore.managers.purge import delete_tree
 from metastore.managers.reader import E, Reader
-from metastore.managers.secrets.sealing import Seal, declared, sealed_call, sets_properties, settles
+from metastore.managers.secrets.sealing import declared, sealed_call, sets_properties, settles
 from metastore.managers.target import Target
 from metastore.names import Path, parse_path
 from metastore.operation.request import Attempt, Call
+from metastore.operation.seals import Seal
 from metastore.operation.session import ManagerSession
 from metastore.operation.timed import timed
 from metastore.port.conditions import DROPPED, LIVE

@@ -28,11 +28,12 @@ from metastore.managers.options import CallOptions, CreateOptions, call_of, show
 from metastore.managers.owned import OwnedManager, still
 from metastore.managers.pages.page import Page, TokenScope
 from metastore.managers.pages.sources import NumberedSource, page_after, parent_of
-from metastore.managers.secrets.sealing import NO_SEAL, Seal, sealed_call, sets_properties
+from metastore.managers.secrets.sealing import sealed_call, sets_properties
 from metastore.managers.target import Target, check_standing, find, standing
 from metastore.names import Path
 from metastore.operation.kept_result import entity_at
 from metastore.operation.request import Attempt, Proposal, View
+from metastore.operation.seals import NO_SEAL, Seal
 from metastore.operation.session import ManagerSession
 from metastore.port.records import OwnedRecord, Step
 

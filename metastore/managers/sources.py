@@ -25,11 +25,12 @@ from metastore.managers.options import CallOptions, call_of, shows_options
 from metastore.managers.owned import OwnedManager
 from metastore.managers.pages.listing import owner_pages
 from metastore.managers.pages.page import just_before
-from metastore.managers.secrets.sealing import Seal, seal_in_hand
+from metastore.managers.secrets.sealing import seal_in_hand
 from metastore.names import clean_text, format_path
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.perform import perform
 from metastore.operation.request import Proposal, Request, View, committed
+from metastore.operation.seals import Seal
 from metastore.operation.session import ManagerSession
 from metastore.port.records import Node, OwnedRecord
 from metastore.port.writes import Event, Put, Write

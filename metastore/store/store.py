@@ -38,7 +38,6 @@ from metastore.managers.find import find, wanted
 from metastore.managers.pages.page import Page
 from metastore.managers.secrets.reveal import entity_of, reveal
 from metastore.managers.secrets.rotation import SecretStore
-from metastore.managers.secrets.sealing import Seals
 from metastore.managers.target import Target
 from metastore.metrics import Snapshot
 from metastore.names import Path, clean_name
@@ -46,6 +45,7 @@ from metastore.operation.kept_result import with_origin
 from metastore.operation.keys import clean_operation_id
 from metastore.operation.outcome import Outcome, outcome_of
 from metastore.operation.request import Call, Fencing
+from metastore.operation.seals import Seals
 from metastore.operation.session import Session
 from metastore.operation.timed import timed
 from metastore.past.consumers import Consumers

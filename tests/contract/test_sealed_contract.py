@@ -14,7 +14,7 @@ import pytest
 import metastore as ms
 from metastore import Store
 from metastore.kinds.entity import Entity
-from metastore.managers.secrets.sealing import Seals
+from metastore.operation.seals import Seals
 from metastore.secrets.keyring import VARIABLE, new_key
 from tests.contract.authorized import prepare
 from tests.contract.ground import behind, dump

@@ -16,8 +16,8 @@ from uuid import UUID
 
 from metastore.kinds.kind import to_json
 from metastore.kinds.secret import REDACTED
-from metastore.managers.secrets.sealing import settings_of
 from metastore.names import format_path, parse_path
+from metastore.operation.seals import settings_of
 from metastore.operation.session import Session
 from metastore.port.intents import PENDING
 from metastore.port.records import Known, OwnedRecord
