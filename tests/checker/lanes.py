@@ -206,7 +206,7 @@ def _doubled_write(steps: list[Step], at: int) -> None:
 
 
 def _stale_read(steps: list[Step], at: int) -> None:
-    """What somebody read had been overwritten before his call."""
+    """A read shows a state that was overwritten before the call."""
     step = _next(steps, at, "alter")
     for later in steps[steps.index(step) + 1 :]:
         for seen in later.operation["reads"]:

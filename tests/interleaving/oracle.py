@@ -25,7 +25,7 @@ _NOBODY = 1 << 40
 
 
 class OracleClock(WorldClock):
-    """Draws the operation ids of one process; who waits, waits as long as he may."""
+    """Draws the operation ids of one process; a process that waits, waits as long as it may."""
 
     process, drawn = 0, 0
 
