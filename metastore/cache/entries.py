@@ -9,7 +9,7 @@ from metastore.cache.bounded import Bounded
 from metastore.kinds.entity import Entity
 from metastore.names import fold, parse_path
 from metastore.operation.session import Found, Listed
-from metastore.port.commit import ROOT_ID
+from metastore.port.conditions import ROOT_ID
 from metastore.port.members import Covered
 from metastore.port.records import Node
 from metastore.port.touched import Touch

@@ -14,7 +14,7 @@ from metastore.cli.context import Json, Settings
 from metastore.cli.output import console, safe, table, tell, time, write, write_json, write_table
 from metastore.errors import InvalidArgument
 from metastore.kinds.handlers import Handler, checked, drop_handler
-from metastore.managers.pending_drop import PendingDrop
+from metastore.managers.drops.pending import PendingDrop
 from metastore.names import format_path, parse_path
 
 __all__ = ["register"]

@@ -11,8 +11,9 @@ from metastore.combine.waiting import Waiting
 from metastore.errors import EntityAlreadyExists, MetastoreError
 from metastore.operation.request import Proposal
 from metastore.port.batches import Batch, Batches, Below, Single, Taken, Written
-from metastore.port.commit import Conflicted, Insert, Result, Unknown, Update
+from metastore.port.commit import Conflicted, Unknown
 from metastore.port.records import Record
+from metastore.port.writes import Insert, Result, Update
 
 __all__ = ["MOST_BYTES", "Decided", "Waiter", "bases", "commit", "missing"]
 

@@ -12,8 +12,8 @@ from metastore.errors import MetastoreError
 from metastore.operation.helping import Batch, plan
 from metastore.operation.request import Proposal
 from metastore.port.batches import Altered, AlterStep, AlterTogether, Taken
-from metastore.port.commit import Result, Update
 from metastore.port.records import Pending, Record
+from metastore.port.writes import Result, Update
 
 __all__ = ["Group"]
 

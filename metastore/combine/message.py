@@ -21,8 +21,8 @@ from metastore.operation.hot import Bounded
 from metastore.operation.request import Proposal
 from metastore.operation.session import Session
 from metastore.port.batches import Altered, Batch, Below, Taken, Written
-from metastore.port.commit import Insert, Result
 from metastore.port.records import Record
+from metastore.port.writes import Insert, Result
 
 __all__ = ["Messages"]
 

@@ -18,7 +18,8 @@ from metastore.operation.request import Call, Merge, Proposal, Request, View, co
 from metastore.operation.session import Session
 from metastore.port.backend import Guards, Reads
 from metastore.port.batches import Below
-from metastore.port.commit import LIVE, Unknown
+from metastore.port.commit import Unknown
+from metastore.port.conditions import LIVE
 from metastore.port.records import ROOT, Child, Known, Lookup, Node, Origin, Record, Resolved, RowPage
 from metastore.retry.policy import Attempt
 from metastore.retry.runner import call_hooks

@@ -23,9 +23,11 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.relation import relation_doc
 from metastore.names import format_path
 from metastore.operation.request import Call, Merge, Proposal, Request, Results, View
-from metastore.port.commit import ROOT_ID, Commit, Delete, Event, Guard, Insert, Put, Relate, Update, Write
+from metastore.port.commit import Commit
+from metastore.port.conditions import ROOT_ID, Guard
 from metastore.port.records import Step
 from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
+from metastore.port.writes import Delete, Event, Insert, Put, Relate, Update, Write
 
 __all__ = ["authorized", "check_principal", "with_evidence"]
 

@@ -17,8 +17,10 @@ from metastore.kinds.registry import KINDS, kind_named
 from metastore.names import format_path
 from metastore.operation.guards import key_under
 from metastore.port.backend import Guards, Reads
-from metastore.port.commit import DROPPING, LIVE, Commit, Insert, Update
+from metastore.port.commit import Commit
+from metastore.port.conditions import DROPPING, LIVE
 from metastore.port.records import Child, Lookup, Node, RowPage
+from metastore.port.writes import Insert, Update
 from metastore.retry.runner import Conflict
 
 __all__ = ["LookAgain", "dropping_named", "pending_above", "pending_at", "pending_name", "pending_named"]

@@ -9,7 +9,7 @@ from metastore.errors import InvalidArgument, NotInUse
 from metastore.kinds.families import _shape, families_of
 from metastore.kinds.kind import Kind
 from metastore.names import fold, format_path
-from metastore.port.commit import Guard
+from metastore.port.conditions import Guard
 from metastore.port.records import ROOT, Lookup, Node
 
 __all__ = ["both", "check_in_use", "guards_of", "key_under", "lookup"]

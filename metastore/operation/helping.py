@@ -1,7 +1,7 @@
 """Apply all processes' pending intents on one entity in one compare-and-swap.
 
 Pure: from what one snapshot showed (:class:`~metastore.port.records.Pending`) to a
-:class:`~metastore.port.commit.Help` that resolves each intent. docs/progress.md has the protocol and its
+:class:`~metastore.port.intents.Help` that resolves each intent. docs/progress.md has the protocol and its
 proof.
 """
 
@@ -24,7 +24,8 @@ from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.merge import altered
 from metastore.operation.outcome import encode_error, encode_value
 from metastore.operation.replace import Replace
-from metastore.port.commit import FORMAT, Guard, Help, Resolution
+from metastore.port.conditions import Guard
+from metastore.port.intents import FORMAT, Help, Resolution
 from metastore.port.note import read_note
 from metastore.port.records import Node, Pending, Record, Step
 

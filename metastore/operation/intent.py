@@ -22,7 +22,8 @@ from metastore.operation.record import OperationRow, detail
 from metastore.operation.request import Merge, Results
 from metastore.operation.session import Session
 from metastore.operation.tickets import Watch, scopes_of
-from metastore.port.commit import CLAIMABLE, PENDING, WITH_EVIDENCE, Committed, Conflicted, Entry, Unknown
+from metastore.port.commit import Committed, Conflicted, Unknown
+from metastore.port.intents import CLAIMABLE, PENDING, WITH_EVIDENCE, Entry
 from metastore.port.records import Pending, Record, Step
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict

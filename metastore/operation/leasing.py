@@ -6,7 +6,8 @@ from metastore.errors import LeaseLost, MetastoreError
 from metastore.operation.record import OperationRow, detail
 from metastore.operation.request import Call
 from metastore.operation.session import Session
-from metastore.port.commit import Commit, Conflicted, LeaseToken, Unknown
+from metastore.port.commit import Commit, Conflicted, Unknown
+from metastore.port.conditions import LeaseToken
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict
 

@@ -12,7 +12,8 @@ from uuid import UUID
 
 from metastore.errors import ScopeFrozen
 from metastore.port.backend import Backend
-from metastore.port.commit import Committed, Mark, Unknown
+from metastore.port.commit import Committed, Unknown
+from metastore.port.intents import Mark
 from metastore.retry.runner import Conflict
 
 __all__ = ["MARK_TTL", "InTheWay", "OwnMark", "in_the_way"]

@@ -40,17 +40,10 @@ from metastore.operation.record import OperationRow, detail, tell_id, winner, wi
 from metastore.operation.request import Call, Merge, Proposal, Request, View
 from metastore.operation.session import Session
 from metastore.operation.tickets import OwnTicket, carrying, without_others
-from metastore.port.commit import (
-    ROOT_ID,
-    Commit,
-    Committed,
-    Conflicted,
-    Outcome,
-    Unknown,
-    Update,
-    Write,
-)
+from metastore.port.commit import Commit, Committed, Conflicted, Outcome, Unknown
+from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Step
+from metastore.port.writes import Update, Write
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
 

@@ -21,7 +21,7 @@ from metastore.kinds.entity import Entity, Owned
 from metastore.kinds.registry import kind_named, owned_kind_named
 from metastore.names import parse_path
 from metastore.port.backend import Backend
-from metastore.port.commit import CLAIMABLE, PENDING
+from metastore.port.intents import CLAIMABLE, PENDING
 from metastore.port.records import Node, Origin, OwnedRecord, Record, Step
 from metastore.port.unreadable import reason
 

@@ -18,7 +18,8 @@ from metastore.operation.operation import Operation
 from metastore.operation.record import refused_id
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import ManagerSession, Session
-from metastore.port.commit import Caller, Commit, Committed, Conflicted
+from metastore.port.commit import Commit, Committed, Conflicted
+from metastore.port.conditions import Caller
 
 __all__ = ["is_new", "perform"]
 

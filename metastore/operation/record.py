@@ -29,7 +29,9 @@ from metastore.operation.keys import began
 from metastore.operation.outcome import with_origin
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
-from metastore.port.commit import CLAIMABLE, PENDING, Caller, Committed, Conflicted, Entry, Outcome, Unknown
+from metastore.port.commit import Committed, Conflicted, Outcome, Unknown
+from metastore.port.conditions import Caller
+from metastore.port.intents import CLAIMABLE, PENDING, Entry
 from metastore.port.records import Step
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict

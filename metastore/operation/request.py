@@ -21,9 +21,10 @@ from metastore.names import clean_text
 from metastore.operation.keys import clean_operation_id
 from metastore.operation.recent import Recent
 from metastore.port.backend import Reads
-from metastore.port.commit import Guard, LeaseToken, Read, Result, Write
+from metastore.port.conditions import Guard, LeaseToken, Read
 from metastore.port.records import Lookup, Node, Resolved, Step
 from metastore.port.value import value
+from metastore.port.writes import Result, Write
 
 __all__ = [
     "Attempt",

@@ -14,9 +14,11 @@ from metastore.errors import MetastoreError
 from metastore.operation.helping import BATCH, Batch, evidence_of, plan
 from metastore.operation.session import Session
 from metastore.port.backend import Intents
-from metastore.port.commit import Commit, Help, Update
+from metastore.port.commit import Commit
+from metastore.port.intents import Help
 from metastore.port.records import Pending
 from metastore.port.tickets import Line
+from metastore.port.writes import Update
 from metastore.retry.runner import Conflict
 
 __all__ = ["OwnTicket", "Watch", "carrying", "scopes_of", "without_others"]

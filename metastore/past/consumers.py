@@ -18,8 +18,8 @@ from metastore.kinds.entity import Change
 from metastore.names import clean_name
 from metastore.operation.request import Call, Fencing
 from metastore.operation.session import Session
-from metastore.port.commit import Advance
 from metastore.port.past import ConsumerRow
+from metastore.port.writes import Advance
 from metastore.transaction.transaction import Transaction, run_transaction
 
 __all__ = ["Consumer", "Consumers", "Lag"]

@@ -28,7 +28,7 @@ from metastore.operation.session import Session
 from metastore.past.reads import PastReads, reads_at
 from metastore.past.related import Between, Connected, connected, key_of
 from metastore.plain import plain
-from metastore.port.commit import LIVE
+from metastore.port.conditions import LIVE
 from metastore.port.records import Known, Lookup, Step
 from metastore.port.relations import RelationKey
 

@@ -30,7 +30,7 @@ from metastore.operation.guards import key_under
 from metastore.operation.session import Session
 from metastore.past.diff import Differing, differing, scope_at
 from metastore.past.reads import reads_at
-from metastore.port.commit import DROPPING, LIVE, ROOT_ID
+from metastore.port.conditions import DROPPING, LIVE, ROOT_ID
 from metastore.port.records import ROOT, Known, OwnedRecord, Record
 
 __all__ = ["Goal", "Plan", "Step", "in_batches", "parent_of", "planned", "rows_of"]

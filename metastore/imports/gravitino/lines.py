@@ -21,7 +21,7 @@ from metastore.imports.gravitino.source import Source
 from metastore.imports.gravitino.things import METALAKE
 from metastore.imports.gravitino.tree import Tree
 from metastore.kinds.registry import KINDS
-from metastore.port.commit import LIVE, ROOT_ID
+from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.relations import NO_COLUMN, ONLY
 from metastore.transfer.lines import (
     Body,
