@@ -176,7 +176,9 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
         ranged = "{0}.{1} >= :low AND {0}.{1} < :high"
         return from_named(
             without_comments(f"""
-WITH newest AS (
+WITH
+-- the newest version of each row that the position shows
+newest AS (
   SELECT v.entity_id, max(v.version) AS version FROM operation v
   WHERE v.entity_id >= :low AND v.entity_id < :high AND v.version > 0 AND {_VISIBLE.format("v")} GROUP BY v.entity_id)
 SELECT kept.ok, n.entity_id, n.owner_id, n.parent_id, n.kind, n.name, n.state, n.version, n.doc,
