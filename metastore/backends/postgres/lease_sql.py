@@ -1,8 +1,8 @@
 """The statements of leases on PostgreSQL: each is one transaction.
 
-``token`` is in a full unique index, so that a statement which changes it waits for the commits that hold the row
-``FOR KEY SHARE`` (see ``fragments.FENCED``), and a renewal, which changes the time only, passes them. Several rows
-are locked in the order of their names. The position of an event is drawn after the statement's last lock.
+``token`` is in a full unique index. So a statement that changes it waits for the commits that hold the row ``FOR KEY
+SHARE`` (see ``fragments.FENCED``). A renewal, which changes only the time, passes them. Several rows are locked in the
+order of their names. The position of an event is drawn after the statement's last lock.
 """
 
 from __future__ import annotations

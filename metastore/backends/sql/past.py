@@ -5,8 +5,8 @@ which an entity took a name also have its key, and an index over (parent, family
 looks for each level: who took the name last, and what that entity's newest version was then, which must still have the
 name. A listing goes through all that ever had a name below the parent, and keeps what has it then.
 
-Every statement also says whether the past at the position is whole, or a pin holds it. gc raises ``past_from`` before
-it deletes, so that a snapshot with the old value has all rows.
+Every statement also says whether the past at the position is whole, or a pin holds it. Before gc deletes, it raises
+``past_from``. So a snapshot with the old value has all rows.
 """
 
 from __future__ import annotations
