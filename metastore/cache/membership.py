@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from metastore.cache.fence import Lease
+from metastore.cache.fence import CacheLease
 from metastore.clock import Clock, Instant
 from metastore.deadlines import until
 from metastore.errors import MetastoreError
@@ -56,8 +56,8 @@ class Member:
         rows: MemberRows,
         clock: Clock,
         ttl: float,
-        new_lease: Callable[[], Lease],
-        see: Callable[[Lease, Sequence[Announcement], bool], Shown],
+        new_lease: Callable[[], CacheLease],
+        see: Callable[[CacheLease, Sequence[Announcement], bool], Shown],
     ) -> None:
         """``see``: evicts what is new; it gets whether all announcements are new."""
         self._rows, self._clock, self._ttl = rows, clock, ttl
@@ -207,7 +207,7 @@ class Member:
         assert self._wake is not None
         return min(due, 1.0 if self._wake.listens else _BLIND_POLLS)
 
-    def _looked(self, lease: Lease, *, renew: bool) -> bool:
+    def _looked(self, lease: CacheLease, *, renew: bool) -> bool:
         assert self._wake is not None
         assert self.membership is not None
         self._looked_at = self._clock.monotonic()
@@ -217,7 +217,7 @@ class Member:
         self.membership = found or self.membership  # the next join removes the old row, if it is there
         return found is not None
 
-    def _apply(self, lease: Lease, announced: Sequence[Announcement]) -> bool:
+    def _apply(self, lease: CacheLease, announced: Sequence[Announcement]) -> bool:
         """Evict what is new; return whether there is something to acknowledge.
 
         What an earlier look on this connection has shown was acknowledged with it: no writer waits for this look.

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metastore.cache.bounded import Bounded
-from metastore.cache.entries import Entries, Entry
+from metastore.cache.entries import Entries
+from metastore.cache.entry import Entry
 
 HOT, SCAN = 200, 5_000
 
