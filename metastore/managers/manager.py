@@ -1,9 +1,8 @@
 """The manager: everything that can be done with the entities of one kind.
 
-A manager checks the call and hands it on. It reads through :mod:`metastore.managers.reader` and
-:mod:`metastore.managers.history`, creates through :mod:`metastore.managers.create_call` and
-:mod:`metastore.managers.bulk`, and changes an entity by running a :class:`metastore.managers.mutation.Mutation`, whose
-attempts are in :mod:`metastore.managers.attempts.alter` and :mod:`metastore.managers.attempts.exclusive`.
+A manager checks the call and hands it on. ``reader.py`` and ``history.py`` read; ``create_call.py`` and ``bulk.py``
+create. A change of an entity is a ``Mutation`` (``mutation.py``), whose attempts are in ``attempts/alter.py``
+and ``attempts/exclusive.py``.
 """
 
 from __future__ import annotations
