@@ -178,6 +178,8 @@ class Pool:
         except BaseException as error:
             if connection is not None:
                 connection.close()
+            if isinstance(error, UnicodeError):  # psycopg looks the name up by Python's codec
+                raise InvalidArgument(f"the host in the database URL is no host name: {self._where}") from None
             if isinstance(error, OutOfTime):
                 raise DeadlineExceeded(
                     f"no connection to PostgreSQL at {self._where} before the deadline: the server does not answer; "
