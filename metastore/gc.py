@@ -19,8 +19,8 @@ from metastore.feed.position import position_before
 from metastore.feed.unread import unread
 from metastore.kinds.drop import DESTROYED
 from metastore.managers import exclusive
-from metastore.managers.drop_steps import above_pending, pending_drops
-from metastore.managers.pending_drop import PendingDrop
+from metastore.managers.drops.pending import PendingDrop
+from metastore.managers.drops.row import above_pending, pending_drops
 from metastore.managers.purge import delete_tree
 from metastore.managers.relation_writes import column_path, is_dropping
 from metastore.operation.perform import perform

@@ -12,8 +12,8 @@ from metastore.leases.heartbeat import Lost
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.lease import Lease, LeaseSet
 from metastore.managers import all as managers
-from metastore.managers.drops import Drops
-from metastore.managers.pending_drop import PendingDrop
+from metastore.managers.drops.drops import Drops
+from metastore.managers.drops.pending import PendingDrop
 from metastore.managers.rotation import SecretStore
 from metastore.past.consumers import Consumer, Consumers
 from metastore.past.view import Past

@@ -60,8 +60,9 @@ from metastore.operation.request import Fencing
 from metastore.past.consumers import Lag
 from metastore.past.diff import Difference
 from metastore.past.pins import Pin
-from metastore.port.commit import Event, LeaseToken
+from metastore.port.conditions import LeaseToken
 from metastore.port.unreadable import Unreadable
+from metastore.port.writes import Event
 from metastore.stats import Stats
 from metastore.transfer.files import Place
 from metastore.transfer.outcomes import Exported, Imported

@@ -1,4 +1,4 @@
-"""What a cache keeps: bounded, and found again by what a change touches. One thread at a time calls it."""
+"""The answers that a cache keeps, indexed by what a change touches. One thread at a time calls it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from metastore.cache.bounded import Bounded
 from metastore.kinds.entity import Entity
 from metastore.names import fold, parse_path
 from metastore.operation.session import Found, Listed
-from metastore.port.commit import ROOT_ID
+from metastore.port.conditions import ROOT_ID
 from metastore.port.members import Covered
 from metastore.port.records import Node
 from metastore.port.touched import Touch
@@ -23,24 +23,24 @@ _ENTRY, _PER_CHARACTER, _NAME = 3_000, 8, 100
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One answer, and what it rests on."""
+    """One answer, and the entities and paths on which it rests."""
 
     found: Found | Listed
     ids: tuple[int, ...]
     """The entities along the path, from the root down."""
     absent: tuple[str, ...] | None
-    """Of a path that leads nowhere: the first part of it that is not there, folded."""
+    """Of a path that leads nowhere: its beginning up to the first missing name, folded."""
     size: int
     query: int
-    """The number of the newest query that was sent before it was kept."""
+    """The number of the newest query that was sent before this answer was kept."""
     content: tuple[int, ...] = ()
-    """The entities whose content it shows."""
+    """The entities whose content the answer shows."""
     parent: int | None = None
-    """Of a path that leads nowhere, and of a listing: the entity below which something would have to appear."""
+    """Of a path that leads nowhere, and of a listing: the entity whose new child would make it untrue."""
     used: bool = False
-    """It was used since that was counted last: see :mod:`metastore.cache.bounded`."""
+    """Whether the answer was used since the last count: see :mod:`metastore.cache.bounded`."""
     uses: int = 0
-    """How often it was counted."""
+    """How many of its uses were counted."""
     key: Hashable = None
 
     def rests_on(self, change: Touch) -> bool:
@@ -75,12 +75,12 @@ def _last(nodes: Sequence[Node]) -> int:
 
 
 def _folded(names: Iterable[str]) -> tuple[str, ...]:
-    """Return names so that those are equal that any catalog takes for equal."""
+    """Return names folded: two that some catalog takes for equal become equal."""
     return tuple([fold(name) for name in names])
 
 
 def _appeared(change: Touch) -> tuple[str, ...] | None:
-    """Return the path, folded, at which something is since a change; None: nothing has come."""
+    """Return the folded path at which a change lets an entity appear; None: it does not."""
     if change.action == "alter" or change.path_after is None:
         return None
     return _folded(parse_path(change.path_after))
@@ -133,7 +133,7 @@ class Entries:
         return key in self.all
 
     def put(self, key: Hashable, entry: Entry) -> None:
-        """Keep an answer, if it is used as often as those that would have to go for it."""
+        """Keep an answer, unless it is used less often than the one that would have to go for it."""
         self._remove(key)
         entry.key = key
         for index, at in self._places(entry):

@@ -1,9 +1,9 @@
 """The lease cache: reads from memory, without the database, while the lease holds.
 
 A read looks an entry up, then at the clocks: if the lease holds, the entry is as true as an answer of the database. No
-change of it has committed, because its writer waits until this process has forgotten the entry, or until its lease is
-over. Where there is no entry the database is asked, and the answer is kept if nothing that was announced covers it.
-docs/cache.md has the protocol and the proof.
+change of it has committed, because the writer waits until this process has forgotten the entry, or until the lease is
+over. Without an entry the read asks the database, and keeps the answer if no announcement covers it. docs/cache.md has
+the protocol and the proof.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Names = tuple[str, ...]
 _JOINS = 2.0
-"""How long opening waits until the cache serves (seconds): after that it goes on without."""
+"""How long opening a store waits until the cache serves (seconds); then reads ask the database until it does."""
 
 
 class Leased:
-    """See the module. Any number of threads may use it. A forked child joins for itself.
+    """The lease cache of one store; see the module. Any number of threads may use it. A fork joins again.
 
-    The member's thread does not keep it alive: one that nobody uses any more leaves.
+    The member's thread does not keep it alive: one that no store uses any more leaves.
     """
 
     def __init__(self, rows: MemberRows, clock: Clock, options: Cache) -> None:
@@ -84,7 +84,7 @@ class Leased:
     # --- reading
 
     def held(self, kind: str, target: object) -> Found | None:
-        """Return what is kept of a path, or of an id, if the lease holds; None: ask. The hot path."""
+        """Return the kept answer for a path or an id, if the lease holds; None: call :meth:`read`. The hot path."""
         lease = self._member.lease
         entry = lease.entries.get((kind, target))
         if (
@@ -146,7 +146,7 @@ class Leased:
         return listed
 
     def _asked(self, reads: int) -> Asked | None:
-        """Note what is known before the database is asked; None: nothing is kept. Raises CacheFenced."""
+        """Note the known announcements before the database is asked; None: keep no answer. Raises CacheFenced."""
         for _ in range(reads):
             self._misses.add()
         if self._pid != os.getpid():

@@ -1,4 +1,4 @@
-"""The membership of one process: it joins, serves, is fenced, and joins again; a thread does all of it.
+"""Keep one process a member: a thread joins, serves, is fenced, and joins again.
 
 ========  =====================================================================================================
 joining   It is registered, and acknowledges. It keeps nothing before all transactions are over that began before its
@@ -33,14 +33,14 @@ _POLLS: Final = 0.05
 _OLDEST_POLLS: Final = 0.005
 """How soon a member that joins asks again whether older transactions are over, at first (seconds)."""
 _SOON: Final = 0.01
-"""How long after a look another one is not worth it, if nothing was announced (seconds)."""
+"""How soon after a look the next one is not worth it, if nothing was announced (seconds)."""
 _LATELY: Final = 1.0
 _BLIND_POLLS: Final = 0.2
-"""How often it looks where nothing wakes it, without a change lately."""
+"""How often a member that cannot listen looks if there was no change lately (seconds)."""
 _LEAVES: Final = 1.0
 """How long leaving may take (seconds): after that, writers wait until the lease is over."""
 _ABANDONED: Final = 2.0
-"""After how many ttls an announcement is taken away: its owner is gone, or announces again."""
+"""After how many ttls a member deletes an announcement: its owner is gone, or announces again."""
 _WHY: Final = "its registration was removed while it joined"
 _log = logging.getLogger("metastore")
 
@@ -50,7 +50,7 @@ class Abandoned(Exception):
 
 
 class Shown(NamedTuple):
-    """What a look has shown."""
+    """The result of a look."""
 
     pending: bool
     """A change is announced and not committed."""
@@ -59,7 +59,7 @@ class Shown(NamedTuple):
 
 
 class Member:
-    """See the module. ``lease`` is the only thing that reads look at."""
+    """The membership of this process; see the module. Reads use only its ``lease``."""
 
     def __init__(
         self,
@@ -98,20 +98,20 @@ class Member:
             self._wake.wake()
 
     def look_soon(self) -> None:
-        """Let the thread look at once, unless it has looked a moment ago."""
+        """Let the thread look at once, unless it looked a moment ago."""
         if self._clock.monotonic() - self._looked_at > _SOON:
             self.look()
 
     def close(self) -> None:
         """End the lease first; the thread ends the registration then, so that no writer waits for it."""
-        self._closed.set()
         self.lease.end()
         if self._pid != os.getpid():
             return
+        self._closed.set()
         if self._wake is not None:
             self._wake.wake()
         self._thread.join(_LEAVES)
-        self.lease.end()
+        self.lease.end()  # once more: the thread may have begun a new lease meanwhile
 
     # --- the thread
 
@@ -159,7 +159,7 @@ class Member:
         return self._clock.monotonic() + self._ttl / 3
 
     def _join(self) -> None:
-        """Register, and wait until nothing is under way that was not announced."""
+        """Register, and wait until all transactions that did not announce their changes are over."""
         rows = self._rows
         since = Instant.now(self._clock)
         with until(self._in_time()):
@@ -168,10 +168,13 @@ class Member:
             self.membership = rows.join(
                 self._wake, self.membership, round(self._ttl * 1e6), socket.gethostname(), os.getpid()
             )
-            # after the registration is committed: a sequence does not wait for a commit
+            # a second transaction, after the registration is committed: a sequence does not wait for a commit, so
+            # that a writer could see the new generation without the member, and announce nothing
             mine = rows.begin(self._wake)
         lease = self._new_lease()
         since = self._outwait(lease, mine, since)
+        if self._closed.is_set():
+            return  # perhaps before they are over: it must not serve
         with until(self._in_time()):
             if not self._looked(lease, checks=True):
                 raise _Gone(_WHY)
@@ -231,7 +234,8 @@ class Member:
         if not alive:
             return False
         if renew:
-            # also where it was over: nobody has given it up, and all that was announced meanwhile is evicted
+            # even if the lease was over: its row is there, so no writer has given it up, and this look has evicted
+            # all that was announced meanwhile
             self.fences += late
             self.lease.last(now, self._ttl)
             self._since = now
@@ -256,7 +260,7 @@ class Member:
         found = self._rows.look(
             self._wake, self.membership, lambda announced: self._apply(lease, announced) or checks, renew=renew
         )
-        self.membership = found or self.membership  # what is gone is removed when it joins again
+        self.membership = found or self.membership  # the next join removes the old row, if it is there
         return found is not None
 
     def _apply(self, lease: Lease, announced: Sequence[Announcement]) -> bool:

@@ -17,7 +17,7 @@ from metastore.checker.related import Related, Rights
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import kind_named
 from metastore.names import format_path, parse_path
-from metastore.port.commit import ROOT_ID
+from metastore.port.conditions import ROOT_ID
 
 __all__ = ["CHILDREN", "DEEPEST", "DROPPED", "EXCLUSIVE", "NO_NAME", "Event", "Named", "Placed", "Tree"]
 

@@ -61,7 +61,8 @@ def _show_report(report: Report) -> None:
     show_findings(report.findings)
     write(out, f"content hash there  {report.source_hash}")
     write(out, f"content hash here   {report.target_hash}")
-    write(out, "The contents are the same." if report.same else "The contents differ: somebody changed them here.")
+    differ = "The contents differ: another program changed them here; import again."
+    write(out, "The contents are the same." if report.same else differ)
 
 
 def show_findings(findings: Sequence[Finding]) -> None:

@@ -1,8 +1,8 @@
-"""One batch of writes: what its requests come to, the message that commits it, and what each is told.
+"""One batch of writes: decide its requests, commit them in one message, and give each its answer.
 
-A batch takes two messages. The first finds what is named by a path. Then each request's own function decides, as it
-does alone, on what was found. The second message commits all of it: creates, then alters, then renames and drops, each
-entity by its own guards and its own compare-and-swap, each operation with its own version, history and operation id.
+A batch takes two messages. The first finds the entities that paths name. Then each request's own function decides on
+the found record, as it does alone. The second message commits all of it: creates, then alters, then renames and drops.
+Each entity has its own guards and compare-and-swap; each operation has its own version, history and operation id.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from metastore.operation.hot import Bounded
 from metastore.operation.request import Proposal
 from metastore.operation.session import Session
 from metastore.port.batches import Altered, Batch, Below, Taken, Written
-from metastore.port.commit import Insert, Result
 from metastore.port.records import Record
+from metastore.port.writes import Insert, Result
 
 __all__ = ["Messages"]
 
 _STAYS: Final = 1.0
-"""How long after intents were met on an entity a batch looks for others (seconds)."""
+"""How long batches look for intents on an entity after they have met some there (seconds)."""
 
 
 class _Drawn:
-    """What the requests of one batch come to."""
+    """The decisions of one batch, sorted by what they write."""
 
     def __init__(self) -> None:
         self.groups: dict[int, Group] = {}
@@ -49,7 +49,7 @@ class _Drawn:
         self._left = MOST_BYTES
 
     def begin(self, seen: Record, place: Below | None, *, fresh: bool) -> Group:
-        """Let a group begin with the newest record of its entity; of equal ones, with the one that was read now."""
+        """Let a group begin with the newest record of its entity; of equal ones, with the one that this batch read."""
         entity_id = seen.chain[-1].id
         if place is not None:
             self._places[entity_id] = place
@@ -122,7 +122,7 @@ class _Drawn:
 
 
 class _Answers:
-    """What became of a batch, by entity; of None, nothing."""
+    """The results of a batch, by entity; None: there are none, because it was not applied."""
 
     def __init__(self, batch: Batch, written: Written | None) -> None:
         found = Written([], [], []) if written is None else written
@@ -131,7 +131,7 @@ class _Answers:
         self._ended = {one.write.id: answer for one, answer in zip(batch.updates, found.updates, strict=False)}
 
     def of(self, entity_id: int) -> tuple[Altered | None, Result | Taken | None]:
-        """Return what became of an entity's alters, and of its exclusive update."""
+        """Return the results of an entity's alters and of its exclusive update; None: it was not applied."""
         return self.altered.get(entity_id), self._ended.get(entity_id)
 
 
@@ -154,10 +154,10 @@ class Messages:
         self._back = back
         self._last = LastBatch()
         self._announced: Bounded[float] = Bounded()
-        """Until when a batch looks for intents on an entity, and carries them along: some were met there lately."""
+        """By entity: until when batches look for intents and carry them along, because they met some there lately."""
 
     def send(self, handles: Sequence[Waiter]) -> Tell:
-        """Decide and commit; return what tells each request what it came to."""
+        """Decide and commit; return the function that gives each request its answer."""
         batch = object()
         for handle in handles:
             handle.request.taken = True
@@ -182,7 +182,7 @@ class Messages:
         return lambda: drawn.tell(answers)
 
     def _drawn(self, handles: Sequence[Waiter]) -> _Drawn:
-        """Decide each request on what there is: alters before what ends an entity's name or life."""
+        """Decide each request: alters before renames and drops, which end an entity's name or life."""
         self._last.guess([handle.request for handle in handles])
         found = list(zip(handles, bases(batches(self._session), handles), strict=True))
         drawn = _Drawn()

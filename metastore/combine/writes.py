@@ -1,11 +1,13 @@
-"""The lane of writes: which requests travel together, and what becomes of those that do not.
+"""The lane of writes: which requests travel together, and when one leaves its batch.
 
-What a batch does is in :mod:`metastore.combine.message`. A request whose entity had another version gets the newest one
-with the answer, and goes with the next batch. After ``ROUNDS`` lost batches it is announced, as one that lost alone.
-Where intents are pending, the next batch carries them: it resolves them in the same commit, before its own requests, as
-a helper does. Whatever else a batch meets, it leaves to the full operation, which decides again by itself: a mark, a
-guard that broke, a document that the database refuses. A batch whose answer was lost leaves each of its requests to the
-full operation too, which resolves it by its operation id.
+:mod:`metastore.combine.message` has the work of a batch. A request can leave its batch in these ways:
+
+* Its entity had another version: the answer brings the newest one, and the request goes with the next batch. After
+  ``ROUNDS`` lost batches the full operation announces it, as it does for a change that lost alone.
+* Intents are pending on its entity: the next batch resolves them in the same commit, before its own requests, as a
+  helper does.
+* The batch met a mark, a broken guard, or a document that the database refuses: the full operation decides again.
+* The answer to the batch was lost: the full operation of each request looks its operation id up.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ __all__ = ["VERBS", "Writes"]
 T = TypeVar("T")
 
 VERBS: Final = frozenset(("alter", "create", "rename", "drop"))
-"""What travels together: the requests' verbs."""
+"""The verbs of the requests that travel together."""
 
 
 class Writes:

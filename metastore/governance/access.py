@@ -19,7 +19,7 @@ from metastore.governance.decision import Decision, Verdict, decide, sees
 from metastore.governance.evidence import Known, Memory, Nodes, Who, evidence, evidence_at
 from metastore.governance.privileges import OWNERSHIP, REVEAL, needs_of
 from metastore.port.backend import Backend
-from metastore.port.commit import ROOT_ID
+from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Lookup
 from metastore.port.rights import RightRows
 from metastore.port.search import Search

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from metastore.governance.access import Access, Want
 from metastore.governance.evidence import Known, Nodes
 from metastore.port.backend import Backend, Guards
-from metastore.port.commit import LIVE, ROOT_ID
+from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.records import Child, Lookup, Node, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.records import Known as Row
 from metastore.port.relations import GONE, End, Owning, Related, Relating

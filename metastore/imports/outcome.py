@@ -1,4 +1,4 @@
-"""How an import of tables from another catalog went."""
+"""The outcome of an import of tables from another catalog."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Tell = Callable[[str, float], None]
 
 @dataclass
 class Outcome:
-    """Counts; ``failures`` names what could not be read, and why. Nothing else is left out."""
+    """Counts; ``failures`` names each table that could not be read, and why. All others were imported."""
 
     namespaces: int = 0
     written: int = 0

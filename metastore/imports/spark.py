@@ -1,7 +1,7 @@
 """Import every catalog that a Spark session sees, the Hive metastore included, through Spark's own catalog API.
 
-The driver lists and describes, which only a session can; the executors write to the store, each a share of the tables.
-Needs the extra [spark]. It may be repeated: what is there already as it is there stays as it is.
+The driver lists and describes the tables, because only it has a session. Each executor writes a share of them to the
+store. Needs the extra [spark]. Repeat it as often as you like: a table that is up to date is not written.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _tables(session: SparkSession, namespace: Names) -> list[str]:
 
 
 def _described(session: SparkSession, names: Names) -> Described | str:
-    """Return what Spark says of a table; a text: why it cannot be read."""
+    """Return Spark's description of a table; a text instead says why it cannot be read."""
     try:
         rows = [tuple(row) for row in session.sql(f"DESCRIBE TABLE EXTENDED {_quoted(names)}").collect()]
         columns = columns_from_spark(session.table(_quoted(names)).schema)

@@ -31,7 +31,7 @@ from metastore.kinds.kind import base_doc, to_json
 from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS, kind_named
 from metastore.names import clean_text
 from metastore.plain import ReadOnly, plain
-from metastore.port.commit import FORMAT
+from metastore.port.intents import FORMAT
 from metastore.port.records import Origin, Record
 
 __all__ = ["DeclaredEntity", "Field", "Kind"]

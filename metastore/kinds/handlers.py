@@ -17,7 +17,7 @@ from metastore.kinds.registry import KINDS
 __all__ = ["Handler", "drop_handler", "handler_name", "on_drop"]
 
 Handler = Callable[[Any], object]
-"""Gets the pending drop (:class:`metastore.managers.pending_drop.PendingDrop`), and destroys its data."""
+"""Gets the pending drop (:class:`metastore.managers.drops.pending.PendingDrop`), and destroys its data."""
 
 _HANDLERS: dict[str, Handler] = {}
 

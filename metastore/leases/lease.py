@@ -25,7 +25,7 @@ from metastore.kinds.entity import Entity
 from metastore.leases.book import Book, Grant
 from metastore.leases.heartbeat import Heartbeat, Lost
 from metastore.leases.validity import Instant, Validity
-from metastore.port.commit import LeaseToken
+from metastore.port.conditions import LeaseToken
 
 __all__ = ["Hold", "Lease", "LeaseSet", "OnLost", "Staging"]
 

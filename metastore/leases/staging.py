@@ -23,7 +23,7 @@ from metastore.names import clean_text
 from metastore.operation.request import Call, committed
 from metastore.operation.session import Session
 from metastore.port.backend import Backend
-from metastore.port.commit import LeaseToken
+from metastore.port.conditions import LeaseToken
 from metastore.port.leases import Staged
 from metastore.transaction.transaction import Transaction, run_transaction
 

@@ -15,8 +15,8 @@ from metastore.operation.guards import check_in_use
 from metastore.operation.helping import own_guards
 from metastore.operation.merge import altered
 from metastore.operation.request import Merge, Proposal, Results, View
-from metastore.port.commit import Event, Update
 from metastore.port.records import Record
+from metastore.port.writes import Event, Update
 from metastore.secrets.declared import declares
 
 __all__ = ["alter", "merge_of", "rewrite"]

@@ -18,9 +18,9 @@ from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import ManagerSession
-from metastore.port.commit import Relate
 from metastore.port.records import Record
 from metastore.port.relations import NO_VALUE, ONLY
+from metastore.port.writes import Relate
 
 if TYPE_CHECKING:
     from metastore.managers.relations import Wanted

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from metastore.governance.privileges import OWNER, effect_of
 from metastore.operation.request import Proposal
-from metastore.port.commit import Guard, Relate, Write
+from metastore.port.conditions import Guard
+from metastore.port.writes import Relate, Write
 
 __all__ = ["bumping", "counting_up", "reviving"]
 

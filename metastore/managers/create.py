@@ -19,8 +19,9 @@ from metastore.operation.guards import check_in_use, guards_of, key_under, looku
 from metastore.operation.merge import equal
 from metastore.operation.replace import Replace
 from metastore.operation.request import Merge, Proposal, Results, View
-from metastore.port.commit import Event, Expect, Insert, Read, Update
+from metastore.port.conditions import Expect, Read
 from metastore.port.records import Lookup, Node, Record
+from metastore.port.writes import Event, Insert, Update
 from metastore.secrets.sealer import Sealed
 
 __all__ = ["Chunk", "IfExists", "Wish", "check_if_exists", "chunks", "create", "create_chunk"]

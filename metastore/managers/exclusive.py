@@ -25,8 +25,9 @@ from metastore.names import Path, format_path, parse_path
 from metastore.operation.dropping import pending_above, pending_named
 from metastore.operation.guards import both, check_in_use, guards_of, key_under, lookup
 from metastore.operation.request import Proposal, Results, View
-from metastore.port.commit import DROPPED, DROPPING, LIVE, PURGING, Event, Guard, Newest, Place, Update
+from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING, Guard, Newest
 from metastore.port.records import Lookup, Node, Record
+from metastore.port.writes import Event, Place, Update
 
 _DENYING = ("role", "group")
 """What can deny: its restore takes rights away."""

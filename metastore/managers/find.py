@@ -26,7 +26,7 @@ from metastore.operation.request import committed
 from metastore.operation.session import Session
 from metastore.operation.timed import timing
 from metastore.port.backend import Backend, Matches, Search
-from metastore.port.commit import ROOT_ID
+from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Lookup, Node, Record
 
 __all__ = ["Wanted", "find", "wanted"]

@@ -22,7 +22,9 @@ from metastore.managers import history as histories
 from metastore.managers.alter import alter, merge_of
 from metastore.managers.create import IfExists
 from metastore.managers.creation import create_entity
-from metastore.managers.drop_steps import Begin, check_no_pending
+from metastore.managers.drops.announce import Begin
+from metastore.managers.drops.pending import PendingDrop, begin_drop
+from metastore.managers.drops.row import check_no_pending
 from metastore.managers.mutation import Mutation, actor_of, first_entity
 from metastore.managers.options import (
     BULK_OPTIONS,
@@ -34,7 +36,6 @@ from metastore.managers.options import (
     shows_options,
 )
 from metastore.managers.page import Page
-from metastore.managers.pending_drop import PendingDrop, begin_drop
 from metastore.managers.purge import delete_tree
 from metastore.managers.reader import E, Reader
 from metastore.managers.sealing import Seal, declared, sealed_call, sets_properties, settles
@@ -43,7 +44,7 @@ from metastore.names import Path, parse_path
 from metastore.operation.request import Attempt, Call
 from metastore.operation.session import ManagerSession
 from metastore.operation.timed import timed
-from metastore.port.commit import DROPPED, LIVE
+from metastore.port.conditions import DROPPED, LIVE
 from metastore.port.unreadable import Unreadable
 
 __all__ = ["E", "Manager"]

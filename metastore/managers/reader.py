@@ -21,7 +21,7 @@ from metastore.operation.request import View, committed
 from metastore.operation.session import Caches, Found, ManagerSession
 from metastore.operation.timed import timing
 from metastore.port.backend import Reads
-from metastore.port.commit import LIVE
+from metastore.port.conditions import LIVE
 from metastore.port.records import Child, Lookup, Node, Record, Resolved
 from metastore.port.records import RowPage as Rows
 from metastore.port.unreadable import Unreadable, check_unreadable, kept

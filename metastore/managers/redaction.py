@@ -18,7 +18,7 @@ from metastore.kinds.secret import REDACTED
 from metastore.managers.sealing import settings_of
 from metastore.names import format_path, parse_path
 from metastore.operation.session import Session
-from metastore.port.commit import PENDING
+from metastore.port.intents import PENDING
 from metastore.port.records import Known, OwnedRecord
 from metastore.port.secret_keys import Redaction
 from metastore.secrets.declared import Declared, is_plain

@@ -12,9 +12,9 @@ from metastore.kinds.relation import Relation, relation_doc
 from metastore.kinds.table.dropping import MARKER, check_free
 from metastore.kinds.tag import clean_value
 from metastore.names import format_path
-from metastore.port.commit import Event, Relate
 from metastore.port.records import Record
 from metastore.port.relations import NO_COLUMN, RelationRecord
+from metastore.port.writes import Event, Relate
 
 __all__ = [
     "Judge",

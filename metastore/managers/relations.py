@@ -31,9 +31,10 @@ from metastore.operation.guards import both, check_in_use
 from metastore.operation.perform import perform
 from metastore.operation.request import Attempt, Proposal, Request, Results, View
 from metastore.operation.session import ManagerSession
-from metastore.port.commit import Relate, Relations
+from metastore.port.conditions import Relations
 from metastore.port.records import Record, Step
 from metastore.port.relations import NO_VALUE, ONLY, RelationKey, RelationRecord
+from metastore.port.writes import Relate
 
 __all__ = ["RelationManager", "Wanted"]
 

@@ -29,9 +29,10 @@ from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import Session
-from metastore.port.commit import PENDING, Event, Put
+from metastore.port.intents import PENDING
 from metastore.port.records import Known, OwnedRecord, Record
 from metastore.port.secret_keys import KeyRow
+from metastore.port.writes import Event, Put
 from metastore.secrets.declared import KEY, PATTERNS, Declared, is_plain
 from metastore.secrets.keyring import current, new_key, of_text, unwrap, wrap
 from metastore.secrets.sealer import Sealer

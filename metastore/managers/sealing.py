@@ -31,7 +31,7 @@ from metastore.operation.hot import Bounded
 from metastore.operation.request import Attempt, Merge, Proposal, View
 from metastore.operation.session import ManagerSession
 from metastore.port.backend import Backend, Reads
-from metastore.port.commit import Guard
+from metastore.port.conditions import Guard
 from metastore.port.records import Lookup, Node, Record
 from metastore.retry.runner import Conflict
 from metastore.secrets.declared import KEY, NOTHING, PATTERNS, Declared, declared_in, is_plain

@@ -31,8 +31,8 @@ from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.perform import perform
 from metastore.operation.request import Proposal, Request, View, committed
 from metastore.operation.session import ManagerSession
-from metastore.port.commit import Event, Put, Write
 from metastore.port.records import Node, OwnedRecord
+from metastore.port.writes import Event, Put, Write
 
 __all__ = ["Crawls", "NewTable", "Sources"]
 

@@ -1,7 +1,7 @@
 """Apply all processes' pending intents on one entity in one compare-and-swap.
 
 Pure: from what one snapshot showed (:class:`~metastore.port.records.Pending`) to a
-:class:`~metastore.port.commit.Help` that resolves each intent. docs/progress.md has the protocol and its
+:class:`~metastore.port.intents.Help` that resolves each intent. docs/progress.md has the protocol and its
 proof.
 """
 
@@ -24,7 +24,8 @@ from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.merge import altered
 from metastore.operation.outcome import encode_error, encode_value
 from metastore.operation.replace import Replace
-from metastore.port.commit import FORMAT, Guard, Help, Resolution
+from metastore.port.conditions import Guard
+from metastore.port.intents import FORMAT, Help, Resolution
 from metastore.port.note import read_note
 from metastore.port.records import Node, Pending, Record, Step
 
@@ -41,7 +42,7 @@ BATCH_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Plan:
-    """A helping commit, and the asking operation's result if it is applied by it."""
+    """A helping commit, and the result of the asking operation if this commit applies it."""
 
     help: Help
     record: Record
@@ -97,8 +98,9 @@ class Batch:
 def plan(seen: Pending, own: UUID | None, batch: Batch, scopes: Mapping[int, int] = _NONE) -> Plan | None:
     """Resolve the oldest intents that this program understands, and that of ``own``; None: there is none.
 
-    While a culprit is looked for, ``own`` waits for its turn. The entity must be live. ``scopes``: the scope versions
-    of what users' intents rest on. An intent whose evidence does not hold is moved: nobody but its owner decides again.
+    The entity must be live. While ``batch`` looks for a culprit, ``own`` waits for its turn. ``scopes``: the scope
+    versions of the evidence of users' intents. An intent whose evidence no longer holds is *moved*: only its owner
+    decides again.
     """
     most, strictly = batch.most, batch.most < BATCH
     assert seen.known is not None
@@ -147,7 +149,8 @@ def _resolve(intent: Step, record: Record, now: int, rejected: bool, own: bool) 
         check_in_use(record.chain[:-1])
         text = altered(record.doc, names, changes, kind_named(record.chain[-1].kind).check_doc)
         if rejected:
-            raise InvalidArgument(f"the database refuses what {format_path(names)} would become")
+            path = format_path(names)
+            raise InvalidArgument(f"the database refuses the new content of {path}; change the values of the call")
     except MetastoreError as error:
         return become("failed", result=encode_error(error))
     except Exception:

@@ -16,9 +16,9 @@ _STAYS_HOT = 1.0
 """How long after its last conflict an entity counts as hot (seconds)."""
 
 _FIRST_ROUND, _LONGEST_ROUND = 0.004, 0.1
-"""How long a round of helping is thought to take before one was seen, and at most (seconds)."""
+"""The assumed length of a round of helping before one was measured, and its upper bound (seconds)."""
 _LONGEST_TURN = 0.5
-"""What a turn is thought to take at most (seconds)."""
+"""The upper bound of the assumed length of a turn (seconds)."""
 _SHARES = (0.5, 0.25, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5)
 """After which parts of a round a waiting process looks whether help came."""
 
@@ -99,7 +99,7 @@ class Hot:
         self.turn += (min(seconds, _LONGEST_TURN) - self.turn) / 2
 
     def waits(self) -> Iterator[float]:
-        """Yield how long to wait for others' help before each look whether it came, in seconds."""
+        """Yield the waits before each look whether another process has helped (seconds)."""
         for share in _SHARES:
             yield share * self._round * self._clock.uniform(0.75, 1.25)
 

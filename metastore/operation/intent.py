@@ -1,7 +1,7 @@
 """Announce an operation as an intent, and help: the process that comes first applies it.
 
-From the announcement on each attempt *helps*: it applies all that is pending on the entity, its own
-intent among it, or finds that another process did. docs/progress.md has the bound and its proof.
+From the announcement on each attempt *helps*: it applies all pending intents on the entity, its own too, or finds that
+another process did. docs/progress.md has the bound and its proof.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from metastore.operation.record import OperationRow, detail
 from metastore.operation.request import Merge, Results
 from metastore.operation.session import Session
 from metastore.operation.tickets import Watch, scopes_of
-from metastore.port.commit import CLAIMABLE, PENDING, WITH_EVIDENCE, Committed, Conflicted, Entry, Unknown
+from metastore.port.commit import Committed, Conflicted, Unknown
+from metastore.port.intents import CLAIMABLE, PENDING, WITH_EVIDENCE, Entry
 from metastore.port.records import Pending, Record, Step
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict
@@ -30,7 +31,7 @@ from metastore.retry.runner import Conflict
 __all__ = ["Intent", "help_others"]
 
 _CLOSE = 0.1
-"""So shortly before a call's deadline an intent that expired expired because of it (seconds)."""
+"""An intent that expires within this time before its call's deadline expired because of that deadline (seconds)."""
 
 
 class Intent:
@@ -42,7 +43,7 @@ class Intent:
         self._mark = mark
         self._what = what
         self.merge: Merge | None = None
-        """What is announced; None: the operation cannot be."""
+        """The changes to announce; None: the operation cannot be announced."""
         self._others = 0  # how many intents were there before
         self._batch = Batch()
 
@@ -83,9 +84,9 @@ class Intent:
         session.hot.note(entity_id, merge.names and (merge.kind, merge.names))
 
     def help(self, entity_id: int) -> Record | Step:
-        """Apply what is pending, the own intent among it, with one compare-and-swap; or find it done.
+        """Apply all pending intents, the own one too, with one compare-and-swap; or find the own one decided.
 
-        Return the entity as the own change made it, or the own row if it says something else. Raise Conflict.
+        Return the entity after the own change, or the own row if it has another outcome. Raise Conflict.
         """
         session = self._session
         if (self._others or session.hot.has_line(entity_id)) and not session.hot.leads(entity_id):
@@ -134,7 +135,7 @@ class Intent:
     def _wait_for_others(self, entity_id: int) -> Step | None:
         """Let the oldest intent's owner apply this one too; return the own row if that happened.
 
-        That saves work, and is no part of the proof: the oldest does not wait, and a process that has
+        This saves work; the proof does not need it. The oldest intent's owner does not wait, and a process that has
         waited for some rounds in vain helps by itself.
         """
         self._others, clock, hot = 0, self._session.clock, self._session.hot
@@ -154,7 +155,7 @@ class Intent:
     def _wait_in_line(self, entity_id: int) -> Step | None:
         """Let the transactions in line pass; the next one's commit applies the intent. Return the own row then.
 
-        No attempt is lost meanwhile. None: nobody is in line any more.
+        The operation loses no attempt meanwhile. None: the line is empty.
         """
         watch = Watch(self._session, [entity_id])
         self._session.hot.saw_line(entity_id)
@@ -211,7 +212,7 @@ class Intent:
         return with_origin([own], self._session.backend)[0]
 
     def _withdraw(self) -> NoReturn:
-        """Take the intent back, because what it names is not there any more: find out again what the call means."""
+        """Withdraw the intent, because its path no longer leads to this entity: the call looks its path up again."""
         if self.merge is not None and self.merge.names is not None:
             self._session.hot.leave((self.merge.kind, self.merge.names))
         if self._session.backend.cancel(self._row.id):
@@ -226,7 +227,7 @@ class Intent:
 def help_others(session: Session, entity_id: int) -> bool:
     """Apply what is pending on an entity, for a commit that cannot bring it along.
 
-    False: what is left there is not understood by this program, and must not hold it up.
+    False: this program does not understand the intents that are left, and they must not hold it up.
     """
     batch = Batch()
     while True:

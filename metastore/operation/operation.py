@@ -1,15 +1,15 @@
 """One logical operation, over all its attempts: from a request to its result, exactly once.
 
-An operation begins on the *fast path*: read what is not in hand, decide, one compare-and-swap. A
-change that loses is *announced*: written down as an intent that every process may apply. From then
-on each attempt *helps*: it applies all that is pending on the entity, its own intent among it, or
-finds that another process did. An exclusive operation that loses *marks* its scope instead, so that
-others step aside. The table in :mod:`metastore.retry.reactions` says which conflict leads to what.
+An operation begins on the *fast path*: read what is not in hand, decide, one compare-and-swap. A change that loses is
+*announced*: written down as an intent that every process may apply. From then on each attempt *helps*: it applies all
+pending intents on the entity, its own too, or finds that another process did. An exclusive operation that loses *marks*
+its scope instead, so that others step aside. The table in :mod:`metastore.retry.reactions` says which conflict leads to
+which reaction.
 
-An operation has parts, each with its own state: its row (``record.py``), which says at any time what
-became of it; its intent (``intent.py``); its mark (``marks.py``); its place in line (``tickets.py``); its
-leases (``leasing.py``). A lost answer is resolved by the row; what may still be in flight is made
-impossible before it is sent again. docs/progress.md has the protocol and its proof.
+An operation has parts, each with its own state. Its row (``record.py``) says at any time what became of it. The others
+are its intent (``intent.py``), its mark (``marks.py``), its place in line (``tickets.py``) and its leases
+(``leasing.py``). After a lost answer the operation asks its row. Before it sends again, it makes impossible what may
+still be in flight. docs/progress.md has the protocol and its proof.
 """
 
 from __future__ import annotations
@@ -40,17 +40,10 @@ from metastore.operation.record import OperationRow, detail, tell_id, winner, wi
 from metastore.operation.request import Call, Merge, Proposal, Request, View
 from metastore.operation.session import Session
 from metastore.operation.tickets import OwnTicket, carrying, without_others
-from metastore.port.commit import (
-    ROOT_ID,
-    Commit,
-    Committed,
-    Conflicted,
-    Outcome,
-    Unknown,
-    Update,
-    Write,
-)
+from metastore.port.commit import Commit, Committed, Conflicted, Outcome, Unknown
+from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Step
+from metastore.port.writes import Update, Write
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
 
@@ -68,24 +61,24 @@ _ROUNDS = 8
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What was done for an operation before it came here: see :mod:`metastore.combine`."""
+    """The state of an operation whose first attempts were batches: see :mod:`metastore.combine`."""
 
     id: UUID
     started: float
     ends: float
-    """When its time is over, by the clock's ``monotonic``."""
+    """Its deadline, by the clock's ``monotonic`` (seconds)."""
     lost: int
     """How many attempts it lost."""
     doubt: Unknown | None
-    """It was sent, and the answer was lost."""
+    """A message of it was sent, and the answer was lost."""
     announce_on: int | None = None
-    """The entity on which it is announced before any other attempt, because it lost its batches there."""
+    """The entity on which to announce it before any other attempt, because it lost its batches there; None: on none."""
 
 
 class Operation(Generic[T]):
-    """See the module. Used by one thread, once.
+    """One logical operation; see the module. One thread uses it, once.
 
-    ``begun``: what was done for it before. ``lost``: what it calls when an attempt has lost.
+    ``begun``: its state after batches. ``lost``: a function to call after each lost attempt.
     """
 
     def __init__(
@@ -162,12 +155,12 @@ class Operation(Generic[T]):
             if self._ticket.number is not None:
                 with cleaning(session.clock.monotonic() + _GRACE):
                     self._ticket.leave()
-        if self._mark.held is not None:
+        if self._mark.held is not None:  # no commit of its own removed the mark: the result came by another way
             self._clean_up()
         return result
 
     def _check_doubt(self) -> None:
-        """Find out what became of a message in flight, if the call's time is over: nothing else can become of it then.
+        """If the call's time is over, find out what became of a message in flight, because no attempt is left to do it.
 
         Raises DeadlineExceeded, OutcomeUnknown.
         """
@@ -182,7 +175,7 @@ class Operation(Generic[T]):
         )
 
     def _attempt(self, number: int) -> T:
-        number += 0 if self._begun is None else self._begun.lost
+        number += 0 if self._begun is None else self._begun.lost  # a lost batch counts as an attempt
         self._attempts, self._lost_to = number, None
         try:
             return self._try(number)
@@ -190,7 +183,7 @@ class Operation(Generic[T]):
             if self._lost is not None:
                 self._lost()
             self._unavailable = None
-            if conflict.cause != "marked":
+            if conflict.cause != "marked":  # ScopeFrozen blames a mark only if the last conflict was one
                 self._mark.other = None
             self._lost_to = conflict.entity_id
             self._session.metrics.conflict(self._request.verb, conflict.cause, conflict.entity_id)
@@ -275,7 +268,7 @@ class Operation(Generic[T]):
         self._exclusive = self._request.exclusive or proposal.exclusive
         merge = self._intent.merge = self._merge or self._announceable(proposal)
         updated = _updated(proposal.writes)
-        if withdrawn and updated and merge is not None:
+        if withdrawn and updated and merge is not None:  # it was announced before: announce it where the path leads now
             self._intent.announce(updated[0])
             return self._help(updated[0])
         commit = Commit(
@@ -314,6 +307,7 @@ class Operation(Generic[T]):
         except InvalidArgument:
             if not any(one.resolutions for one in commit.carries):
                 raise
+            # the refused value may be another operation's: leave those to their owners
             outcome = self._backend.commit(without_others(commit))
         if commit.leaves and isinstance(outcome, Committed):
             self._ticket.passed()
@@ -347,7 +341,7 @@ class Operation(Generic[T]):
         raise Conflict(cause, detail(conflict), None if reaction is Reaction.BACK_OFF else 0.0, entity_id, expected)
 
     def _check_name(self, conflict: Conflicted, commit: Commit) -> None:
-        """Raise DropPending for a name that seemed to be free and was not, if it is that of a drop in steps."""
+        """Raise DropPending if a name that seemed to be free belongs to an entity in a drop in steps."""
         if conflict.cause == "name" and not self._guessed:
             pending = pending_name(self._backend, commit)
             if pending is not None:
@@ -371,7 +365,7 @@ class Operation(Generic[T]):
             return Reaction.AT_ONCE  # what was in hand was old: that is no contention yet, and the next attempt reads
         return reaction
 
-    # --- what it came to
+    # --- the outcome
 
     def _help(self, entity_id: int) -> T:
         ended = self._intent.help(entity_id)

@@ -1,7 +1,7 @@
 """Write and read an operation's result, which its row keeps: for repeats, for lost answers, for ``store.outcome``.
 
-What was applied is told by the row itself. Errors on their merits, and calls that found nothing to
-change, are kept as JSON beside it.
+The row itself tells what was applied. Errors on their merits, and the results of calls that found nothing to change,
+are kept as JSON beside it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from metastore.kinds.entity import Entity, Owned
 from metastore.kinds.registry import kind_named, owned_kind_named
 from metastore.names import parse_path
 from metastore.port.backend import Backend
-from metastore.port.commit import CLAIMABLE, PENDING
+from metastore.port.intents import CLAIMABLE, PENDING
 from metastore.port.records import Node, Origin, OwnedRecord, Record, Step
 from metastore.port.unreadable import reason
 
@@ -49,12 +49,13 @@ _MERITS = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an operation.
+    """What became of an operation. ``state`` is one of:
 
-    ``state`` is *committed* (``result``: what the call returned, or would have), *failed* (``result``:
-    the error it raised), *pending* (written down, and not applied yet), *cancelled* (not applied, and
-    nothing that was sent can apply it any more; a repeat may), or *unknown* (there is no row:
-    the operation never came here, or longer ago than the retention).
+    * *committed*: ``result`` is the call's result, also if its answer was lost;
+    * *failed*: ``result`` is the error that the call raised;
+    * *pending*: announced, and not applied yet; ask again later;
+    * *cancelled*: not applied, and no message that was sent can apply it any more; repeat the call;
+    * *unknown*: there is no row, because the operation never came here, or gc has deleted the row.
     """
 
     state: str

@@ -97,7 +97,7 @@ class ManagerSession:
     hot: Hot = field(init=False)
     recent: Recent = field(default_factory=Recent)
     places: Bounded[Any] = field(default_factory=Bounded)
-    """Where threads wait for the same entities: see :mod:`metastore.transaction.turns`."""
+    """Orders threads of this process that wait for the same entities: see :mod:`metastore.transaction.turns`."""
     outer: Session | None = None
     """The store's session, of a transaction's."""
     bounds_reads: bool = False
@@ -163,7 +163,7 @@ class Session(ManagerSession):
         return self
 
     def bound(self, principal: str | None, deadline: float | None) -> Session:
-        """Return a session with another principal or deadline that shares all else: the backend, what is remembered."""
+        """Return a session with another principal or deadline (seconds) that shares all else, such as the backend."""
         bound = copy(self)
         bound.principal = self.principal if principal is None else principal
         if deadline is not None:

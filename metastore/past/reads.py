@@ -15,7 +15,8 @@ from metastore.feed.position import gone
 from metastore.operation.dropping import dropping_named
 from metastore.operation.session import Session
 from metastore.port.backend import Guards
-from metastore.port.commit import LIVE, Commit
+from metastore.port.commit import Commit
+from metastore.port.conditions import LIVE
 from metastore.port.owning import read_owning
 from metastore.port.past import NotKept, PastRow, PastRows
 from metastore.port.records import Child, Known, Lookup, Node, Origin, OwnedRecord, Resolved, RowPage, Step

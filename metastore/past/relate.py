@@ -12,9 +12,9 @@ from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import ManagerSession
 from metastore.past.reads import PastReads
-from metastore.port.commit import Relate
 from metastore.port.records import Record
 from metastore.port.relations import RelationKey, RelationRecord, end_of_known, in_one_metalake
+from metastore.port.writes import Relate
 
 __all__ = ["Relating"]
 

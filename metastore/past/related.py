@@ -1,7 +1,7 @@
-"""The relations that differ between two positions: what a detach, an attach or a change of owner left behind.
+"""Find the relations that differ between two positions, after a detach, an attach or a change of owner.
 
-A relation is told by what it connects, not by its row: one that was removed and made again does not differ. It is there
-while both of its ends are live in one metalake.
+Its ends identify a relation, not its row: one that was removed and made again does not differ. It exists while both of
+its ends are live in one metalake.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ from contextlib import AbstractContextManager
 from typing import Protocol, runtime_checkable
 from uuid import UUID
 
-from metastore.port.commit import Commit, Entry, Help, Mark, Outcome
+from metastore.port.commit import Commit, Outcome
 from metastore.port.feed import Feed
+from metastore.port.intents import Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
 from metastore.port.records import (

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from metastore.port.commit import Conflicted, LeaseToken, Unknown
+from metastore.port.commit import Conflicted, Unknown
+from metastore.port.conditions import LeaseToken
 
 __all__ = [
     "ALIVE",

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from metastore.port.commit import Help, Insert, Update, Write
+from metastore.port.intents import Help
+from metastore.port.writes import Insert, Update, Write
 
 __all__ = [
     "NOTHING",

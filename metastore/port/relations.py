@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from metastore.port.commit import LIVE
+from metastore.port.conditions import LIVE
 from metastore.port.records import Known, Node, OwnedRecord
 
 __all__ = [

@@ -33,7 +33,7 @@ from metastore.leases.in_store import StoreLeases
 from metastore.leases.staging import LeftBehind, clear_away
 from metastore.managers.all import Managers
 from metastore.managers.create import IfExists
-from metastore.managers.drops import Drops
+from metastore.managers.drops.drops import Drops
 from metastore.managers.find import find, wanted
 from metastore.managers.page import Page
 from metastore.managers.reveal import entity_of, reveal

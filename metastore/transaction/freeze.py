@@ -28,7 +28,9 @@ from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.marks import MARK_TTL
 from metastore.operation.request import Call, Fencing, View
 from metastore.operation.session import Session
-from metastore.port.commit import Committed, Conflicted, Guard, Mark, Outcome, Unknown
+from metastore.port.commit import Committed, Conflicted, Outcome, Unknown
+from metastore.port.conditions import Guard
+from metastore.port.intents import Mark
 from metastore.port.records import Node, Record
 from metastore.retry.runner import Conflict, run
 from metastore.transaction.transaction import Transaction, effort_of

@@ -18,20 +18,11 @@ from metastore.operation.helping import BATCH, leads_to
 from metastore.operation.marks import OwnMark
 from metastore.operation.session import Session
 from metastore.operation.tickets import OwnTicket, Seen
-from metastore.port.commit import (
-    ROOT_ID,
-    Absent,
-    Children,
-    Commit,
-    Committed,
-    Expect,
-    Listing,
-    Mark,
-    Newest,
-    Relations,
-    Update,
-)
+from metastore.port.commit import Commit, Committed
+from metastore.port.conditions import ROOT_ID, Absent, Children, Expect, Listing, Newest, Relations
+from metastore.port.intents import Mark
 from metastore.port.records import ROOT, Lookup, Pending, Record
+from metastore.port.writes import Update
 from metastore.retry.runner import Conflict
 from metastore.transaction.turns import Place, place_at
 

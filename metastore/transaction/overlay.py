@@ -19,17 +19,8 @@ from metastore.clock import Clock
 from metastore.errors import InvalidArgument
 from metastore.operation.dropping import dropping_named
 from metastore.port.backend import Backend, Guards, Reads
-from metastore.port.commit import (
-    LIVE,
-    Commit,
-    Committed,
-    Insert,
-    Outcome,
-    Relate,
-    Result,
-    Update,
-    Write,
-)
+from metastore.port.commit import Commit, Committed, Outcome
+from metastore.port.conditions import LIVE
 from metastore.port.owning import read_owning
 from metastore.port.records import (
     Child,
@@ -44,6 +35,7 @@ from metastore.port.records import (
     Step,
 )
 from metastore.port.relations import Owning, Related, Relating, RelationRecord, end_of_known
+from metastore.port.writes import Insert, Relate, Result, Update, Write
 from metastore.transaction.changed import Changed, changed
 from metastore.transaction.drafts import Draft, Drafts
 from metastore.transaction.entities import EntityOverlay, Meet

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from metastore.port.backend import Reads
-from metastore.port.commit import Relate, Relations, Result
+from metastore.port.conditions import Relations
 from metastore.port.relations import RelationKey, RelationRecord
+from metastore.port.writes import Relate, Result
 from metastore.transaction.reads import ReadSet
 
 __all__ = ["RelationOverlay"]

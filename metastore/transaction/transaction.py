@@ -27,7 +27,8 @@ from metastore.operation.request import Call
 from metastore.operation.session import ManagerSession, Session
 from metastore.operation.tickets import carrying, without_others
 from metastore.port.backend import Backend, Reads
-from metastore.port.commit import Advance, Commit, Committed, Conflicted, Outcome, Unknown, Update
+from metastore.port.commit import Commit, Committed, Conflicted, Outcome, Unknown
+from metastore.port.writes import Advance, Update
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run

@@ -15,8 +15,9 @@ from metastore.managers.target import root_or_last
 from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of, key_under
 from metastore.operation.helping import own_guards
-from metastore.port.commit import Event, Guard, Insert, Put, Update, Write
+from metastore.port.conditions import Guard
 from metastore.port.records import Node, OwnedRecord, Record
+from metastore.port.writes import Event, Insert, Put, Update, Write
 from metastore.transfer.chunks import Group
 from metastore.transfer.lines import EntityLine
 

@@ -19,10 +19,11 @@ from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import Session
-from metastore.port.commit import LIVE, ROOT_ID, Relate
+from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.records import Record
 from metastore.port.relations import NO_COLUMN, ONLY, RelationKey, RelationRecord
 from metastore.port.snapshot import TableSnapshot
+from metastore.port.writes import Relate
 from metastore.transfer.lines import AUDIT, Body, EntityLine, RelationLine
 from metastore.transfer.walk import Visit
 

@@ -13,7 +13,7 @@ from metastore.errors import InvalidArgument
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import kind_named
 from metastore.names import format_path, parse_path
-from metastore.port.commit import ROOT_ID
+from metastore.port.conditions import ROOT_ID
 from metastore.verify.violations import Places, Violation, is_container
 
 __all__ = ["Replay"]

@@ -30,7 +30,7 @@ from metastore.kinds.drop import DROP, target_id
 from metastore.kinds.registry import KINDS
 from metastore.names import clean_name, fold
 from metastore.port.backend import Backend, TableSnapshot
-from metastore.port.commit import DROPPED, DROPPING, LIVE, PURGING, ROOT_ID
+from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.note import read_note
 from metastore.verify.evidence import Evidence
 from metastore.verify.history import ChainReader, doc_problem, time_problem

@@ -18,7 +18,8 @@ from metastore.checker.operation import ClientOperation
 from metastore.checker.recorder import Recorder
 from metastore.checker.tree import Event, Tree
 from metastore.loadtest.calls import Calls, Within
-from metastore.port.commit import Children, Commit, Newest, Outcome
+from metastore.port.commit import Commit, Outcome
+from metastore.port.conditions import Children, Newest
 from tests.checker.histories import created, dropped, found, lost, operation, saw, wrote
 from tests.checker.judged import judged
 

@@ -8,7 +8,8 @@ import pytest
 
 from metastore.backends.postgres import alter, create
 from metastore.backends.sqlite.backend import SqliteBackend
-from metastore.port.commit import Commit, Outcome, Update
+from metastore.port.commit import Commit, Outcome
+from metastore.port.writes import Update
 
 __all__ = ["ignore_guards", "ignore_versions"]
 

@@ -13,20 +13,10 @@ from metastore.backends.sql.tables import metadata
 from metastore.clock import SYSTEM
 from metastore.kinds.entity import Entity, Owned
 from metastore.port.backend import Backend
-from metastore.port.commit import (
-    ROOT_ID,
-    Commit,
-    Delete,
-    Event,
-    Guard,
-    Help,
-    Insert,
-    Outcome,
-    Place,
-    Put,
-    Update,
-    Write,
-)
+from metastore.port.commit import Commit, Outcome
+from metastore.port.conditions import ROOT_ID, Guard
+from metastore.port.intents import Help
+from metastore.port.writes import Delete, Event, Insert, Place, Put, Update, Write
 from tests.combine.gate import full_operations
 
 DOC = '{"comment":null,"properties":{}}'

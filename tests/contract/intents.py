@@ -11,7 +11,8 @@ from uuid import UUID
 from metastore.clock import SYSTEM
 from metastore.kinds.entity import Entity
 from metastore.operation.helping import own_guards
-from metastore.port.commit import FORMAT, Cause, Committed, Conflicted, Entry, Help, Mark, Outcome, Resolution
+from metastore.port.commit import Cause, Committed, Conflicted, Outcome
+from metastore.port.intents import FORMAT, Entry, Help, Mark, Resolution
 from metastore.port.records import Step
 from tests.contract.ground import Ground
 

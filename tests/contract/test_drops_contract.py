@@ -13,9 +13,10 @@ import pytest
 import metastore as ms
 from metastore import Store
 from metastore.kinds.drop import drop_name
-from metastore.managers.drop_steps import read_drop, take_over
+from metastore.managers.drops.row import read_drop
+from metastore.managers.drops.steps import take_over
 from metastore.port.backend import MOST_AHEAD, Backend
-from metastore.port.commit import DROPPING, LIVE, PURGING
+from metastore.port.conditions import DROPPING, LIVE, PURGING
 from tests.contract.ground import Ground, behind
 
 T = "m.c.one.t"
@@ -561,7 +562,7 @@ class TestUsers:
 
 
 def test_more_than_a_page_is_pending(store: Store, table: ms.Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metastore.managers.drop_steps._PAGE", 2)
+    monkeypatch.setattr("metastore.managers.drops.row._PAGE", 2)
     paths = [f"m.c.one.u{n}" for n in range(5)]
     for path in paths:
         store.tables.begin_drop(store.tables.create(path))

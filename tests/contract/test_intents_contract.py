@@ -11,20 +11,9 @@ import pytest
 
 import metastore as ms
 from metastore.kinds.entity import Entity
-from metastore.port.commit import (
-    DROPPED,
-    FORMAT,
-    LIVE,
-    ROOT_ID,
-    Caller,
-    Entry,
-    Guard,
-    Mark,
-    Resolution,
-    Result,
-    Update,
-    Write,
-)
+from metastore.port.conditions import DROPPED, LIVE, ROOT_ID, Caller, Guard
+from metastore.port.intents import FORMAT, Entry, Mark, Resolution
+from metastore.port.writes import Result, Update, Write
 from tests.contract.ground import (
     NEW_DOC,
     Ground,

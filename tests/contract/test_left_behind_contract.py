@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from metastore.deadlines import until
-from metastore.port.commit import Commit, Conflicted, Mark, Outcome, Unknown
+from metastore.port.commit import Commit, Conflicted, Outcome, Unknown
+from metastore.port.intents import Mark
 from tests.contract.ground import Ground
 from tests.servers.process import wait_until
 

@@ -11,7 +11,8 @@ import pytest
 
 import metastore as ms
 from metastore.kinds.registry import kind_named
-from metastore.port.commit import Commit, Outcome, Update
+from metastore.port.commit import Commit, Outcome
+from metastore.port.writes import Update
 from tests.combine.gate import full_operations
 from tests.contract.ground import Ground
 from tests.contract.intents import eventually

@@ -10,7 +10,7 @@ import metastore as ms
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.memory.tables import Tables
 from metastore.combine import waiting
-from metastore.port.commit import LIVE
+from metastore.port.conditions import LIVE
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
 from metastore.verify.verify import verify

@@ -10,8 +10,10 @@ from uuid import UUID
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.memory.tables import Ticket
 from metastore.port.backend import Backend
-from metastore.port.commit import CLAIMABLE, PENDING, Commit, Committed, Conflicted, Entry, Help, Mark, Outcome, Update
+from metastore.port.commit import Commit, Committed, Conflicted, Outcome
+from metastore.port.intents import CLAIMABLE, PENDING, Entry, Help, Mark
 from metastore.port.records import Pending
+from metastore.port.writes import Update
 from tests.interleaving.mutant import Mutant
 from tests.interleaving.mutants_by_callers import BY_CALLERS
 from tests.interleaving.mutants_of_batches import OF_BATCHES

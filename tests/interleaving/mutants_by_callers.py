@@ -10,7 +10,9 @@ from unittest.mock import patch
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.memory.tables import Stand
 from metastore.managers import mutation, target
-from metastore.port.commit import Children, Commit, Committed, Delete, Expect, Listing, Newest, Outcome, Put
+from metastore.port.commit import Commit, Committed, Outcome
+from metastore.port.conditions import Children, Expect, Listing, Newest
+from metastore.port.writes import Delete, Put
 from metastore.transaction.overlay import Overlay
 from tests.interleaving.mutant import Mutant
 

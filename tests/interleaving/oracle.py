@@ -10,7 +10,7 @@ from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.memory.tables import Tables
 from metastore.kinds.entity import Entity
 from metastore.port.backend import Backend
-from metastore.port.commit import PURGING
+from metastore.port.conditions import PURGING
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
 from tests.interleaving.process import URL, Foreign, Hand, Op, Outcome, first_of, operation_id, outcome_of

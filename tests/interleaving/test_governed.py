@@ -12,7 +12,8 @@ import pytest
 
 from metastore.operation import authorized, helping
 from metastore.port.backend import Backend
-from metastore.port.commit import Commit, Outcome, Relate
+from metastore.port.commit import Commit, Outcome
+from metastore.port.writes import Relate
 from tests.interleaving.checks import explore
 from tests.interleaving.explore import Found
 from tests.interleaving.governed import GOVERNED

@@ -15,7 +15,8 @@ import pytest
 import metastore as ms
 from metastore.backends.postgres import alter, create, fragments, general_commit_sql
 from metastore.backends.sqlite import commit as sqlite_commit
-from metastore.port.commit import Commit, Conflicted, LeaseToken, Outcome
+from metastore.port.commit import Commit, Conflicted, Outcome
+from metastore.port.conditions import LeaseToken
 from tests.concurrency.checks import violations
 from tests.concurrency.raw import dsn, is_sqlite, rows, waiting_for_locks
 from tests.concurrency.workers import Job, Team, Turn
@@ -214,7 +215,7 @@ def _has(url: str, lease: LeaseToken) -> bool:
 def _accept_all(patch: pytest.MonkeyPatch, url: str) -> None:
     """Let the statement write down its leases, and require nothing of them."""
     if is_sqlite(url):
-        patch.setattr(sqlite_commit, "_check_leases", lambda *_: None)
+        patch.setattr(sqlite_commit, "check_leases", lambda *_: None)
         return
     fenced = fragments.FENCED
     any_token = fenced[: fenced.index("AND token")] + ")"

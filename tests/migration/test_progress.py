@@ -11,7 +11,8 @@ from sqlalchemy import text
 import metastore as ms
 from metastore import database, migrations
 from metastore.port.backend import FORMAT
-from metastore.port.commit import Committed, Entry, Mark
+from metastore.port.commit import Committed
+from metastore.port.intents import Entry, Mark
 from metastore.urls import parse_url
 from tests.contract.ground import dump
 from tests.migration.schema import catalog, connected, differences, run

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 import metastore as ms
-from metastore.port.commit import Mark
+from metastore.port.intents import Mark
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import rows
 from tests.progress.hooks import announces

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.port.commit import FORMAT, Entry
+from metastore.port.intents import FORMAT, Entry
 from tests.concurrency.checks import seed, violations
 from tests.progress.hooks import announces
 from tests.progress.newer import NewerProgram

@@ -26,7 +26,8 @@ from metastore.backends.sqlite.backend import SqliteBackend
 from metastore.clock import Clock
 from metastore.kinds.entity import Entity
 from metastore.port.backend import Backend
-from metastore.port.commit import Commit, Outcome, Update
+from metastore.port.commit import Commit, Outcome
+from metastore.port.writes import Update
 from metastore.retry.policy import RetryPolicy
 from metastore.urls import parse_url
 from tests.contract.ground import dump, interrupted

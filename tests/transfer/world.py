@@ -10,7 +10,10 @@ from typing import Any
 import metastore as ms
 from metastore.backends.sql.tables import metadata
 from metastore.clock import SYSTEM
-from metastore.port.commit import Commit, Committed, Entry, Event, Guard, Insert, Put
+from metastore.port.commit import Commit, Committed
+from metastore.port.conditions import Guard
+from metastore.port.intents import Entry
+from metastore.port.writes import Event, Insert, Put
 from metastore.store import Store
 from tests.contract.ground import Dump, dump
 

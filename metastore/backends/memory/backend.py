@@ -26,20 +26,10 @@ from metastore.backends.precondition import PreconditionFailed
 from metastore.clock import Clock
 from metastore.errors import StoreClosed, outcome_forgotten
 from metastore.port.backend import FORMAT, MOST_AHEAD, TOMBSTONES_STAY
-from metastore.port.commit import (
-    CLAIMABLE,
-    DROPPED,
-    PENDING,
-    PURGING,
-    Commit,
-    Committed,
-    Entry,
-    Help,
-    Mark,
-    Outcome,
-    Result,
-)
-from metastore.port.commit import FORMAT as CHANGES
+from metastore.port.commit import Commit, Committed, Outcome
+from metastore.port.conditions import DROPPED, PURGING
+from metastore.port.intents import CLAIMABLE, PENDING, Entry, Help, Mark
+from metastore.port.intents import FORMAT as CHANGES
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
 from metastore.port.records import (
@@ -55,6 +45,7 @@ from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats
 from metastore.port.tickets import NOBODY, Line
 from metastore.port.upkeep import HistoryLimits
+from metastore.port.writes import Result
 
 __all__ = ["MemoryBackend"]
 

@@ -7,7 +7,7 @@ from itertools import chain
 
 from metastore.backends.memory.past import until
 from metastore.backends.memory.tables import Tables
-from metastore.port.commit import LIVE
+from metastore.port.conditions import LIVE
 from metastore.port.records import Step
 from metastore.port.upkeep import HistoryLimits
 

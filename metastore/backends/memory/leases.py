@@ -11,7 +11,8 @@ from uuid import UUID
 from metastore.backends.memory.tables import Tables
 from metastore.clock import Clock
 from metastore.deadlines import remaining
-from metastore.port.commit import Conflicted, LeaseToken, Unknown
+from metastore.port.commit import Conflicted, Unknown
+from metastore.port.conditions import LeaseToken
 from metastore.port.leases import (
     ALIVE,
     DOOMED,

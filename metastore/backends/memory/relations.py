@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 from metastore.backends.memory.tables import Tables
 from metastore.backends.precondition import PreconditionFailed
-from metastore.port.commit import Relate, Relations
+from metastore.port.conditions import Relations
 from metastore.port.records import Known
 from metastore.port.relations import NO_COLUMN, End, Related, Relating, RelationRecord, Sweep, end_of_known
+from metastore.port.writes import Relate
 
 __all__ = [
     "check",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from metastore.backends.memory.tables import Stand, Tables
-from metastore.port.commit import LIVE
+from metastore.port.conditions import LIVE
 from metastore.port.rights import GrantRow, MemberRow, RightRows, RoleRow, Whose
 
 __all__ = ["rights"]

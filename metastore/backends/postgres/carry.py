@@ -10,7 +10,10 @@ from metastore.backends.postgres.intents import RESOLVING, help_parameters
 from metastore.backends.postgres.parameters import Row, Statement, plain
 from metastore.backends.postgres.tickets import in_line
 from metastore.backends.sql.comments import without_comments
-from metastore.port.commit import Commit, Committed, Conflicted, Guard, Help, Outcome, Result, Update
+from metastore.port.commit import Commit, Committed, Conflicted, Outcome
+from metastore.port.conditions import Guard
+from metastore.port.intents import Help
+from metastore.port.writes import Result, Update
 
 __all__ = ["CARRY", "HELP_MUST", "fits", "help_must", "outcome", "statement"]
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 from metastore.backends.postgres.fragments import fails_if
 from metastore.backends.postgres.parameters import Statement, plain, texts
 from metastore.backends.postgres.relations import check as relations_check
-from metastore.port.commit import DROPPED, Absent, Children, Commit, Listing, Newest, Relations, Update
+from metastore.port.commit import Commit
+from metastore.port.conditions import DROPPED, Absent, Children, Listing, Newest, Relations
+from metastore.port.writes import Update
 
 __all__ = ["checks"]
 

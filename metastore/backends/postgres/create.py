@@ -20,8 +20,9 @@ from metastore.backends.postgres.fragments import (
 )
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.sql.comments import without_comments
-from metastore.port.commit import Commit, Committed, Conflicted, Insert, Outcome, Result
+from metastore.port.commit import Commit, Committed, Conflicted, Outcome
 from metastore.port.note import note_of
+from metastore.port.writes import Insert, Result
 
 __all__ = ["CREATE", "CREATE_FENCED", "CREATE_NOTED", "outcome", "statement", "values"]
 

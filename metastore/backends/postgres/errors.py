@@ -6,7 +6,7 @@ import psycopg
 
 from metastore.backends.postgres import fragments
 from metastore.backends.postgres.announcing import Unannounced
-from metastore.backends.postgres.connect import raise_read_error
+from metastore.backends.postgres.read_errors import raise_read_error
 from metastore.port.commit import Cause, Conflicted, Unknown
 from metastore.retry.classify import Verdict, of_sqlstate
 

@@ -24,8 +24,9 @@ from metastore.backends.postgres.fragments import (
 )
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.sql.comments import without_comments
-from metastore.port.commit import Commit, Committed, Conflicted, Outcome, Result, Update
+from metastore.port.commit import Commit, Committed, Conflicted, Outcome
 from metastore.port.note import note_of
+from metastore.port.writes import Result, Update
 
 __all__ = ["MOVE", "MOVE_NOTED", "fits", "outcome", "statement"]
 

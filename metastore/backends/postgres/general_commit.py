@@ -20,22 +20,10 @@ from metastore.backends.postgres.locks import LOCK_ENTITIES, LOCK_GUARDS, PATIEN
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.backends.postgres.tickets import PASSED
 from metastore.names import fold, parse_path
-from metastore.port.commit import (
-    Commit,
-    Committed,
-    Conflicted,
-    Delete,
-    Expect,
-    Guard,
-    Insert,
-    Outcome,
-    Put,
-    Relate,
-    Result,
-    Update,
-    Write,
-)
+from metastore.port.commit import Commit, Committed, Conflicted, Outcome
+from metastore.port.conditions import Expect, Guard
 from metastore.port.note import note_of
+from metastore.port.writes import Delete, Insert, Put, Relate, Result, Update, Write
 
 __all__ = ["outcome", "statements"]
 

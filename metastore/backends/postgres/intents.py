@@ -28,19 +28,10 @@ from metastore.backends.postgres.read_sql import READ, each
 from metastore.backends.postgres.tickets import in_line, line_of
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import from_named
-from metastore.port.commit import (
-    CLAIMABLE,
-    FORMAT,
-    PENDING,
-    Committed,
-    Conflicted,
-    Entry,
-    Help,
-    Mark,
-    Outcome,
-    Result,
-)
+from metastore.port.commit import Committed, Conflicted, Outcome
+from metastore.port.intents import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark
 from metastore.port.note import note
+from metastore.port.writes import Result
 
 __all__ = [
     "CANCEL",

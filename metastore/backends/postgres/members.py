@@ -15,9 +15,10 @@ from typing import Any, Final
 
 import psycopg
 
-from metastore.backends.postgres.connect import Pool, raise_read_error
+from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.fragments import DURABLE, NOW
 from metastore.backends.postgres.parameters import Row, plain
+from metastore.backends.postgres.read_errors import raise_read_error
 from metastore.backends.sql.comments import without_comments
 from metastore.clock import SYSTEM
 from metastore.port.members import Announcement, Covered, MemberRow, Membership, Wake

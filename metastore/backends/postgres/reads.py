@@ -16,10 +16,12 @@ from uuid import UUID
 import psycopg
 from sqlalchemy.engine import URL
 
-from metastore.backends.postgres.connect import OutOfTime, Pool, raise_read_error
+from metastore.backends.postgres.connect import Pool
+from metastore.backends.postgres.connection import OutOfTime
 from metastore.backends.postgres.hints import HINT, hearing
 from metastore.backends.postgres.parameters import plain, texts
 from metastore.backends.postgres.place import CACHED, Place, epoch_at
+from metastore.backends.postgres.read_errors import raise_read_error
 from metastore.backends.postgres.read_sql import READ as _READ
 from metastore.backends.postgres.read_sql import each
 from metastore.backends.postgres.relations import READ_RELATIONS

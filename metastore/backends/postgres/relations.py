@@ -14,7 +14,8 @@ from metastore.backends.postgres.parameters import Statement, plain, texts
 from metastore.backends.postgres.read_sql import each
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.relations import RelationSql
-from metastore.port.commit import Relate, Relations
+from metastore.port.conditions import Relations
+from metastore.port.writes import Relate
 
 __all__ = [
     "DELETE_COLUMNS",

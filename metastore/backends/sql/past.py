@@ -23,7 +23,7 @@ from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.decode import lookup_parameters, resolved, step
 from metastore.backends.sql.deep_paths import DEEP
 from metastore.backends.sql.reads import ReadSql, from_named
-from metastore.port.commit import DROPPING, LIVE, PURGING, ROOT_ID
+from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.past import NotKept, PastRow
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
 from metastore.port.unreadable import DEEPEST, too_deep

@@ -25,7 +25,7 @@ from metastore.backends.sql.past import SqlPast, as_json
 from metastore.backends.sql.relations import sweep
 from metastore.backends.sql.stats import sqlite_stats
 from metastore.backends.sqlite import intents, relations, tickets
-from metastore.backends.sqlite.commit import UNMARK, apply
+from metastore.backends.sqlite.commit import apply
 from metastore.backends.sqlite.connect import DRIVER, raise_read_error
 from metastore.backends.sqlite.group import GroupCommit
 from metastore.backends.sqlite.leases import SqliteLeases
@@ -34,10 +34,12 @@ from metastore.backends.sqlite.reads import PAST, READ, SqliteReads
 from metastore.backends.sqlite.restore import SqliteRestorer
 from metastore.backends.sqlite.secret_keys import SqliteSecretKeys
 from metastore.backends.sqlite.text import all_rows
+from metastore.backends.sqlite.writer import UNMARK
 from metastore.clock import Clock
 from metastore.errors import MigrationNeeded
 from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
-from metastore.port.commit import Commit, Committed, Conflicted, Entry, Help, Mark, Outcome, Result, Unknown
+from metastore.port.commit import Commit, Committed, Conflicted, Outcome, Unknown
+from metastore.port.intents import Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
 from metastore.port.records import (
@@ -52,6 +54,7 @@ from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.port.tickets import NOBODY, TICKETS_STAY, Line
 from metastore.port.upkeep import HistoryLimits
+from metastore.port.writes import Result
 from metastore.retry.classify import Verdict, of_sqlite
 
 __all__ = ["SqliteBackend"]

@@ -1,7 +1,7 @@
-"""Compare what is here with what an import would read there: field by field, row by row, relation by relation.
+"""Compare the store with what an import would read there: field by field, row by row, relation by relation.
 
-So nothing is lost unnamed: whatever a row of Gravitino cannot hold, or the database changes, reads back in another way.
-Memory: a hash for each entity.
+So the report names every loss: a value that Gravitino's row cannot hold, or that the database changes, reads back
+differently. Memory: a hash for each entity.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST: Final = 5
 
 
 def compare(here: BinaryIO, places: Places, there: BinaryIO, report: ExportReport) -> None:
-    """Name in ``report`` what the two files show in different ways. ``there``: read back from Gravitino's tables."""
+    """Name in ``report`` each difference of the two files. ``there``: read back from Gravitino's tables."""
 
     def key_here(group: Group) -> Key | None:
         place = places.get(group.entity.kind, group.entity.names)

@@ -1,7 +1,7 @@
 """The rows of an entity: for each kind its own row, those of its version, and those of what it owns.
 
-It is the reverse of :mod:`metastore.imports.gravitino.things`. What has no column there is left away here: reading
-back shows it, and the report names it.
+It is the reverse of :mod:`metastore.imports.gravitino.things`. A value without a column there is left out here; the
+comparison at the end finds that, and the report names it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Where each entity stands in Gravitino: its id there, and those of the metalake, catalog and schema above it.
+"""Find each entity's place in Gravitino: its id there, and those of the metalake, catalog and schema above it.
 
-What was imported keeps Gravitino's id. Anything else gets an id that follows from its own, so that each export gives
+An imported entity keeps Gravitino's id. Any other gets an id that follows from the store's, so that each export gives
 the same one. Memory: one entry for each entity.
 """
 

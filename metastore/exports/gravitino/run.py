@@ -1,7 +1,7 @@
 """One export from beginning to end: a snapshot of the store as lines, the rows, and a comparison; all of it or nothing.
 
 The lines are read three times: for the places, for the rows of the entities, and for those of the relations. So a
-relation may lead to what comes later, and leads nowhere where that is left out.
+relation may lead to an entity that comes later in the file; it is left out if that entity is.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = ["export_gravitino"]
 
 
 def export_gravitino(url: str | None, to: str, *, progress: Tell | None = None) -> ExportReport:
-    """Write the live entities of the store at ``url`` into Gravitino's own tables at ``to``; return what is not there.
+    """Write the live entities of the store at ``url`` into Gravitino's own tables at ``to``; return the report.
 
-    ``to`` has Gravitino's tables of any 1.x, and nothing in them, or an export of this program that nobody has changed
-    since: then it is replaced. An export that fails or is killed leaves the database as it was. Gravitino's server
-    must not run on it meanwhile. Raises InvalidArgument.
+    ``to`` has Gravitino's tables of any 1.x. They are empty, or hold an earlier export that nobody has changed since,
+    which the new one replaces. An export that fails or is killed leaves the database as it was. Gravitino's server must
+    not run on it meanwhile. Raises InvalidArgument for any other database; the message says what to do.
     """
     tell = progress or (lambda _step, _share: None)
     report = ExportReport()

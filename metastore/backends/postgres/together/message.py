@@ -19,7 +19,7 @@ from metastore.backends.postgres.together.exclusive import exclusive_statement
 from metastore.backends.postgres.together.guards import patience_of
 from metastore.backends.sql.comments import without_comments
 from metastore.port.batches import TAKEN, Batch, Taken, Written
-from metastore.port.commit import Result, Update
+from metastore.port.writes import Result, Update
 
 __all__ = ["LOCKS", "results", "statements", "written"]
 

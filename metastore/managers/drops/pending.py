@@ -13,8 +13,9 @@ from metastore.kinds.drop import DESTROYED, DROP, STARTED, Drop, target_id
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import kind_named
-from metastore.managers import drop_steps
-from metastore.managers.drop_steps import Begin
+from metastore.managers.drops import steps
+from metastore.managers.drops.announce import Begin, announce
+from metastore.managers.drops.row import above_pending, read_drop
 from metastore.managers.mutation import Mutation, actor_of
 from metastore.managers.purge import delete_tree
 from metastore.managers.target import Target
@@ -23,7 +24,7 @@ from metastore.operation.perform import perform
 from metastore.operation.request import Attempt, Call, Request
 from metastore.operation.session import ManagerSession, Session
 from metastore.plain import plain
-from metastore.port.commit import ROOT_ID
+from metastore.port.conditions import ROOT_ID
 from metastore.port.records import OwnedRecord, Step
 
 __all__ = ["PendingDrop", "begin_drop"]
@@ -38,7 +39,7 @@ def begin_drop(session: ManagerSession, kind: Kind, target: Target, begin: Begin
     mutation = Mutation[OwnedRecord](
         verb="begin_drop",
         target=target,
-        attempt=lambda view: drop_steps.announce(view, kind, target, begin),
+        attempt=lambda view: announce(view, kind, target, begin),
         replay=_announced,
         arguments=lambda: [begin.ttl, begin.column and list(parse_path(begin.column)), begin.partition],
         exclusive=begin.column is None and begin.partition is None,
@@ -155,7 +156,7 @@ class PendingDrop:
         Raises DropPending if another process has taken it over, EntityNotFound if it was finished or rolled back.
         """
         self._take()
-        self._step("start", lambda view: drop_steps.start(view, self._drop.name, self.token, self.path), self._seen)
+        self._step("start", lambda view: steps.start(view, self._drop.name, self.token, self.path), self._seen)
 
     def finish(self) -> bool:
         """Let go of the target for good: neither restore nor revert brings it back. False: it was finished already.
@@ -167,9 +168,9 @@ class PendingDrop:
         clock = self._session.clock
         if (left := self._finish_from - clock.monotonic()) > 0:
             clock.sleep(left)
-        done = self._step("finish", lambda view: drop_steps.finish(view, self._drop.name, self.token), lambda _: True)
-        if not done and drop_steps.is_back(self._session.backend, self._drop):
-            raise drop_steps.lost(self.path)
+        done = self._step("finish", lambda view: steps.finish(view, self._drop.name, self.token), lambda _: True)
+        if not done and steps.is_back(self._session.backend, self._drop):
+            raise steps.lost(self.path)
         if done and self._drop.part is None:
             self._delete()
         return done
@@ -181,7 +182,7 @@ class PendingDrop:
         """
         self._take()
         self._step(
-            "roll back", lambda view: drop_steps.roll_back(view, self._drop.name, self.token, self.path), lambda _: True
+            "roll back", lambda view: steps.roll_back(view, self._drop.name, self.token, self.path), lambda _: True
         )
 
     def take_over(self) -> None:
@@ -197,7 +198,7 @@ class PendingDrop:
         before = self._drop
         if before.phase != DESTROYED:
             now = self._session.backend.now()
-            self._step("take over", lambda view: drop_steps.take_over(view, before.name, now, self.path), self._seen)
+            self._step("take over", lambda view: steps.take_over(view, before.name, now, self.path), self._seen)
         self._held = True
         if self._drop.phase == STARTED:
             # it may still be destroying: its name must not be free before it has surely stopped
@@ -219,13 +220,13 @@ class PendingDrop:
 
     def _seen(self, written: list[Step]) -> OwnedRecord:
         """Return the row as a step whose answer was lost has left it."""
-        drop = drop_steps.read_drop(self._session.backend, self._drop.name)
+        drop = read_drop(self._session.backend, self._drop.name)
         if drop is None:
-            raise drop_steps.lost(self.path)
+            raise steps.lost(self.path)
         return drop.record
 
     def _delete(self) -> None:
         """Delete the rows of the entity and of all below it, as a purge does; where a drop is below, gc does it."""
         backend = self._session.backend
-        if self.entity_id not in drop_steps.above_pending(backend):
+        if self.entity_id not in above_pending(backend):
             delete_tree(backend, self.entity_id)

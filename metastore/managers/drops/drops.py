@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from metastore.errors import DropPending, EntityNotFound, PermissionDenied
 from metastore.kinds.drop import DESTROYED, STARTED, target_id
 from metastore.kinds.handlers import Handler, checked, drop_handler
-from metastore.managers.drop_steps import pending_drops
-from metastore.managers.pending_drop import PendingDrop
+from metastore.managers.drops.pending import PendingDrop
+from metastore.managers.drops.row import pending_drops
 from metastore.operation.session import Session
 
 __all__ = ["Drops"]
