@@ -64,7 +64,7 @@ from metastore.port.conditions import LeaseToken
 from metastore.port.unreadable import Unreadable
 from metastore.port.writes import Event
 from metastore.stats import Stats
-from metastore.transfer.files import Place
+from metastore.transfer.files import FileOrName
 from metastore.transfer.outcomes import Exported, Imported
 from metastore.verify.violations import Violation
 
@@ -135,7 +135,7 @@ class AsyncStore:
     ) -> Stream[Difference]: ...
     async def export_to(
         self,
-        to: Place,
+        to: FileOrName,
         target: Target | None = ...,
         *,
         ids: bool = ...,
@@ -162,7 +162,7 @@ class AsyncStore:
     ) -> Collected: ...
     async def import_from(
         self,
-        source: Place,
+        source: FileOrName,
         *,
         into: Path | None = ...,
         if_exists: IfExists = ...,

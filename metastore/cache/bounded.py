@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from theine_core import TlfuCore
 
-if TYPE_CHECKING:
-    from metastore.cache.entries import Entry
+from metastore.cache.entry import Entry
 
 __all__ = ["Bounded"]
 

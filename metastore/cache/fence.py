@@ -8,13 +8,14 @@ process that was stopped could answer before its timer runs.
 
 from __future__ import annotations
 
-from metastore.cache.entries import Entries, Entry
+from metastore.cache.entries import Entries
+from metastore.cache.entry import Entry
 from metastore.clock import Clock, Instant
 
-__all__ = ["Lease"]
+__all__ = ["CacheLease"]
 
 
-class Lease:
+class CacheLease:
     """The entries of one registration, and until when they may be used. A new registration has a new object.
 
     So a thread that stood still between its look at the entries and its look at the clocks finds this lease over, even

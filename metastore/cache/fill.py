@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from metastore.cache.entries import Entry
-from metastore.cache.fence import Lease
+from metastore.cache.entry import Entry
+from metastore.cache.fence import CacheLease
 from metastore.kinds.entity import Entity
 from metastore.port.members import Announcement, Covered
 
@@ -33,7 +33,7 @@ _Key = tuple[int, int]
 class Asked(NamedTuple):
     """The announcements that a member knew when it sent a question."""
 
-    lease: Lease
+    lease: CacheLease
     number: int
     pending: tuple[Announcement, ...]
 
@@ -92,7 +92,7 @@ class Announced:
         """Whether the last look showed an announced change."""
         return bool(self._pending)
 
-    def asked(self, lease: Lease) -> Asked:
+    def asked(self, lease: CacheLease) -> Asked:
         """Note what is known before a question is sent."""
         return Asked(lease, self.number, self._pending)
 

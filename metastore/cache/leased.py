@@ -16,8 +16,9 @@ from collections.abc import Callable, Hashable, Sequence
 from itertools import count
 from typing import ParamSpec, TypeVar
 
-from metastore.cache.entries import Entries, Entry, entry_of, listing_of
-from metastore.cache.fence import Lease
+from metastore.cache.entries import Entries
+from metastore.cache.entry import Entry, entry_of, listing_of
+from metastore.cache.fence import CacheLease
 from metastore.cache.fill import Announced, Asked
 from metastore.cache.membership import Abandoned, Member, Shown
 from metastore.cache.options import Cache
@@ -51,7 +52,7 @@ class Leased:
         self._clears = self._evicted = 0
         self._entries = Entries(options.max_entries, options.max_bytes)
         self._announced = Announced()
-        self._monotonic, self._boottime, self._wall = Lease(clock, Entries(1, 1)).clocks
+        self._monotonic, self._boottime, self._wall = CacheLease(clock, Entries(1, 1)).clocks
         self._member = self._new_member()
         _ALL.add(self)
         self._member.served.wait(_JOINS)
@@ -62,13 +63,13 @@ class Leased:
         self._pid = os.getpid()
         return Member(self._rows, self._clock, self._options.ttl, _weakly(self._new_lease), _weakly(self._see))
 
-    def _new_lease(self) -> Lease:
+    def _new_lease(self) -> CacheLease:
         """Return a lease without entries. The one before is over, and its entries are never used again."""
         with self._lock:
             self._evicted += self._entries.evictions + len(self._entries)
             self._entries = Entries(self._options.max_entries, self._options.max_bytes)
             self._announced = Announced()
-            return Lease(self._clock, self._entries)
+            return CacheLease(self._clock, self._entries)
 
     def fork(self) -> None:
         """End the lease in a forked child: the parent's thread renews it, and evicts in the parent only."""
@@ -174,7 +175,7 @@ class Leased:
 
     # --- what the member's thread calls
 
-    def _see(self, lease: Lease, announced: Sequence[Announcement], fresh: bool) -> Shown:
+    def _see(self, lease: CacheLease, announced: Sequence[Announcement], fresh: bool) -> Shown:
         """Evict what is new."""
         with self._lock:
             if lease.entries is not self._entries.all:

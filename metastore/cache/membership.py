@@ -5,7 +5,7 @@ joining   It is registered, and acknowledges. It keeps nothing before all transa
           generation.
 serving   It looks whenever a change is announced, evicts, acknowledges what is new; it renews its lease every third of
           the ttl.
-fenced    The lease is over, or its row is gone. Entries are never used again; it joins with a new Lease.
+fenced    The lease is over, or its row is gone. Entries are never used again; it joins with a new CacheLease.
 left      Its store was closed or dropped, or the process ends. Its row is removed: no writer waits for it.
 ========  =====================================================================================================
 """
@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from metastore.cache.fence import Lease
+from metastore.cache.fence import CacheLease
 from metastore.clock import Clock, Instant
 from metastore.deadlines import until
 from metastore.errors import BackendRefused, MetastoreError
@@ -66,8 +66,8 @@ class Member:
         rows: MemberRows,
         clock: Clock,
         ttl: float,
-        new_lease: Callable[[], Lease],
-        see: Callable[[Lease, Sequence[Announcement], bool], Shown],
+        new_lease: Callable[[], CacheLease],
+        see: Callable[[CacheLease, Sequence[Announcement], bool], Shown],
     ) -> None:
         """``see``: evicts what is new; it gets whether all announcements are new. Both may raise Abandoned."""
         self._rows, self._clock, self._ttl = rows, clock, ttl
@@ -184,7 +184,7 @@ class Member:
         self._since = since
         self.served.set()
 
-    def _outwait(self, lease: Lease, mine: int, since: Instant) -> Instant:
+    def _outwait(self, lease: CacheLease, mine: int, since: Instant) -> Instant:
         """Wait until all transactions before ``mine`` are over; return the instant of the last renewal.
 
         That may take as long as the longest transaction in the cluster. Writers wait for this member all the same: so
@@ -252,7 +252,7 @@ class Member:
         assert self._wake is not None
         return min(due, 1.0 if self._wake.listens else _BLIND_POLLS)
 
-    def _looked(self, lease: Lease, *, renew: bool = False, checks: bool = False) -> bool:
+    def _looked(self, lease: CacheLease, *, renew: bool = False, checks: bool = False) -> bool:
         """Look, evict, acknowledge what is new; ``checks``: even if nothing is. False: the registration is gone."""
         assert self._wake is not None
         assert self.membership is not None
@@ -263,7 +263,7 @@ class Member:
         self.membership = found or self.membership  # the next join removes the old row, if it is there
         return found is not None
 
-    def _apply(self, lease: Lease, announced: Sequence[Announcement]) -> bool:
+    def _apply(self, lease: CacheLease, announced: Sequence[Announcement]) -> bool:
         """Evict what is new; return whether there is something to acknowledge.
 
         What an earlier look on this connection has shown was acknowledged with it: no writer waits for this look.

@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import cast
 
-from metastore.cache.entries import Entries, entry_of
+from metastore.cache.entries import Entries
+from metastore.cache.entry import entry_of
 from metastore.cache.options import Cache
 from metastore.cache.positions import MOST, Positions
 from metastore.clock import Clock, process_id

@@ -9,7 +9,7 @@ from typing import Any
 from metastore.combine.decided import Decided, Waiter
 from metastore.combine.waiting import Left
 from metastore.errors import MetastoreError
-from metastore.operation.helping import Batch, plan
+from metastore.operation.helping import BatchSize, plan
 from metastore.operation.request import Proposal
 from metastore.port.batches import Altered, AlterStep, AlterTogether, Taken
 from metastore.port.records import Pending, Record
@@ -57,7 +57,7 @@ class Group:
             return
         self.first = self.record = seen.known.record
         self.helps = True
-        planned = plan(seen, None, Batch())
+        planned = plan(seen, None, BatchSize())
         for one in () if planned is None else planned.help.resolutions:
             self.steps.append(AlterStep(one.operation_id, one.principal, one.doc, one.changes, one))
             if one.action == "alter" and one.doc is not None:

@@ -17,7 +17,7 @@ from metastore.combine.last import LastBatch
 from metastore.combine.reads import batches
 from metastore.combine.waiting import Left
 from metastore.operation.helping import BATCH
-from metastore.operation.hot import Bounded
+from metastore.operation.hot import ForgetfulMap
 from metastore.operation.request import Proposal
 from metastore.operation.session import Session
 from metastore.port.batches import Altered, Batch, Below, Taken, Written
@@ -153,7 +153,7 @@ class Messages:
         self._clock = session.clock
         self._back = back
         self._last = LastBatch()
-        self._announced: Bounded[float] = Bounded()
+        self._announced: ForgetfulMap[float] = ForgetfulMap()
         """By entity: until when batches look for intents and carry them along, because they met some there lately."""
 
     def send(self, handles: Sequence[Waiter]) -> Tell:

@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 
 from metastore.errors import InvalidArgument, MetastoreError
-from metastore.imports.outcome import Outcome, Tell
+from metastore.imports.counts import ImportCounts, Tell
 from metastore.names import Path, format_path, parse_path
 from metastore.pyiceberg.catalog import MetastoreCatalog
 from metastore.store import open_store
@@ -41,12 +41,12 @@ def open_catalog(source: str, properties: Mapping[str, str]) -> Catalog:
         raise InvalidArgument(f"the catalog cannot be opened by PyIceberg: {type(error).__name__}: {error}") from error
 
 
-def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Tell | None = None) -> Outcome:
+def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Tell | None = None) -> ImportCounts:
     """Import all of ``source`` below ``into``, a catalog, which is created if missing. Else raises InvalidArgument."""
     root = parse_path(into)
     if len(root) != 2:
         raise InvalidArgument("an Iceberg catalog is imported into a catalog, such as lake.ice")
-    outcome, tell = Outcome(), progress or (lambda _step, _share: None)
+    outcome, tell = ImportCounts(), progress or (lambda _step, _share: None)
     with open_store(url, principal=_PRINCIPAL) as store:
         store.metalakes.create((root[0],), if_exists="return")
         store.catalogs.create(root, type="relational", provider="lakehouse-iceberg", if_exists="return")

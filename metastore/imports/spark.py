@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from metastore.columns.column import Column
 from metastore.errors import InvalidArgument
-from metastore.imports.outcome import Outcome, Tell
+from metastore.imports.counts import ImportCounts, Tell
 from metastore.kinds.view.document import SQL
 from metastore.names import Path, clean_name, parse_path
 from metastore.spark.context import spark_context
@@ -59,7 +59,7 @@ def spark_session(master: str, options: Mapping[str, str]) -> Iterator[SparkSess
         session.stop()
 
 
-def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell | None = None) -> Outcome:
+def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell | None = None) -> ImportCounts:
     """Import all catalogs of a session below the metalake ``into``, which is made where it is missing.
 
     The executors open ``url``, so it names a place that they reach. Raises InvalidArgument.
@@ -67,7 +67,7 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
     lake = parse_path(into)
     if len(lake) != 1:
         raise InvalidArgument("Spark's catalogs are imported into a metalake, such as lake")
-    outcome, tell = Outcome(), progress or (lambda _step, _share: None)
+    outcome, tell = ImportCounts(), progress or (lambda _step, _share: None)
     described: list[Described] = []
     with open_store(url, principal=_PRINCIPAL) as store:
         store.metalakes.create(lake, if_exists="return")

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.relation import Relation, relation_doc
-from metastore.managers.relation_ends import find_ends
+from metastore.managers.relation_ends import WantedRelation, find_ends
 from metastore.managers.relation_writes import Judge, column_id, event_of, path_of
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.perform import perform
@@ -21,9 +21,6 @@ from metastore.operation.session import ManagerSession
 from metastore.port.records import Record
 from metastore.port.relations import NO_VALUE, ONLY
 from metastore.port.writes import Relate
-
-if TYPE_CHECKING:
-    from metastore.managers.relations import Wanted
 
 __all__ = ["attach_many"]
 
@@ -36,7 +33,7 @@ def attach_many(
     session: ManagerSession,
     relation: Relation,
     rows: Iterable[Mapping[str, Any]],
-    wanted: Callable[[Mapping[str, Any]], Wanted],
+    wanted: Callable[[Mapping[str, Any]], WantedRelation],
     judge: Judge,
     call: Call,
 ) -> int:
@@ -56,7 +53,9 @@ def attach_many(
         return written + sum(one.result() for one in running)
 
 
-def _chunks(rows: Iterable[Mapping[str, Any]], wanted: Callable[[Mapping[str, Any]], Wanted]) -> Iterator[list[Wanted]]:
+def _chunks(
+    rows: Iterable[Mapping[str, Any]], wanted: Callable[[Mapping[str, Any]], WantedRelation]
+) -> Iterator[list[WantedRelation]]:
     if not issubclass(type(rows), Iterable):
         raise InvalidArgument(f"rows are mappings with a target, not {shown(rows)}")
     left = iter(rows)
@@ -70,7 +69,7 @@ def _chunks(rows: Iterable[Mapping[str, Any]], wanted: Callable[[Mapping[str, An
 _KEYS: Final = frozenset({"target", "kind", "column", "value"})
 
 
-def _write(session: ManagerSession, relation: Relation, chunk: list[Wanted], judge: Judge, call: Call) -> int:
+def _write(session: ManagerSession, relation: Relation, chunk: list[WantedRelation], judge: Judge, call: Call) -> int:
     def attempt(view: View) -> Proposal[int] | int:
         fresh = View(view.backend, False)
         (other,) = find_ends(fresh, chunk[0].other)
@@ -101,7 +100,7 @@ def _write(session: ManagerSession, relation: Relation, chunk: list[Wanted], jud
 
 def _one(
     relation: Relation,
-    wanted: Wanted,
+    wanted: WantedRelation,
     target: Record,
     other: Record,
     path: str,

@@ -26,7 +26,7 @@ __all__ = ["owner_pages", "pages", "parent_nodes"]
 
 T = TypeVar("T")
 Guards = list[tuple[int, int]]
-Read = Callable[[Node, T | None, Guards], tuple[RowPage[T], int]]
+ReadRows = Callable[[Node, T | None, Guards], tuple[RowPage[T], int]]
 """From (the node listed, the last row so far, guards) to a page, and how many rows a full one has."""
 
 
@@ -46,18 +46,18 @@ def parent_nodes(view: View, kind: Kind, parent: Target | None) -> tuple[Node, .
     return find(view, above, parent).chain
 
 
-def pages(backend: Reads, kind: Kind, parent: Target | None, read: Read[T]) -> Iterator[tuple[tuple[Node, ...], T]]:
+def pages(backend: Reads, kind: Kind, parent: Target | None, read: ReadRows[T]) -> Iterator[tuple[tuple[Node, ...], T]]:
     """Yield (the parent's nodes, row) for each row below ``parent`` that ``read`` brings."""
     return _pages(backend, lambda view: parent_nodes(view, kind, parent), read)
 
 
-def owner_pages(backend: Reads, kind: Kind, owner: Target, read: Read[T]) -> Iterator[tuple[tuple[Node, ...], T]]:
+def owner_pages(backend: Reads, kind: Kind, owner: Target, read: ReadRows[T]) -> Iterator[tuple[tuple[Node, ...], T]]:
     """Yield (the owner's nodes, row) for each owned row that ``read`` brings."""
     return _pages(backend, lambda view: find(view, kind, owner).chain, read)
 
 
 def _pages(
-    backend: Reads, nodes_of: Callable[[View], tuple[Node, ...]], read: Read[T]
+    backend: Reads, nodes_of: Callable[[View], tuple[Node, ...]], read: ReadRows[T]
 ) -> Iterator[tuple[tuple[Node, ...], T]]:
     nodes = first = nodes_of(View(backend, trusting=True))
     last: T | None = None

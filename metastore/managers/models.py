@@ -26,7 +26,7 @@ from metastore.managers.model_commit import ModelEdit, SeenModel
 from metastore.managers.mutation import Mutation, actor_of
 from metastore.managers.options import CallOptions, CreateOptions, call_of, shows_options
 from metastore.managers.owned import OwnedManager, still
-from metastore.managers.page import Listed, Page
+from metastore.managers.page import Page, TokenScope
 from metastore.managers.page_sources import NumberedSource, page_after, parent_of
 from metastore.managers.sealing import NO_SEAL, Seal, sealed_call, sets_properties
 from metastore.managers.target import Target, check_standing, find, standing
@@ -88,7 +88,7 @@ class Models(Manager[Model]):
             return parent_of(view, lambda v: find(v, self._kind, model).chain, in_token)[0][-1].id
 
         source = NumberedSource[OwnedRecord, ModelVersion](
-            listed=Listed("versions", self._kind.name),
+            listed=TokenScope("versions", self._kind.name),
             entity=model_id,
             read=self._numbered,
             number=lambda row: int(row.name),

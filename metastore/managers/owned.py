@@ -27,7 +27,7 @@ from metastore.managers.drops.pending import PendingDrop, begin_drop
 from metastore.managers.listing import owner_pages
 from metastore.managers.mutation import Mutation
 from metastore.managers.options import CallOptions, call_of, shows_options
-from metastore.managers.page import Listed, Page
+from metastore.managers.page import Page, TokenScope
 from metastore.managers.page_sources import PageSource, clean_prefix, page_of
 from metastore.managers.sealing import NO_SEAL, Seal, sealed_call
 from metastore.managers.target import Target, check_standing, find
@@ -109,7 +109,7 @@ class OwnedManager(Generic[O]):
     ) -> Page[T]:
         backend, kind = self._session.backend, self._kind.name
         source = PageSource[OwnedRecord, T](
-            listed=Listed("owned", kind, clean_prefix(prefix)),
+            listed=TokenScope("owned", kind, clean_prefix(prefix)),
             parent=lambda view: find(view, self._owner, owner).chain,
             read=lambda above, after, limit, guards: _shown(backend, above.id, kind, after[0], limit, guards),
             key=lambda record: [record.name],

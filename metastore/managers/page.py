@@ -18,7 +18,7 @@ from metastore.errors import InvalidArgument
 from metastore.names import clean_text
 from metastore.plain import plain
 
-__all__ = ["MOST", "Listed", "Page", "clean_size", "just_before", "read_token", "write_token"]
+__all__ = ["MOST", "Page", "TokenScope", "clean_size", "just_before", "read_token", "write_token"]
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class Page(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Listed:
+class TokenScope:
     """The listing that a token belongs to: what is listed, of which kind, with which prefix."""
 
     what: str
@@ -57,13 +57,13 @@ def clean_size(size: object) -> int:
     return number
 
 
-def write_token(listed: Listed, epoch: str, parent_id: int, after: list[Any]) -> str:
+def write_token(listed: TokenScope, epoch: str, parent_id: int, after: list[Any]) -> str:
     """Return the token of the page after the key ``after``."""
     body = json.dumps([listed.what, listed.kind, listed.prefix, parent_id, after], separators=(",", ":")).encode()
     return base64.urlsafe_b64encode(_signature(body, epoch) + body).rstrip(b"=").decode()
 
 
-def read_token(listed: Listed, epoch: str, token: object) -> tuple[int, list[Any]]:
+def read_token(listed: TokenScope, epoch: str, token: object) -> tuple[int, list[Any]]:
     """Return the parent's id, and the key that the page begins after. Raises InvalidArgument for a wrong token."""
     try:
         text = clean_text(token, "a token")
@@ -76,7 +76,7 @@ def read_token(listed: Listed, epoch: str, token: object) -> tuple[int, list[Any
         raise InvalidArgument(
             f"{shown(token)} is no token of this database's pages: it is damaged, or another's; begin without a token"
         ) from None
-    if Listed(what, kind, prefix) != listed:
+    if TokenScope(what, kind, prefix) != listed:
         raise InvalidArgument("the token is of another listing: repeat the call that gave it, with the same arguments")
     return parent_id, after
 

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from metastore.errors import EntityNotFound, InvalidArgument
-from metastore.managers.page import Listed, Page, clean_size, just_before, read_token, write_token
+from metastore.managers.page import Page, TokenScope, clean_size, just_before, read_token, write_token
 from metastore.names import clean_text, fold
 from metastore.operation.guards import guards_of
 from metastore.operation.request import View
-from metastore.operation.session import Listed as FoundPage
-from metastore.operation.session import ManagerSession
+from metastore.operation.session import Listed, ManagerSession
 from metastore.operation.timed import timed
 from metastore.port.records import ROOT, Node, RowPage
 
@@ -45,7 +44,7 @@ Guards = list[tuple[int, int]]
 class PageSource(Generic[R, T]):
     """What a listing is read from, row by row in the order of keys."""
 
-    listed: Listed
+    listed: TokenScope
     parent: Callable[[View], Nodes]
     """Find the parent's nodes."""
     read: Callable[[Node, Key, int, Guards], RowPage[R]]
@@ -64,7 +63,7 @@ class PageSource(Generic[R, T]):
 class NumberedSource(Generic[R, T]):
     """What a listing is read from whose rows belong to one entity and are numbered, such as its versions."""
 
-    listed: Listed
+    listed: TokenScope
     entity: Callable[[int | None], int]
     """From the id in a token (None: there is no token) to the entity's id. Raises InvalidArgument if they differ."""
     read: Callable[[int, int, int], Sequence[R]]
@@ -99,7 +98,7 @@ def _page_of(session: ManagerSession, source: PageSource[R, T], size: int, token
     return Page(listed.items, listed.more)
 
 
-def _read(session: ManagerSession, source: PageSource[R, T], size: int, token: str | None) -> FoundPage:
+def _read(session: ManagerSession, source: PageSource[R, T], size: int, token: str | None) -> Listed:
     epoch = session.epoch()
     given = None if token is None else read_token(source.listed, epoch, token)
     parent_id = None if given is None else given[0]
@@ -117,7 +116,7 @@ def _read(session: ManagerSession, source: PageSource[R, T], size: int, token: s
         view = View(session.backend, trusting=False)
     more = len(rows) > size
     following = write_token(source.listed, epoch, parent_id, source.key(rows[size - 1])) if more else None
-    return FoundPage(nodes, tuple([source.item(nodes, row) for row in rows[:size]]), following, found)
+    return Listed(nodes, tuple([source.item(nodes, row) for row in rows[:size]]), following, found)
 
 
 def _rows(

@@ -11,7 +11,7 @@ from metastore.errors import EntityNotFound
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.managers.listing import pages, parent_nodes
-from metastore.managers.page import Listed, Page
+from metastore.managers.page import Page, TokenScope
 from metastore.managers.page_sources import Guards, Key, Nodes, PageSource, clean_prefix, page_of
 from metastore.managers.target import Target, absent, find, missing, names_of, unless_back
 from metastore.names import Path, parse_path
@@ -173,7 +173,7 @@ class Reader(Generic[E]):
             return backend.children(above.id, kind.name, kind.family, state, (after[0], after[1]), limit, guards)
 
         source = PageSource(
-            listed=Listed("children" if state == LIVE else "dropped", kind.name, clean_prefix(prefix)),
+            listed=TokenScope("children" if state == LIVE else "dropped", kind.name, clean_prefix(prefix)),
             parent=lambda view: parent_nodes(view, kind, parent),
             read=read,
             key=lambda child: [child.key, child.node.id],
@@ -190,7 +190,7 @@ class Reader(Generic[E]):
             return backend.names(above.id, kind.name, kind.family, after[0], limit, guards)
 
         source = PageSource(
-            listed=Listed("names", kind.name, clean_prefix(prefix)),
+            listed=TokenScope("names", kind.name, clean_prefix(prefix)),
             parent=lambda view: parent_nodes(view, kind, parent),
             read=read,
             key=lambda row: [row[0], 0],

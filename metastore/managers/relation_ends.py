@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
@@ -14,14 +15,14 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import KINDS, kind_named
-from metastore.managers.target import Target, absent_from, no_more, not_live
+from metastore.managers.target import Target, absent_from, no_more, not_live, target_value
 from metastore.names import format_path, parse_path
 from metastore.operation.dropping import LookAgain
 from metastore.operation.request import View
 from metastore.port.backend import Reads
 from metastore.port.records import Lookup, Record, Resolved
 
-__all__ = ["EndOf", "end_of", "find_ends", "lookups_of", "one_of"]
+__all__ = ["EndOf", "WantedRelation", "end_of", "find_ends", "lookups_of", "one_of"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,24 @@ class EndOf:
 
     target: Target
     kinds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WantedRelation:
+    """A relation to write or to remove, as the caller names it."""
+
+    target: EndOf
+    other: EndOf
+    value: str | None = None
+    column: tuple[str, ...] | None = None
+
+    def arguments(self) -> list[Any]:
+        """Return it as JSON values."""
+        return [_shown(self.target), _shown(self.other), self.value, self.column]
+
+
+def _shown(end: EndOf) -> Any:
+    return [target_value(end.target), list(end.kinds)]
 
 
 def end_of(target: Target, kinds: tuple[str, ...], kind: str | None = None) -> EndOf:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeVar, Unpack
 
 from metastore.columns.column import clean_flag
@@ -22,10 +22,10 @@ from metastore.managers import attach_many as bulk
 from metastore.managers.bumps import bumping
 from metastore.managers.mutation import actor_of
 from metastore.managers.options import BulkOptions, CallOptions, call_from, call_of, shows_options
-from metastore.managers.relation_ends import EndOf, end_of, find_ends
+from metastore.managers.relation_ends import EndOf, WantedRelation, end_of, find_ends
 from metastore.managers.relation_reads import related_to, relating_to
 from metastore.managers.relation_writes import Judge, clean_value_of, column_id, event_of, no_judge, path_of, removal
-from metastore.managers.target import Target, check_standing, shown
+from metastore.managers.target import Target, check_standing
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import both, check_in_use
 from metastore.operation.perform import perform
@@ -36,27 +36,9 @@ from metastore.port.records import Record, Step
 from metastore.port.relations import NO_VALUE, ONLY, RelationKey, RelationRecord
 from metastore.port.writes import Relate
 
-__all__ = ["RelationManager", "Wanted"]
+__all__ = ["RelationManager"]
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A relation to write or to remove, as the caller names it."""
-
-    target: EndOf
-    other: EndOf
-    value: str | None = None
-    column: tuple[str, ...] | None = None
-
-    def arguments(self) -> list[Any]:
-        """Return it as JSON values."""
-        return [_shown(self.target), _shown(self.other), self.value, self.column]
-
-
-def _shown(end: EndOf) -> Any:
-    return [shown(end.target), list(end.kinds)]
 
 
 class RelationManager:
@@ -74,12 +56,12 @@ class RelationManager:
 
     def _wanted(
         self, target: Target, other: Target | EndOf, value: str | None, column: Path | None, kind: str | None
-    ) -> Wanted:
+    ) -> WantedRelation:
         names = None if column is None else parse_path(column)
         if names is not None and not self._relation.columns:
             raise InvalidArgument(f"{self._relation.name} goes from an entity, not from a column")
         far = other if isinstance(other, EndOf) else end_of(other, self._relation.to_kinds)
-        return Wanted(end_of(target, self._relation.from_kinds, kind), far, value, names)
+        return WantedRelation(end_of(target, self._relation.from_kinds, kind), far, value, names)
 
     # --- writing
 
@@ -102,7 +84,7 @@ class RelationManager:
         """
         return self.relate(self._wanted(target, other, clean_value_of(value), column, kind), options)
 
-    def relate(self, wanted: Wanted, options: CallOptions) -> Attached:
+    def relate(self, wanted: WantedRelation, options: CallOptions) -> Attached:
         """Write a relation, as ``attach`` does."""
         actor = actor_of(self._session, call_of(options))
         return self._run(
@@ -113,7 +95,7 @@ class RelationManager:
             options,
         )
 
-    def _attach(self, view: View, wanted: Wanted, actor: str | None) -> Proposal[Attached] | Attached:
+    def _attach(self, view: View, wanted: WantedRelation, actor: str | None) -> Proposal[Attached] | Attached:
         target, other = self._found(view, wanted)
         column = column_id(target, wanted.column)
         value = NO_VALUE if wanted.value is None else wanted.value
@@ -137,7 +119,7 @@ class RelationManager:
 
         return bumping(Proposal(both(target.chain, other.chain), (write,), finish))
 
-    def _found(self, view: View, wanted: Wanted) -> tuple[Record, Record]:
+    def _found(self, view: View, wanted: WantedRelation) -> tuple[Record, Record]:
         # a column, what a tag allows and what a policy supports are judged by a read in the call, never by a guess
         fresh = wanted.column is not None or self._judge is not no_judge
         target, other = find_ends(View(view.backend, False) if fresh else view, wanted.target, wanted.other)
@@ -155,7 +137,7 @@ class RelationManager:
         rows = view.backend.relations(self._relation.name, [(target.chain[-1].id, slot)])
         return next((row for row in rows if (row.column_id, row.value) == (column, value)), None)
 
-    def _again(self, there: RelationRecord, target: Record, other: Record, wanted: Wanted) -> Attached:
+    def _again(self, there: RelationRecord, target: Record, other: Record, wanted: WantedRelation) -> Attached:
         if wanted.value is None and not self._repeats and not self._relation.exclusive:
             path = path_of(target) if wanted.column is None else f"{path_of(target)}.{format_path(wanted.column)}"
             message = f"{path} has the {other.chain[-1].kind} {path_of(other)} already ({self._relation.name})"
@@ -205,7 +187,7 @@ class RelationManager:
 
     def unrelate(
         self,
-        wanted: Wanted,
+        wanted: WantedRelation,
         fits: Callable[[RelationRecord], bool],
         which: object,
         options: CallOptions,
@@ -225,7 +207,7 @@ class RelationManager:
         )
 
     def _remove(
-        self, view: View, wanted: Wanted, fits: Callable[[RelationRecord], bool], every: bool
+        self, view: View, wanted: WantedRelation, fits: Callable[[RelationRecord], bool], every: bool
     ) -> Proposal[bool] | bool:
         try:
             target, other = find_ends(View(view.backend, False), wanted.target, wanted.other)
@@ -261,7 +243,7 @@ class RelationManager:
         """
         far = end_of(other, self._relation.to_kinds)
 
-        def wanted(row: Mapping[str, Any]) -> Wanted:
+        def wanted(row: Mapping[str, Any]) -> WantedRelation:
             value = clean_value_of(row.get("value"))
             return self._wanted(row["target"], far, value, row.get("column"), row.get("kind"))
 
@@ -284,7 +266,7 @@ class RelationManager:
         )
         return perform(self._session, request, call_of(options))
 
-    def _replayed(self, step: Step, wanted: Wanted) -> Attached:
+    def _replayed(self, step: Step, wanted: WantedRelation) -> Attached:
         """Return the relation that an earlier call under the same operation id made, as it was then.
 
         An end that was purged since then has no kind any more, unless only one kind can stand there.

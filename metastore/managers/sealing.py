@@ -27,7 +27,7 @@ from metastore.kinds.kind import Kind
 from metastore.kinds.secret import PREFIX, Secret, sealed_parts
 from metastore.managers.target import Target
 from metastore.names import Path, clean_text, parse_path
-from metastore.operation.hot import Bounded
+from metastore.operation.hot import ForgetfulMap
 from metastore.operation.request import Attempt, Merge, Proposal, View
 from metastore.operation.session import ManagerSession
 from metastore.port.backend import Backend, Reads
@@ -204,8 +204,8 @@ class Seals:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self.sealer = Sealer(backend)
-        self._settings: Bounded[Seal] = Bounded()
-        self._ids: Bounded[int] = Bounded()
+        self._settings: ForgetfulMap[Seal] = ForgetfulMap()
+        self._ids: ForgetfulMap[int] = ForgetfulMap()
 
     def seal(self, session: ManagerSession, kind: Kind, where: Target, *, fresh: bool = False) -> Seal:
         """Return what a call at a path encrypts, or at or below an entity; ``fresh``: it was remembered wrongly.

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from metastore.errors import EntityNotFound, InvalidArgument, PermissionDenied
 from metastore.governance.access import Access, Want, guessing
-from metastore.governance.evidence import Known, Nodes
+from metastore.governance.evidence import KnownFacts, Nodes
 from metastore.governance.privileges import OWNER
 from metastore.kinds.drop import DROP, part_of, target_id
 from metastore.kinds.entity import Entity
@@ -214,7 +214,7 @@ def _check_references(access: Access, event: Event, doc: str | None) -> None:
 
 
 def _owned(
-    access: Access, proposal: Proposal[T], known: Mapping[int, Known]
+    access: Access, proposal: Proposal[T], known: Mapping[int, KnownFacts]
 ) -> tuple[tuple[Write, ...], Callable[[Results], T]]:
     """Return the writes that make the user the owner of what it creates, and what returns the call's result."""
     made = [write for write in proposal.writes if isinstance(write, Insert)]

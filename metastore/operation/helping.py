@@ -29,7 +29,7 @@ from metastore.port.intents import FORMAT, Help, Resolution
 from metastore.port.note import read_note
 from metastore.port.records import Node, Pending, Record, Step
 
-__all__ = ["BATCH", "Batch", "Plan", "evidence_of", "leads_to", "own_guards", "plan"]
+__all__ = ["BATCH", "BatchSize", "PlannedHelp", "evidence_of", "leads_to", "own_guards", "plan"]
 
 BATCH = 64
 """How many intents are resolved at once."""
@@ -41,7 +41,7 @@ BATCH_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlannedHelp:
     """A helping commit, and the result of the asking operation if this commit applies it."""
 
     help: Help
@@ -71,7 +71,7 @@ def leads_to(path: str | None, chain: Sequence[Node]) -> bool:
     return True
 
 
-class Batch:
+class BatchSize:
     """How many intents are resolved at once: fewer while the database refuses what one of them writes.
 
     Half of a refused batch is tried, until the culprit is alone. The next batch resolves it as failed.
@@ -95,7 +95,7 @@ class Batch:
         self.rejected = None
 
 
-def plan(seen: Pending, own: UUID | None, batch: Batch, scopes: Mapping[int, int] = _NONE) -> Plan | None:
+def plan(seen: Pending, own: UUID | None, batch: BatchSize, scopes: Mapping[int, int] = _NONE) -> PlannedHelp | None:
     """Resolve the oldest intents that this program understands, and that of ``own``; None: there is none.
 
     The entity must be live. While ``batch`` looks for a culprit, ``own`` waits for its turn. ``scopes``: the scope
@@ -131,7 +131,7 @@ def plan(seen: Pending, own: UUID | None, batch: Batch, scopes: Mapping[int, int
     known = seen.known.record
     path = format_path([n.name for n in known.chain])
     guards = {guard.id: guard for guard in (*[Guard(*pair) for pair in rests.items()], *own_guards(known.chain))}
-    return Plan(Help(tuple(guards.values()), known.chain[-1].id, known.version, path, tuple(resolutions)), mine)
+    return PlannedHelp(Help(tuple(guards.values()), known.chain[-1].id, known.version, path, tuple(resolutions)), mine)
 
 
 def _resolve(intent: Step, record: Record, now: int, rejected: bool, own: bool) -> Resolution | None:

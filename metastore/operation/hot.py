@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from metastore.clock import Clock
 
-__all__ = ["Bounded", "Hot"]
+__all__ = ["ForgetfulMap", "Hot"]
 
 V = TypeVar("V")
 _MOST = 1024
@@ -23,7 +23,7 @@ _SHARES = (0.5, 0.25, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5)
 """After which parts of a round a waiting process looks whether help came."""
 
 
-class Bounded(Generic[V]):
+class ForgetfulMap(Generic[V]):
     """A mapping that forgets what was set longest ago. Without a lock, which a forked child could find held."""
 
     def __init__(self) -> None:
@@ -52,9 +52,9 @@ class Hot:
         self.turn = _FIRST_ROUND
         """How long a transaction's turn takes (seconds)."""
         self._leads = (0, 0.0)
-        self._until: Bounded[float] = Bounded()
-        self._ids: Bounded[int] = Bounded()
-        self._lines: Bounded[float] = Bounded()
+        self._until: ForgetfulMap[float] = ForgetfulMap()
+        self._ids: ForgetfulMap[int] = ForgetfulMap()
+        self._lines: ForgetfulMap[float] = ForgetfulMap()
 
     def note(self, entity_id: int, address: Hashable = None) -> None:
         """Note that a change of the entity lost; ``address`` is the path that led to it, if one did."""

@@ -15,7 +15,7 @@ from metastore.kinds.change import EntityChange, encode
 from metastore.kinds.kind import MAX_CHANGES
 from metastore.kinds.registry import kind_named
 from metastore.names import format_path
-from metastore.operation.helping import BATCH, Batch, Plan, leads_to, plan
+from metastore.operation.helping import BATCH, BatchSize, PlannedHelp, leads_to, plan
 from metastore.operation.marks import OwnMark
 from metastore.operation.outcome import with_origin
 from metastore.operation.record import OperationRow, detail
@@ -45,7 +45,7 @@ class Intent:
         self.merge: Merge | None = None
         """The changes to announce; None: the operation cannot be announced."""
         self._others = 0  # how many intents were there before
-        self._batch = Batch()
+        self._batch = BatchSize()
 
     def hot(self, merge: Merge, lost_on: int | None = None) -> int | None:
         """Return the entity on which to announce ``merge`` at once: a change of it lost a moment ago.
@@ -106,7 +106,7 @@ class Intent:
             if done is not None:
                 return self._decided(done)
 
-    def _plan(self, seen: Pending, own: Step) -> Plan:
+    def _plan(self, seen: Pending, own: Step) -> PlannedHelp:
         """Return what to commit; or find that the intent means something else now."""
         known = seen.known
         if known is None or not known.live or not leads_to(own.path_before, known.record.chain):
@@ -117,7 +117,7 @@ class Intent:
         self._session.metrics.pending(len(seen.intents), (seen.now - seen.intents[0].time) / 1e6)
         return planned
 
-    def _apply(self, planned: Plan, own: Step, began: float) -> Record | Step:
+    def _apply(self, planned: PlannedHelp, own: Step, began: float) -> Record | Step:
         session = self._session
         try:
             outcome = session.backend.help(planned.help)
@@ -165,14 +165,14 @@ class Intent:
                 return own
             watch.wait(line._replace(ahead=min(line.ahead, 2)), self._row.ends)
 
-    def _lost(self, planned: Plan, outcome: Conflicted) -> NoReturn:
+    def _lost(self, planned: PlannedHelp, outcome: Conflicted) -> NoReturn:
         if REACTIONS[outcome.cause].helper is Reaction.STEP_ASIDE:
             raise self._mark.step_aside([n.id for n in planned.record.chain] + [g.id for g in planned.help.guards])
         if outcome.found is not None:
             self._session.metrics.overtaken(outcome.found - planned.help.version)
         raise self._conflict(planned, outcome.cause, detail(outcome), 0.0)
 
-    def _helped(self, planned: Plan, results: Results, own: Step) -> Record | Step:
+    def _helped(self, planned: PlannedHelp, results: Results, own: Step) -> Record | Step:
         """Return what the commit made of the own intent. Raise Conflict if it was left, or is not applied."""
         record, resolutions = planned.record, planned.help.resolutions
         self._note_batch(record, len(resolutions))
@@ -220,7 +220,7 @@ class Intent:
         self._row.look = True
         raise Conflict("ancestor", "the entity was renamed, moved or dropped", 0.0)
 
-    def _conflict(self, planned: Plan, cause: str, text: str, wait: float | None = None) -> Conflict:
+    def _conflict(self, planned: PlannedHelp, cause: str, text: str, wait: float | None = None) -> Conflict:
         return Conflict(cause, text, wait, planned.help.id, planned.help.version)
 
 
@@ -229,7 +229,7 @@ def help_others(session: Session, entity_id: int) -> bool:
 
     False: this program does not understand the intents that are left, and they must not hold it up.
     """
-    batch = Batch()
+    batch = BatchSize()
     while True:
         seen = session.backend.pending(entity_id, None, BATCH)
         if not seen.intents or seen.known is None or not seen.known.live:

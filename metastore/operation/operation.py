@@ -40,7 +40,7 @@ from metastore.operation.record import OperationRow, detail, tell_id, winner, wi
 from metastore.operation.request import Call, Merge, Proposal, Request, View
 from metastore.operation.session import Session
 from metastore.operation.tickets import OwnTicket, carrying, without_others
-from metastore.port.commit import Commit, Committed, Conflicted, Outcome, Unknown
+from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
 from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Step
 from metastore.port.writes import Update, Write
@@ -301,7 +301,7 @@ class Operation(Generic[T]):
         self._check_name(outcome, commit)
         return self._refused(outcome, commit)
 
-    def _committed(self, commit: Commit) -> Outcome:
+    def _committed(self, commit: Commit) -> CommitOutcome:
         try:
             outcome = self._backend.commit(commit)
         except InvalidArgument:

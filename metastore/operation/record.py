@@ -29,7 +29,7 @@ from metastore.operation.keys import began
 from metastore.operation.outcome import with_origin
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
-from metastore.port.commit import Committed, Conflicted, Outcome, Unknown
+from metastore.port.commit import CommitOutcome, Committed, Conflicted, Unknown
 from metastore.port.conditions import Caller
 from metastore.port.intents import CLAIMABLE, PENDING, Entry
 from metastore.port.records import Step
@@ -135,7 +135,7 @@ class OperationRow:
     def write_down(self, entry: Entry) -> int:
         """Write the row without applying anything; return how many others were waiting."""
         self.sent = True
-        outcome: Outcome = self._session.backend.write_down(entry)
+        outcome: CommitOutcome = self._session.backend.write_down(entry)
         if isinstance(outcome, Unknown):
             self.lost(outcome)
         self.sent = False

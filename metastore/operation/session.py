@@ -14,7 +14,7 @@ from metastore.governance.evidence import Memory
 from metastore.governance.seen import Seen
 from metastore.kinds.entity import Entity
 from metastore.metrics import Metrics
-from metastore.operation.hot import Bounded, Hot
+from metastore.operation.hot import ForgetfulMap, Hot
 from metastore.operation.recent import Recent
 from metastore.operation.request import Call, Request
 from metastore.port.backend import Backend, Reads
@@ -96,7 +96,7 @@ class ManagerSession:
     bucket: TokenBucket = field(init=False)
     hot: Hot = field(init=False)
     recent: Recent = field(default_factory=Recent)
-    places: Bounded[Any] = field(default_factory=Bounded)
+    doors: ForgetfulMap[Any] = field(default_factory=ForgetfulMap)
     """Orders threads of this process that wait for the same entities: see :mod:`metastore.transaction.turns`."""
     outer: Session | None = None
     """The store's session, of a transaction's."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from metastore.errors import MetastoreError
-from metastore.operation.helping import BATCH, Batch, evidence_of, plan
+from metastore.operation.helping import BATCH, BatchSize, evidence_of, plan
 from metastore.operation.session import Session
 from metastore.port.backend import Intents
 from metastore.port.commit import Commit
@@ -175,7 +175,7 @@ def _carried(seen: Pending, commit: Commit, last: Update, scopes: Mapping[int, i
     doc = next((w.doc for w in reversed(commit.writes) if isinstance(w, Update) and w.id == last.id and w.doc), None)
     after = record._replace(version=last.version + 1, doc=record.doc if doc is None else doc)
     on_top = seen._replace(known=seen.known._replace(record=after))
-    planned = plan(on_top, None, Batch(), scopes) if seen.intents else None
+    planned = plan(on_top, None, BatchSize(), scopes) if seen.intents else None
     nothing = Help((), last.id, last.version + 1, last.event.path_after or "", ())
     return nothing if planned is None else planned.help
 

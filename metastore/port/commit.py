@@ -23,7 +23,7 @@ from metastore.port.intents import Help
 from metastore.port.value import value
 from metastore.port.writes import Advance, Result, Write
 
-__all__ = ["Cause", "Commit", "Committed", "Conflicted", "Outcome", "Unknown"]
+__all__ = ["Cause", "Commit", "CommitOutcome", "Committed", "Conflicted", "Unknown"]
 
 
 @value
@@ -114,4 +114,4 @@ class Unknown:
     reason: str
 
 
-Outcome = Committed | Conflicted | Unknown
+CommitOutcome = Committed | Conflicted | Unknown

@@ -23,7 +23,7 @@ from metastore.errors import (
     PoolExhausted,
 )
 from metastore.feed.feed import number_in
-from metastore.port.replica import Newest, ReplicaBackend, Shown
+from metastore.port.replica import NewestChange, ReplicaBackend, Shown
 
 __all__ = ["FAILURES", "Reached", "Source"]
 
@@ -40,14 +40,14 @@ class Reached(NamedTuple):
     """What a server shows at least, on the connections that were open by then."""
 
     opened: object
-    newest: Newest
+    newest: NewestChange
 
 
 class _Known(NamedTuple):
     """What was found on the connections of a time."""
 
     opened: object
-    whole: Newest | None
+    whole: NewestChange | None
     """Everything up to here is shown."""
     waiting: Shown | None
     """Everything up to its newest is shown, once the transactions of that time are over."""
@@ -137,5 +137,5 @@ def _after(known: _Known, shown: Shown) -> _Known:
     return known._replace(waiting=known.waiting or shown)
 
 
-def _later(one: Newest | None, other: Newest) -> Newest:
+def _later(one: NewestChange | None, other: NewestChange) -> NewestChange:
     return other if one is None or other.seq >= one.seq else one

@@ -71,7 +71,7 @@ from metastore.verify.violations import Violation
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-    from metastore.transfer.files import Place
+    from metastore.transfer.files import FileOrName
 
 __all__ = ["Store"]
 
@@ -352,7 +352,7 @@ class Store(Managers):
 
     def export_to(
         self,
-        to: Place,
+        to: FileOrName,
         target: Target | None = None,
         *,
         ids: bool = False,
@@ -374,7 +374,7 @@ class Store(Managers):
 
     def import_from(
         self,
-        source: Place,
+        source: FileOrName,
         *,
         into: Path | None = None,
         if_exists: IfExists = "error",

@@ -28,7 +28,7 @@ from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.marks import MARK_TTL
 from metastore.operation.request import Call, Fencing, View
 from metastore.operation.session import Session
-from metastore.port.commit import Committed, Conflicted, Outcome, Unknown
+from metastore.port.commit import CommitOutcome, Committed, Conflicted, Unknown
 from metastore.port.conditions import Guard
 from metastore.port.intents import Mark
 from metastore.port.records import Node, Record
@@ -121,7 +121,7 @@ class Freeze(Transaction):
             raise Conflict("lost", "the answer was lost", 0.0)
         raise self._mark.step_aside([n.id for n in record.chain], cause=outcome.cause)
 
-    def _take(self, parents: tuple[Node, ...], own: Node) -> Outcome:
+    def _take(self, parents: tuple[Node, ...], own: Node) -> CommitOutcome:
         backend = self._outer.backend
         # first without a wait for those in flight, so that no stream of writers keeps the next one waiting
         lost, self._mark.held = self._mark.held, own.id  # from now on a mark may be there

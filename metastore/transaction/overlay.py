@@ -19,7 +19,7 @@ from metastore.clock import Clock
 from metastore.errors import InvalidArgument
 from metastore.operation.dropping import dropping_named
 from metastore.port.backend import Backend, Guards, Reads
-from metastore.port.commit import Commit, Committed, Outcome
+from metastore.port.commit import Commit, CommitOutcome, Committed
 from metastore.port.conditions import LIVE
 from metastore.port.owning import read_owning
 from metastore.port.records import (
@@ -123,7 +123,7 @@ class Overlay(Reads):
 
     # --- writes
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         """Lay a commit over what is there."""
         if commit.principal != self._principal:
             raise InvalidArgument("all of a transaction has one principal; give it to transaction() or run()")

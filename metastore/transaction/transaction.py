@@ -27,7 +27,7 @@ from metastore.operation.request import Call
 from metastore.operation.session import ManagerSession, Session
 from metastore.operation.tickets import carrying, without_others
 from metastore.port.backend import Backend, Reads
-from metastore.port.commit import Commit, Committed, Conflicted, Outcome, Unknown
+from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
 from metastore.port.writes import Advance, Update
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.reactions import REACTIONS, Reaction
@@ -188,7 +188,7 @@ class Transaction(Managers):
             return carrying(self._outer, commit, line.seen)
         return carrying(self._outer, commit) if self._carry else commit
 
-    def _committed(self, commit: Commit) -> Outcome:
+    def _committed(self, commit: Commit) -> CommitOutcome:
         backend = self._outer.backend
         try:
             outcome = backend.commit(commit)

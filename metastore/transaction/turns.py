@@ -1,6 +1,6 @@
 """One ticket for all transactions of a process that wait for the same entities: they run one after the other.
 
-A thread *enters* a place: the first one takes the ticket and waits for the turn. Those that come meanwhile wait in the
+A thread *enters* a door: the first one takes the ticket and waits for the turn. Those that come meanwhile wait in the
 process. When a thread is done, one of them goes on in the same turn, with the same ticket. Those that come after the
 turn has begun wait for another ticket, so that other processes have their turns.
 """
@@ -17,7 +17,7 @@ from metastore.errors import DeadlineExceeded
 from metastore.operation.session import Session
 from metastore.operation.tickets import OwnTicket
 
-__all__ = ["Place", "place_at"]
+__all__ = ["Door", "door_at"]
 
 _STALE: Final = 0.1
 """A ticket that was left for longer may be gone (seconds)."""
@@ -25,7 +25,7 @@ _PATIENCE: Final = 5.0
 """After how long a thread goes on beside one that does not, with a ticket of its own (seconds)."""
 
 
-class Place:
+class Door:
     """Where the threads of a process wait for the same entities."""
 
     def __init__(self, clock: Clock) -> None:
@@ -82,13 +82,13 @@ class Place:
         self._lane.leave(term)
 
 
-def place_at(session: Session, ids: tuple[int, ...]) -> Place:
-    """Return the place for these entities. One that was forgotten costs a ticket more."""
-    place: Place | None = session.places.get(ids)
-    if place is None:
-        place = Place(session.clock)
-        session.places.set(ids, place)
-    return place
+def door_at(session: Session, ids: tuple[int, ...]) -> Door:
+    """Return the door for these entities. One that was forgotten costs a ticket more."""
+    door: Door | None = session.doors.get(ids)
+    if door is None:
+        door = Door(session.clock)
+        session.doors.set(ids, door)
+    return door
 
 
 def _expired() -> DeadlineExceeded:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from metastore.cache.entries import Entries, Entry
+from metastore.cache.entries import Entries
+from metastore.cache.entry import Entry
 from metastore.cache.positions import Positions
 from metastore.cache.validated import Validated
 from metastore.port.touched import Touch

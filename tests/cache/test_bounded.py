@@ -14,7 +14,8 @@ from theine_core import TlfuCore
 
 from metastore.cache import bounded
 from metastore.cache.bounded import Bounded
-from metastore.cache.entries import Entries, Entry
+from metastore.cache.entries import Entries
+from metastore.cache.entry import Entry
 
 HOT, SCAN = 200, 5_000
 

@@ -158,8 +158,8 @@ _USERS = (
     Fault(
         "a refused permission is tried again",
         "retry",
-        '"42501": Verdict.REFUSED,',
-        '"42501": Verdict.UNAVAILABLE,',
+        '"42501": Consequence.REFUSED,',
+        '"42501": Consequence.UNAVAILABLE,',
         "tests/retry/test_classify.py",
     ),
     Fault(

@@ -135,8 +135,8 @@ _PROGRESS = (
     Fault(
         "a connection that ended says that nothing was applied",
         "retry",
-        "if sqlstate is None:\n        return Verdict.UNKNOWN",
-        "if sqlstate is None:\n        return Verdict.RETRY",
+        "if sqlstate is None:\n        return Consequence.UNKNOWN",
+        "if sqlstate is None:\n        return Consequence.RETRY",
         "tests/retry/test_classify.py",
     ),
     Fault(

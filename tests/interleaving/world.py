@@ -76,6 +76,15 @@ def frozen(value: Any) -> Any:
     """Return something hashable that is equal for equal answers."""
     if isinstance(value, Raised):
         return type(value.error).__name__, str(value.error)
+    try:
+        hash(value)
+    except TypeError:
+        return _frozen(value)
+    return value  # most are: nothing in it can change
+
+
+def _frozen(value: Any) -> Any:
+    """Return a hashable copy of a value that has a list or a dictionary somewhere."""
     if isinstance(value, list | tuple):
         return getattr(value, "_make", tuple)([frozen(v) for v in value])
     if isinstance(value, dict):

@@ -15,7 +15,7 @@ import pytest
 import metastore as ms
 from metastore.backends.postgres import alter, create, fragments, general_commit_sql
 from metastore.backends.sqlite import commit as sqlite_commit
-from metastore.port.commit import Commit, Conflicted, Outcome
+from metastore.port.commit import Commit, CommitOutcome, Conflicted
 from metastore.port.conditions import LeaseToken
 from tests.concurrency.checks import violations
 from tests.concurrency.raw import dsn, is_sqlite, rows, waiting_for_locks
@@ -194,7 +194,7 @@ def _send_late(patch: pytest.MonkeyPatch, turn: Turn, dice: random.Random, broke
     def has_all(value: Commit) -> bool:
         return all(_has(turn.url, lease) for lease in value.leases)
 
-    def commit(value: Commit) -> Outcome:
+    def commit(value: Commit) -> CommitOutcome:
         if broken and not has_all(value):
             return Conflicted("lease")
         if broken and dice.random() < 0.5:

@@ -176,7 +176,7 @@ class _Explorer:
                 rows = "; ".join(f"{s[5]} {s[4]} {s[7] or s[6]} v{s[2]}" for s in content.history if s[5] != "setup")
                 problem = f"no order explains what was told ({results}) and written ({rows})"
         if problem is not None:
-            steps = "\n  ".join(run.trace)
+            steps = "\n  ".join(map(str, run.trace))
             raise Violated(f"{self._program.name} on {self._database.name}: {problem}\n  {steps}")
 
     def _conflicted(self, which: Which, ended: Ended) -> bool:

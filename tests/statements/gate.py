@@ -89,6 +89,8 @@ class Worker:
         self.error: type[Exception] | None = None
         """What it is told instead, when its statement is cancelled."""
         self.defect: BaseException | None = None
+        self.passed: list[str] = []
+        """What it has sent since its last gate."""
         self._arrivals = arrivals
         self._orders: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name=f"worker {number}", daemon=True)
@@ -98,6 +100,7 @@ class Worker:
         """Let the thread do a job: it goes up to its first gate."""
         self.done = self.abandoned = self.writing = self.freed = self.patient = False
         self.atom = self.error = self.defect = None
+        self.passed.clear()
         self.finished, self.fresh = 0, True
         self._orders.put(job)
 
@@ -119,6 +122,13 @@ class Worker:
         self._orders.get()
         if self.abandoned:
             raise Abandoned
+
+    def pass_by(self, text: str) -> None:
+        """Called by the thread: note a statement that nobody else can see, or whose answer nobody can change.
+
+        Whatever others do, before or after it, is the same: it needs no gate, and to stop there would take a while.
+        """
+        self.passed.append(text)
 
     def _serve(self) -> None:
         _here.set(self)

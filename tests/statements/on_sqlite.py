@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 from unittest.mock import patch
 
 from metastore.backends.sqlite.backend import SqliteBackend
 from metastore.backends.sqlite.connect import DRIVER, Pool
+from metastore.clock import SYSTEM
 from metastore.port.backend import Backend
 from tests.interleaving.world import START
 from tests.statements.content import COLUMNS, ORDER, Content, content_of
@@ -35,12 +37,12 @@ class SqliteDatabase:
     def __init__(self, folder: Path, rewrite: Rewrite = str) -> None:
         self.time = Time()
         self._file = folder / "metastore.db"
+        self._file.write_bytes(_migrated())
         self._installed = ExitStack()
         changed = lru_cache(4096)(rewrite)
         self._installed.enter_context(patch.object(Pool, "_connect", lambda pool: _Gated(_CONNECT(pool), changed)))
         self._backends: list[SqliteBackend] = []
         self.backend(0)
-        self._backends[0].migrate()
         self._backends[0].identify()  # as at open: no schedule has this read, then
         self._admin = DRIVER.connect(str(self._file), isolation_level=None)
         self._admin.execute("PRAGMA synchronous = OFF")
@@ -119,6 +121,17 @@ class SqliteDatabase:
         raise NotImplementedError
 
 
+@cache
+def _migrated() -> bytes:
+    """Return an empty, migrated file: to migrate takes longer than to explore many a program."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "metastore.db")
+        backend = SqliteBackend(str(file), 30.0, SYSTEM)
+        backend.migrate()
+        backend.close()
+        return file.read_bytes()
+
+
 class _Gated:
     """A connection with gates; ``changed`` is what a mutant makes of each text."""
 
@@ -157,10 +170,10 @@ class _Gated:
                 worker.writing, worker.freed = False, True
         elif text == "BEGIN":
             self._reading = 0
-        elif worker.writing:
-            worker.gate("inner", text)
+        elif worker.writing or (self._reading and self._connection.in_transaction):
+            worker.pass_by(text)
         elif self._connection.in_transaction:
-            worker.gate("inner" if self._reading else "read", text)  # the first one takes the snapshot
+            worker.gate("read", text)  # it takes the snapshot
             self._reading += 1
         else:
             worker.gate("read" if text.startswith(("SELECT", "WITH")) else "commit", text)

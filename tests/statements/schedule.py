@@ -68,6 +68,18 @@ class Choice(NamedTuple):
         return self.touched is not None and other.touched is not None and not self.touched.meets(other.touched)
 
 
+class Step(NamedTuple):
+    """What a worker did."""
+
+    worker: int
+    what: str
+    text: str
+
+    def __str__(self) -> str:
+        text = " ".join(self.text.split())
+        return f"p{self.worker} {self.what}{': ' + text[:120] if text else ''}"
+
+
 class Diverged(Exception):
     """The same choices led elsewhere."""
 
@@ -105,7 +117,7 @@ class Run:
     threads: Workers
     processes: tuple[tuple[Operation, ...], ...]
     given: Mapping[str, Any]
-    trace: list[str] = field(default_factory=list)
+    trace: list[Step] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.workers = self.threads.all[: len(self.processes)]
@@ -185,7 +197,7 @@ class Run:
     def take(self, choice: Choice) -> None:
         """Let it happen, until all have stopped again."""
         worker = self.workers[choice.worker]
-        self.trace.append(self._told(choice, worker))
+        self.trace.append(Step(worker.number, choice.kind or choice.what, worker.atom.text if worker.atom else ""))
         worker.freed = False
         if choice.what in ("timeout", "victim"):
             self._blocked.discard(worker)
@@ -200,10 +212,8 @@ class Run:
             worker.release()
         self._under_way.add(worker)
         self._settle()
-
-    def _told(self, choice: Choice, worker: Worker) -> str:
-        text = " ".join((worker.atom.text if worker.atom else "").split())
-        return f"p{choice.worker} {choice.kind or choice.what}{': ' + text[:120] if text else ''}"
+        self.trace += [Step(worker.number, "inner", text) for text in worker.passed]
+        worker.passed.clear()
 
     def _settle(self) -> None:
         """Wait until each worker is at a gate, done, or waits for a lock."""
@@ -218,7 +228,7 @@ class Run:
                 self._blocked |= waiting
                 self._under_way -= waiting
                 if waited > _STUCK:
-                    raise RuntimeError(f"stuck: {self.trace[-5:]}") from None
+                    raise RuntimeError(f"stuck: {[*map(str, self.trace[-5:])]}") from None
                 continue
             self._under_way.discard(worker)
             self._blocked.discard(worker)  # the answer to a COMMIT may come later than whom it has set free

@@ -35,7 +35,7 @@ T = TypeVar("T")
 _LOOKS = 0.005
 
 
-class Change(Protocol):
+class Changer(Protocol):
     """Lets a function work on the tables at a time, and no other one meanwhile."""
 
     def __call__(self, change: Callable[[Tables, int], T], /) -> T: ...
@@ -44,7 +44,7 @@ class Change(Protocol):
 class MemoryLeases:
     """Keeps the promises of :class:`metastore.port.leases.LeaseRows`."""
 
-    def __init__(self, change: Change, clock: Clock) -> None:
+    def __init__(self, change: Changer, clock: Clock) -> None:
         self._change, self._clock = change, clock
 
     def take(self, take: Take) -> Taken | Conflicted | Unknown:

@@ -21,7 +21,7 @@ from metastore.backends.postgres.fragments import (
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.postgres.tickets import in_line
 from metastore.backends.sql.comments import without_comments
-from metastore.port.commit import Commit, Committed, Conflicted, Outcome
+from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
 from metastore.port.note import note_of
 from metastore.port.writes import Result, Update
 
@@ -101,7 +101,7 @@ class Altered(NamedTuple):
     """Whether all leases still had their tokens."""
 
 
-def outcome(commit: Commit, write: Update, row: Row) -> Outcome:
+def outcome(commit: Commit, write: Update, row: Row) -> CommitOutcome:
     """Return what the statement's row means."""
     altered = Altered(*row)
     if altered.version is not None:

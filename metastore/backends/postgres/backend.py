@@ -29,10 +29,10 @@ from metastore.backends.postgres import (
 )
 from metastore.backends.postgres.announcing import Announcing, Pass
 from metastore.backends.postgres.fragments import DURABLE, NOW
+from metastore.backends.postgres.home import CLUSTER, HIDDEN, INFO, NOTE, Home
 from metastore.backends.postgres.leases import PostgresLeases
 from metastore.backends.postgres.members import PostgresMembers
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
-from metastore.backends.postgres.place import CLUSTER, HIDDEN, INFO, NOTE, Place
 from metastore.backends.postgres.preludes import preludes
 from metastore.backends.postgres.readers import PostgresReaders
 from metastore.backends.postgres.reads import PAST, PostgresReads
@@ -49,7 +49,7 @@ from metastore.backends.sql.stats import postgres_stats
 from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
 from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
 from metastore.port.batches import Batch, Below, Written
-from metastore.port.commit import Commit, Conflicted, Outcome, Unknown
+from metastore.port.commit import Commit, CommitOutcome, Conflicted, Unknown
 from metastore.port.intents import Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.members import Covered, MemberRows, covered, covered_by_help
@@ -97,13 +97,13 @@ class PostgresBackend(PostgresReads):
 
     # --- commit
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         """Apply ``commit`` in one round trip; where there are members of the cache, announce it first."""
         return self._announcing.send(
             lambda may: self._commit(commit, may), lambda: _covered(commit), lambda: [commit.operation_id]
         )
 
-    def _commit(self, commit: Commit, may: Pass) -> Outcome:
+    def _commit(self, commit: Commit, may: Pass) -> CommitOutcome:
         operation = (commit.operation_id,)
         if len(commit.writes) == 1 and not _is_rare(commit):
             (write,) = commit.writes
@@ -128,14 +128,14 @@ class PostgresBackend(PostgresReads):
             return self._sender.one(may.around(statements, operation), lambda row: create_owned.outcome(commit, row))
         return self._general(commit, may)
 
-    def _carrying(self, commit: Commit, write: Write, may: Pass) -> Outcome:
+    def _carrying(self, commit: Commit, write: Write, may: Pass) -> CommitOutcome:
         """Apply a commit of one write that resolves intents, or that stands in line."""
         if not isinstance(write, Update) or not carry.fits(commit, write):
             return self._general(commit, may)
         statements = may.around([carry.statement(commit, write)], (commit.operation_id,))
         return self._sender.one(statements, lambda row: carry.outcome(commit, write, row))
 
-    def _general(self, commit: Commit, may: Pass) -> Outcome:
+    def _general(self, commit: Commit, may: Pass) -> CommitOutcome:
         return self._sender.several(
             may.around([*preludes(commit), *general_commit.statements(commit)], (commit.operation_id,)),
             lambda rows: general_commit.outcome(commit, rows),
@@ -157,7 +157,7 @@ class PostgresBackend(PostgresReads):
 
     # --- operations that are written down, and marks
 
-    def write_down(self, entry: Entry) -> Outcome:
+    def write_down(self, entry: Entry) -> CommitOutcome:
         return self._sender.one(intents.write_down_statements(entry), lambda row: intents.written_down(entry, row))
 
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int, ticket: int | None = None) -> Pending:
@@ -190,7 +190,7 @@ class PostgresBackend(PostgresReads):
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
         return bool(self._quick(tickets.LEAVE, tickets.leave_parameters(ids, ticket, gap)))
 
-    def help(self, help: Help) -> Outcome:
+    def help(self, help: Help) -> CommitOutcome:
         operations = [one.operation_id for one in help.resolutions]
         rows = self._announcing.send(
             lambda may: self._sender.batch([intents.help_statement(help)], may, operations),
@@ -216,7 +216,7 @@ class PostgresBackend(PostgresReads):
     def cancel(self, operation_id: UUID) -> bool:
         return bool(self._rows(intents.CANCEL, {"operation_id": operation_id}))
 
-    def mark(self, mark: Mark) -> Outcome:
+    def mark(self, mark: Mark) -> CommitOutcome:
         return self._sender.several(intents.mark_statements(mark), lambda rows: intents.marked(mark, rows))
 
     def unmark(self, entity_id: int, operation_id: UUID) -> bool:
@@ -336,10 +336,10 @@ class PostgresBackend(PostgresReads):
         except MigrationNeeded:
             self._check_usage()
             return None
-        self._here = here = Place(self._cluster(), database)
-        known = here.completed(Place.parse(noted))
+        self._here = here = Home(self._cluster(), database)
+        known = here.completed(Home.parse(noted))
         if may_note and str(known) != noted:
-            copied = here.differs(Place.parse(noted))
+            copied = here.differs(Home.parse(noted))
             self._rows(NOTE, {"here": str(known), "noted": noted, "copied": copied, "epoch": f"{self.now():014x}"})
         if cached:
             _log.warning(

@@ -20,7 +20,7 @@ from metastore.backends.postgres.locks import LOCK_ENTITIES, LOCK_GUARDS, PATIEN
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.backends.postgres.tickets import PASSED
 from metastore.names import fold, parse_path
-from metastore.port.commit import Commit, Committed, Conflicted, Outcome
+from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
 from metastore.port.conditions import Expect, Guard
 from metastore.port.note import note_of
 from metastore.port.writes import Delete, Insert, Put, Relate, Result, Update, Write
@@ -310,7 +310,7 @@ class Done(NamedTuple):
     time: int
 
 
-def outcome(commit: Commit, rows: list[Row]) -> Outcome:
+def outcome(commit: Commit, rows: list[Row]) -> CommitOutcome:
     """Return what the rows of all stages mean."""
     # A statement that must succeed has columns behind these, which only raise. Of several stages each holds, or all
     # would have failed: the first row speaks for them.

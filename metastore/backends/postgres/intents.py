@@ -28,7 +28,7 @@ from metastore.backends.postgres.read_sql import READ, each
 from metastore.backends.postgres.tickets import in_line, line_of
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import from_named
-from metastore.port.commit import Committed, Conflicted, Outcome
+from metastore.port.commit import CommitOutcome, Committed, Conflicted
 from metastore.port.intents import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark
 from metastore.port.note import note
 from metastore.port.writes import Result
@@ -101,7 +101,7 @@ class WrittenDown(NamedTuple):
     time: int
 
 
-def written_down(entry: Entry, row: Row) -> Outcome:
+def written_down(entry: Entry, row: Row) -> CommitOutcome:
     """Return what the insert's row means. The result's version is the number of intents that were there before."""
     written = WrittenDown(*row)
     return Committed((Result(entry.entity_id or 0, written.before, written.time),))
@@ -184,7 +184,7 @@ class MarkSet(NamedTuple):
     marked_at: int
 
 
-def marked(mark: Mark, rows: list[Row]) -> Outcome:
+def marked(mark: Mark, rows: list[Row]) -> CommitOutcome:
     """Return what the update's row, or no row, means. The result's version is the scope version."""
     if not rows:
         return Conflicted("marked" if mark.scope_version is None else "ancestor", mark.id)
@@ -302,7 +302,7 @@ class Helped(NamedTuple):
     """Whether a ticket stands there."""
 
 
-def helped(help_: Help, row: Row) -> Outcome:
+def helped(help_: Help, row: Row) -> CommitOutcome:
     """Return what the row of the statement that resolves intents means."""
     one = Helped(*row)
     if one.at is not None:

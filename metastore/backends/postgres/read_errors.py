@@ -15,7 +15,7 @@ from metastore.errors import (
     MetastoreError,
     MigrationNeeded,
 )
-from metastore.retry.classify import Verdict, of_sqlstate
+from metastore.retry.classify import Consequence, of_sqlstate
 
 __all__ = ["first_line", "raise_read_error"]
 
@@ -37,25 +37,28 @@ def raise_read_error(error: psycopg.Error) -> NoReturn:
 
 
 _AGAIN = (BackendUnavailable, "the database cannot do this now: {}; try again later")
-_MEANINGS: dict[Verdict, tuple[type[MetastoreError], str]] = {
-    Verdict.SCHEMA: (MigrationNeeded, "the database has no fitting schema ({}); run: metastore migrate"),
-    Verdict.REJECTED: (InvalidArgument, "the database refuses a value: {}"),
-    Verdict.REFUSED: (BackendRefused, "the database refuses it: {}; its owner must allow it (see docs/operations.md)"),
-    Verdict.UNAVAILABLE: _AGAIN,
-    Verdict.UNKNOWN: _AGAIN,
-    Verdict.RETRY: _AGAIN,
+_MEANINGS: dict[Consequence, tuple[type[MetastoreError], str]] = {
+    Consequence.SCHEMA: (MigrationNeeded, "the database has no fitting schema ({}); run: metastore migrate"),
+    Consequence.REJECTED: (InvalidArgument, "the database refuses a value: {}"),
+    Consequence.REFUSED: (
+        BackendRefused,
+        "the database refuses it: {}; its owner must allow it (see docs/operations.md)",
+    ),
+    Consequence.UNAVAILABLE: _AGAIN,
+    Consequence.UNKNOWN: _AGAIN,
+    Consequence.RETRY: _AGAIN,
 }
 
 
 def _translated(error: psycopg.Error) -> MetastoreError | psycopg.Error:
-    text, verdict = first_line(error), of_sqlstate(error.sqlstate)
+    text, consequence = first_line(error), of_sqlstate(error.sqlstate)
     if isinstance(error, OutOfTime):
         return DeadlineExceeded("the database did not answer within the deadline; call again later")
     if error.sqlstate == "57014":
         return DeadlineExceeded(f"the database did not answer within the store's deadline: {text}; call again later")
     if isinstance(error, psycopg.DataError):
-        verdict = Verdict.REJECTED
+        consequence = Consequence.REJECTED
     elif error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
         return error  # the client refused it: a defect of ours
-    meaning, message = _MEANINGS.get(verdict, (None, ""))
+    meaning, message = _MEANINGS.get(consequence, (None, ""))
     return error if meaning is None else meaning(message.format(text))

@@ -14,7 +14,7 @@ from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.postgres.settings import ARRAYS
 from metastore.backends.postgres.wire import numbered
-from metastore.port.commit import Conflicted, Outcome, Unknown
+from metastore.port.commit import CommitOutcome, Conflicted, Unknown
 
 __all__ = ["Sender", "rows_of_writes"]
 
@@ -26,8 +26,8 @@ class Sender:
         self._pool = pool
 
     def one(
-        self, statements: list[Statement], outcome: Callable[[Row], Outcome], patience: int | None = None
-    ) -> Outcome:
+        self, statements: list[Statement], outcome: Callable[[Row], CommitOutcome], patience: int | None = None
+    ) -> CommitOutcome:
         """Send the statements, of which one writes; return the outcome that its row, or an error, means."""
         if len(statements) > 1:
             return self.several(statements, lambda rows: outcome(rows[0]), patience)
@@ -40,8 +40,8 @@ class Sender:
         return outcome(row)
 
     def several(
-        self, statements: list[Statement], outcome: Callable[[list[Row]], Outcome], patience: int | None = None
-    ) -> Outcome:
+        self, statements: list[Statement], outcome: Callable[[list[Row]], CommitOutcome], patience: int | None = None
+    ) -> CommitOutcome:
         """Send the statements as one transaction; return the outcome that their rows, or an error, mean."""
         try:
             with self._pool.connection() as connection:

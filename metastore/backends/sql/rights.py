@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from metastore.backends.sql.comments import without_comments
-from metastore.port.rights import GrantRow, MemberRow, RightRows, RoleRow
+from metastore.port.rights import GrantRow, MembershipRow, RightRows, RoleRow
 
 __all__ = ["decoded", "statement"]
 
@@ -75,7 +75,7 @@ def decoded(rows: Iterable[Sequence[Any]]) -> RightRows:
     rights = RightRows([], [], [], [])
     for what, one, other, number, word, name in rows:
         if what == _MEMBER:
-            rights.members.append(MemberRow(one, word, name, other, bool(number)))
+            rights.members.append(MembershipRow(one, word, name, other, bool(number)))
         elif what == _ROLE:
             rights.roles.append(RoleRow(one, other, name, number))
         elif what == _OWNER:

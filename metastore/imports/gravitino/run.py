@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Final
 
 from metastore.errors import MetastoreError, MigrationNeeded
+from metastore.imports.counts import Tell
 from metastore.imports.gravitino.dropped import import_dropped
 from metastore.imports.gravitino.follow import detach_the_gone, drop_the_gone, enable_the_imported, rename_the_moved
 from metastore.imports.gravitino.lines import write_file
 from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.source import open_source
 from metastore.imports.gravitino.target import Contents, contents, contents_of_store
-from metastore.imports.outcome import Tell
 from metastore.store import Store, open_store, restore
 
 __all__ = ["PRINCIPAL", "import_gravitino"]

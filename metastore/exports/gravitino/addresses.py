@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from metastore.imports.gravitino.groups import Group
 from metastore.imports.gravitino.things import BELOW_METALAKE, BELOW_SCHEMA, CATALOG, METALAKE, SCHEMA, Shape
 
-__all__ = ["SHAPES", "Place", "Places", "made_id"]
+__all__ = ["SHAPES", "Address", "Addresses", "made_id"]
 
 Names = tuple[str, ...]
 SHAPES: Final = {shape.kind: shape for shape in (METALAKE, CATALOG, SCHEMA, *BELOW_METALAKE, *BELOW_SCHEMA)}
@@ -21,7 +21,7 @@ _FIRST: Final = 1 << 62
 """The ids that are made here begin with this one; Gravitino's Java code takes ids below 1 << 63."""
 
 
-class Place(NamedTuple):
+class Address(NamedTuple):
     """Gravitino's id of an entity, and the ids above it, the metalake's first."""
 
     shape: Shape
@@ -35,15 +35,15 @@ class Place(NamedTuple):
         return {**above, f"{self.shape.prefix}_id": self.id}
 
 
-class Places:
-    """The places of what is exported, by kind and names."""
+class Addresses:
+    """The addresses of what is exported, by kind and names."""
 
     def __init__(self) -> None:
-        self._of: dict[tuple[str, Names], Place] = {}
+        self._of: dict[tuple[str, Names], Address] = {}
         self._taken: set[tuple[str, int]] = set()
 
-    def add(self, group: Group) -> Place | str:
-        """Return the place of an entity whose parent was added before; or why Gravitino has none."""
+    def add(self, group: Group) -> Address | str:
+        """Return the address of an entity whose parent was added before; or why Gravitino has none."""
         line = group.entity
         shape, depth = SHAPES.get(line.kind), len(line.names) - 1
         if shape is None:
@@ -56,10 +56,10 @@ class Places:
             if parent is None:
                 return f"its {_ABOVE[depth - 1]} is left out"
             above = (*parent.above, parent.id)
-        place = Place(shape, self._id(group), above)
-        self._taken.add((line.kind, place.id))
-        self._of[line.kind, line.names] = place
-        return place
+        address = Address(shape, self._id(group), above)
+        self._taken.add((line.kind, address.id))
+        self._of[line.kind, line.names] = address
+        return address
 
     def forget(self, kind: str, names: Names) -> None:
         """Leave an entity out that has no row there."""
@@ -69,8 +69,8 @@ class Places:
         """Whether what is above these names was not left out."""
         return len(names) == 1 or (_ABOVE[len(names) - 2], names[:-1]) in self._of
 
-    def get(self, kind: str, names: Names) -> Place | None:
-        """Return the place of an entity, None: it is left out."""
+    def get(self, kind: str, names: Names) -> Address | None:
+        """Return the address of an entity, None: it is left out."""
         return self._of.get((kind, names))
 
     def _id(self, group: Group) -> int:

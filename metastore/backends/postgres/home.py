@@ -11,7 +11,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import NamedTuple
 
-__all__ = ["CACHED", "CLUSTER", "HIDDEN", "INFO", "NOTE", "Place", "epoch_at"]
+__all__ = ["CACHED", "CLUSTER", "HIDDEN", "INFO", "NOTE", "Home", "epoch_at"]
 
 CACHED = """SELECT seqrelid::regclass::text FROM pg_sequence
   WHERE seqrelid IN (to_regclass('entity_id_seq'), to_regclass('change_seq')) AND seqcache <> 1"""
@@ -40,14 +40,14 @@ HIDDEN = """SELECT n.nspname, current_user FROM pg_class c JOIN pg_namespace n O
 _UNKNOWN = "?"
 
 
-class Place(NamedTuple):
+class Home(NamedTuple):
     """The numbers of a cluster and of a database in it; None: unknown."""
 
     cluster: str | None
     database: str | None
 
     @classmethod
-    def parse(cls, noted: str) -> Place:
+    def parse(cls, noted: str) -> Home:
         """Return what ``info.origin`` says; "" (never noted) is unknown."""
         cluster, _, database = noted.partition("/")
         return cls(*(None if part in ("", _UNKNOWN) else part for part in (cluster, database)))
@@ -55,17 +55,17 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         return "/".join(part or _UNKNOWN for part in self)
 
-    def differs(self, other: Place) -> bool:
+    def differs(self, other: Home) -> bool:
         """Whether a part that both know is not the same."""
         return any(None not in (mine, its) and mine != its for mine, its in zip(self, other, strict=True))
 
-    def completed(self, other: Place) -> Place:
+    def completed(self, other: Home) -> Home:
         """Return it with what only ``other`` knows, unless they differ."""
-        return self if self.differs(other) else Place(self.cluster or other.cluster, self.database or other.database)
+        return self if self.differs(other) else Home(self.cluster or other.cluster, self.database or other.database)
 
 
-def epoch_at(here: Place, epoch: str, noted: str) -> str:
+def epoch_at(here: Home, epoch: str, noted: str) -> str:
     """Return the epoch of the feed: the stored one, or a derived one in a copy whose place is not noted yet."""
-    if not here.differs(Place.parse(noted)):
+    if not here.differs(Home.parse(noted)):
         return epoch
     return f"{epoch}c{sha256(str(here).encode()).hexdigest()[:12]}"

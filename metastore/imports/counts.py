@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["Outcome", "Tell"]
+__all__ = ["ImportCounts", "Tell"]
 
 Tell = Callable[[str, float], None]
 """Called with the name of the step, and the share of it that is done."""
 
 
 @dataclass
-class Outcome:
+class ImportCounts:
     """Counts; ``failures`` names each table that could not be read, and why. All others were imported."""
 
     namespaces: int = 0

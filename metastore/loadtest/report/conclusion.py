@@ -10,14 +10,14 @@ from typing import Literal
 from metastore.checker.finding import Finding
 from metastore.loadtest.report.model import Analysis
 
-__all__ = ["Findings", "Verdict", "verdict_of"]
+__all__ = ["Conclusion", "Findings", "conclusion_of"]
 
 Findings = Mapping[Path, Sequence[Finding]]
 """By record folder, what the checker found in it; a folder that is not there was not checked."""
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Conclusion:
     """``findings``: each with the name of the folder that it is of ("" if there is only one)."""
 
     tone: Literal["good", "bad", "unsure"]
@@ -26,7 +26,7 @@ class Verdict:
     findings: tuple[tuple[str, Finding], ...]
 
 
-def verdict_of(analysis: Analysis, findings: Findings) -> Verdict:
+def conclusion_of(analysis: Analysis, findings: Findings) -> Conclusion:
     """Sum up what was found."""
     by_name = {path.name: of_check for path, of_check in findings.items()}
     listed = tuple(
@@ -41,11 +41,11 @@ def verdict_of(analysis: Analysis, findings: Findings) -> Verdict:
     if listed:
         headline = f"{len(listed):,} contradiction{'s' * (len(listed) != 1)} found"
         explanation = "Each with the smallest set of operations that cannot all be true."
-        return Verdict("bad", headline, explanation, listed)
+        return Conclusion("bad", headline, explanation, listed)
     if unchecked:
-        return Verdict("unsure", "Not checked", "The history checker did not look at all of these records.", ())
+        return Conclusion("unsure", "Not checked", "The history checker did not look at all of these records.", ())
     explanation = (
         f"The history checker went through {operations:,} operations: no change was lost or applied twice, "
         "and nothing was read that was not so."
     )
-    return Verdict("good", "No contradiction", explanation, ())
+    return Conclusion("good", "No contradiction", explanation, ())
