@@ -77,8 +77,8 @@ def remaining(clock: Clock, default: float) -> float:
 def cleaning(ends: float) -> Iterator[None]:
     """Let a block withdraw what a call left behind, until the instant ``ends``.
 
-    It may do so after the store was closed, and after a deadline around it: the call's own time is over in most cases,
-    and it can say what became of it only if it may ask once more.
+    It may do so after the store was closed, and after a deadline around it. In most cases the call's own time is over,
+    and it must ask once more to learn its outcome.
     """
     token, deadline = _cleaning.set(True), _ends.set(ends)
     try:

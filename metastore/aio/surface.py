@@ -1,4 +1,4 @@
-"""The async classes that users meet. ``surface.pyi`` has their types: ``python -m tests.aio`` writes it."""
+"""The async classes for users. ``surface.pyi`` has their types: ``python -m tests.aio`` writes it."""
 
 from __future__ import annotations
 

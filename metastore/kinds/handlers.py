@@ -1,7 +1,7 @@
 """The handlers of drops in steps, by kind: what destroys the data that the store does not hold.
 
-A handler must be idempotent, and find the data by the entity's id: after a take-over, the process that had the drop
-before may still be destroying, and by then the path may lead to something else.
+A handler must be idempotent, and find the data by the entity's id. After a take-over, the process that had the drop
+before may still destroy data, and by then the path may lead to another entity.
 """
 
 from __future__ import annotations

@@ -289,8 +289,8 @@ class Hold:
     def publish(self, changes: object = (), *, only: Iterable[Entity] | None = None) -> tuple[Entity, ...]:
         """Make all staged values visible, in one commit that requires the token; return the entities.
 
-        Each staged value becomes a property of its entity. ``changes`` are made in the same commit: one or several
-        changes of the one entity that has staged values; a mapping from entities to changes; or a function that is
+        Each staged value becomes a property of its entity. ``changes`` are made in the same commit. They are one or
+        several changes of the one entity with staged values, a mapping from entities to changes, or a function that is
         called with the transaction. ``only``: publish the values of these entities, and leave the rest staged. Raises
         LeaseLost, EntityNotFound for an entity that is gone, and what the changes raise; then nothing is published, and
         everything stays staged.

@@ -1,9 +1,8 @@
 """The manager: everything that can be done with the entities of one kind.
 
-A manager checks the call and hands it on. It reads through :mod:`metastore.managers.reader` and
-:mod:`metastore.managers.history`, creates through :mod:`metastore.managers.creation` and
-:mod:`metastore.managers.bulk`, and changes an entity by running a :class:`metastore.managers.mutation.Mutation`, whose
-attempts are in :mod:`metastore.managers.alter` and :mod:`metastore.managers.exclusive`.
+A manager checks the call and hands it on. ``reader.py`` and ``history.py`` read; ``creation.py`` and ``bulk.py``
+create. A change of an entity is a ``Mutation`` (``mutation.py``), whose attempts are in ``alter.py`` and
+``exclusive.py``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Encrypt what a catalog declares secret, before a call becomes a change.
 
-A write below a catalog guards the catalog's scope version, and whatever changes the catalog's settings counts it up. So
-what a process remembers of the settings costs no read, and holds until that version is another one: then the attempt
-raises :class:`Stale`, and the call begins again with the settings as they are now.
+A write below a catalog guards the catalog's scope version, and each change of the catalog's settings raises it. So a
+process can remember the settings without a read. If the version has changed, the attempt raises :class:`Stale`, and the
+call begins again with the present settings.
 
-Nothing is announced under other settings than those of now. What is encrypted is announced as ciphertext, and rests on
-the catalog's scope version: no helper needs a key, and none applies it under other settings, or under another data key
-than the catalog's. A plain value that was announced before its name was declared secret may still be applied as it was
-given; ``verify`` reports it.
+An encrypted change is announced as ciphertext, and rests on the catalog's scope version. So no helper needs a key, and
+none applies the change under other settings, or under another data key than the catalog's. A plain value that was
+announced before its name was declared secret may still be applied as it was given; ``verify`` reports it.
 """
 
 from __future__ import annotations

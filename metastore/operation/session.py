@@ -1,4 +1,4 @@
-"""What all calls of one store share."""
+"""The session: what all calls of one store, or of one transaction, share."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The reads of a view: from one server, as long as it surely shows what the view promised; else from another.
 
-Each read is sent to the server, and counts only if no connection was opened since the server was last seen to show the
-promised position: a restarted replica may be further back. Otherwise that is looked at again, and the read repeated.
+A read counts only if no connection was opened since the server was last seen to show the promised position, because a
+restarted replica may be further back. Otherwise that is looked at again, and the read repeated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the runs of one function stand in line: what they learn from a loss, for the next run.
+"""The place in line of one function's runs, and what a lost run tells the next one.
 
 The first run is optimistic. A run that lost takes a ticket for each entity that it read or wrote; so does a first run
 that meets an entity which is known to be hot. Names that were absent, and listings, have no row that a ticket could

@@ -1,7 +1,7 @@
 """Replay the change feed from its start: at every position each parent is live, and at the end it gives the tables.
 
-Memory is bounded by the number of entities: eight bytes for each, for its place in the feed; the name of each entity
-that can have children; the ids of purged entities.
+The number of entities bounds the memory: eight bytes for the place of each in the feed, the name of each entity that
+can have children, and the ids of purged entities.
 """
 
 from __future__ import annotations

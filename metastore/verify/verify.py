@@ -1,6 +1,6 @@
 """Check the invariants over a whole database.
 
-It checks that documents can be read, and the invariants that the content can show:
+It checks that documents can be read, and the invariants of docs/correctness.md that the content can show, by number:
 
 1. version chains; 2. no orphans, at no position of the feed; 3. unique and well-formed names;
 4. an operation by path commits while the path leads to its entity, as far as the feed shows it;

@@ -212,7 +212,7 @@ def test_a_host_that_has_no_address() -> None:
 def test_a_server_that_never_answers() -> None:
     """The wait for a connection is bounded by the deadline, or by a shorter timeout in the URL (two seconds at least).
 
-    It is the caller's time that was over in the first case, and he is told so: nobody has refused anything yet. Both
+    In the first case the caller's time was over, and the error says so: the server has refused nothing yet. Both
     say which server it was.
     """
     with socket.socket() as silent:
