@@ -86,7 +86,7 @@ class Models(Manager[Model]):
 
         def model_id(in_token: int | None) -> int:
             view = View(backend, trusting=False)
-            return parent_of(view, lambda v: find(v, self._kind, model).chain, in_token)[-1].id
+            return parent_of(view, lambda v: find(v, self._kind, model).chain, in_token)[0][-1].id
 
         source = NumberedSource[OwnedRecord, ModelVersion](
             listed=TokenScope("versions", self._kind.name),

@@ -47,7 +47,9 @@ class Reader(Generic[E]):
     def kept_as(self, target: Target) -> object:
         """Return under what a cache keeps what a target means: the text of a path, as it is given; names; an id."""
         if isinstance(target, Entity):
-            return target.id if target.kind == self._kind.name else None
+            origin, here = target.origin, self._backend.origin
+            mine = origin is here or origin is None or origin.database == here.database
+            return target.id if mine and target.kind == self._kind.name else None
         return target if isinstance(target, str) else parse_path(target)
 
     def load(self, target: Target, version: int | None) -> E:
@@ -199,7 +201,7 @@ class Reader(Generic[E]):
 
     def _parent_as(self, parent: Target | None) -> object:
         if isinstance(parent, Entity):
-            return parent.kind, parent.id
+            return parent.kind, parent.id, parent.origin and parent.origin.database
         return None if parent is None else parse_path(parent)
 
     def _entity(self, state: int, nodes: Nodes, child: Child) -> E:

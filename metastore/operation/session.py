@@ -52,6 +52,8 @@ class Listed(NamedTuple):
     items: tuple[Any, ...]
     more: str | None
     """The token of the next page."""
+    found: bool = True
+    """``above`` is where it was looked for. Else its path leads nowhere, and the token said which entity it is."""
 
 
 class Caches(Protocol):

@@ -30,6 +30,7 @@ BAD_URLS: dict[str, Any] = {
     "an async driver": f"postgresql+asyncpg://u:{PASSWORD}@h/d",
     "a port that is none": f"postgresql://u:{PASSWORD}@h:port/d",
     "a host that does not end": f"postgresql://u:{PASSWORD}@[::1/d",
+    "a host with a label that is too long": f"postgresql://u:{PASSWORD}@{'a' * 64}/d",
     "two slashes": "sqlite://file.db",
     "one slash": "sqlite:/file.db",
     "no slash": "sqlite:file.db",

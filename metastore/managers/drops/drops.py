@@ -36,16 +36,23 @@ class Drops:
         ``handler`` gets each pending drop and does the destructive part again, from its beginning; None: the handler
         that ``ms.on_drop`` registered for its kind, and drops of other kinds are left. Those whose ttl has not passed
         are left to their processes. What had started is finished when the ttl of the process before has passed once
-        more. What a user may not drop is left. An error of the handler is raised; that drop stays pending. Raises
-        InvalidArgument.
+        more. What a user may not drop is left. If the handler fails, that drop stays pending, and the others go on; the
+        first such error is raised at the end. Raises InvalidArgument.
         """
         if handler is not None:
             checked(handler)
-        ready, finished = list[PendingDrop](), 0
+        ready, errors, finished = list[PendingDrop](), list[Exception](), 0
         try:
-            ready.extend(one for one in list(self.pending()) if self._destroyed(one, handler))
-        finally:  # after an error as well: their data is destroyed
+            for one in list(self.pending()):
+                try:
+                    ready += [one] if self._destroyed(one, handler) else []
+                except Exception as error:  # noqa: BLE001  (one that always fails must not hold up those after it)
+                    _log.warning("the drop of %s was not resumed: %s", one.path, error)
+                    errors.append(error)
+        finally:  # after an interrupt as well: their data is destroyed
             finished = sum([self._finished(one) for one in ready])
+        if errors:
+            raise errors[0]
         return finished
 
     def _destroyed(self, pending: PendingDrop, handler: Handler | None) -> bool:
