@@ -97,7 +97,7 @@ from metastore.leases.lease import Lease, LeaseSet
 from metastore.leases.objects.leases import ObjectStoreLeases
 from metastore.leases.staging import LeftBehind
 from metastore.managers.drops.pending import PendingDrop
-from metastore.managers.page import Page
+from metastore.managers.pages.page import Page
 from metastore.metrics import Snapshot
 from metastore.operation.keys import key
 from metastore.operation.outcome import Outcome

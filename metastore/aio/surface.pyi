@@ -44,12 +44,12 @@ from metastore.kinds.view.kind import View
 from metastore.leases.book import Holder, LeaseEvent
 from metastore.leases.lease import OnLost
 from metastore.leases.staging import LeftBehind
-from metastore.managers.create import IfExists
+from metastore.managers.attempts.create import IfExists
 from metastore.managers.options import BulkOptions, CallOptions, CreateOptions
 from metastore.managers.owned import Row
-from metastore.managers.page import Page
+from metastore.managers.pages.page import Page
 from metastore.managers.principals import Effect
-from metastore.managers.rotation import Rotated, Scrubbed
+from metastore.managers.secrets.rotation import Rotated, Scrubbed
 from metastore.managers.sources import NewTable
 from metastore.managers.statistics import Value
 from metastore.managers.target import Target

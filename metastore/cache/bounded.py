@@ -22,6 +22,8 @@ from metastore.cache.entry import Entry
 __all__ = ["Bounded"]
 
 _NUMBERS: Final = (1 << 64) - 1
+_BEGINS: Final = 100_000
+"""How many answers may stay at first, at most: the policy takes memory for as many as may stay."""
 _FITS: Final = 0.95
 """The part of the fitting answers that stays when the bytes are exceeded: so they are not exceeded again soon."""
 _ROOMY: Final = 0.75
@@ -41,8 +43,8 @@ class Bounded:
         """Answers that were used since they were counted last; each has ``used`` set."""
         self.bytes = 0
         self._keys: dict[int, Hashable] = {}
-        self._may = most
-        self._policy = TlfuCore(most)
+        self._may = min(most, _BEGINS)
+        self._policy = TlfuCore(self._may)
 
     def pop(self, key: Hashable) -> Entry | None:
         """Remove an answer and return it; None: it is not here."""

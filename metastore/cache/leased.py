@@ -8,17 +8,19 @@ the protocol and the proof.
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from itertools import count
+from typing import ParamSpec, TypeVar
 
 from metastore.cache.entries import Entries
 from metastore.cache.entry import Entry, entry_of, listing_of
 from metastore.cache.fence import CacheLease
 from metastore.cache.fill import Announced, Asked
-from metastore.cache.membership import Member, Shown
+from metastore.cache.membership import Abandoned, Member, Shown
 from metastore.cache.options import Cache
 from metastore.clock import Clock
 from metastore.errors import CacheFenced
@@ -28,13 +30,18 @@ from metastore.port.stats import CacheStats
 
 __all__ = ["Leased"]
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Names = tuple[str, ...]
 _JOINS = 2.0
 """How long opening a store waits until the cache serves (seconds); then reads ask the database until it does."""
 
 
 class Leased:
-    """The lease cache of one store; see the module. Any number of threads may use it. A fork joins again."""
+    """The lease cache of one store; see the module. Any number of threads may use it. A fork joins again.
+
+    The member's thread does not keep it alive: one that no store uses any more leaves.
+    """
 
     def __init__(self, rows: MemberRows, clock: Clock, options: Cache) -> None:
         self._rows, self._clock, self._options = rows, clock, options
@@ -49,10 +56,12 @@ class Leased:
         self._member = self._new_member()
         _ALL.add(self)
         self._member.served.wait(_JOINS)
+        if self._member.refused is not None:
+            raise self._member.refused
 
     def _new_member(self) -> Member:
         self._pid = os.getpid()
-        return Member(self._rows, self._clock, self._options.ttl, self._new_lease, self._see)
+        return Member(self._rows, self._clock, self._options.ttl, _weakly(self._new_lease), _weakly(self._see))
 
     def _new_lease(self) -> CacheLease:
         """Return a lease without entries. The one before is over, and its entries are never used again."""
@@ -133,7 +142,7 @@ class Leased:
             return entry.found  # type: ignore[return-value]
         asked = self._asked(1)
         listed = ask()
-        if asked is not None:
+        if asked is not None and listed.found:  # else it is true until something comes to its path
             self._keep(asked, key, listing_of(listed))
         return listed
 
@@ -207,6 +216,19 @@ class _Counter:
         return self.add() - self._looks + 1
 
 
+def _weakly(method: Callable[P, T]) -> Callable[P, T]:
+    """Return a function that calls ``method``, and does not keep its object alive. It raises Abandoned without it."""
+    found = weakref.WeakMethod(method)
+
+    def call(*arguments: P.args, **options: P.kwargs) -> T:
+        there = found()
+        if there is None:
+            raise Abandoned
+        return there(*arguments, **options)
+
+    return call
+
+
 _ALL: weakref.WeakSet[Leased] = weakref.WeakSet()
 
 
@@ -215,4 +237,11 @@ def _after_fork() -> None:
         one.fork()
 
 
+def _at_exit() -> None:
+    """Let a process that ends without closing its stores leave: writers would wait for its ttl."""
+    for one in list(_ALL):
+        one.close()
+
+
 os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

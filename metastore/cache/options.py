@@ -1,4 +1,4 @@
-"""How a store caches."""
+"""The options of a store's cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which positions of the feed a cache has applied. Pure: one thread at a time calls it.
+"""Note which positions of the feed a cache has applied. Pure: one thread at a time calls it.
 
 A position is *applied* when the entries that it changes are evicted. Positions become visible out of order: a number
 may be drawn early and committed late. So all positions up to ``last`` are applied except the ``missing`` ones. Each

@@ -91,7 +91,10 @@ def _serves(member: CacheMember) -> InvalidArgument:
 
 
 def cached(session: Session, options: Cache) -> Validated | Leased:
-    """Return a new cache for a session. Raises InvalidArgument on a replica: its reads may be older than a write."""
+    """Return a new cache for a session. Raises InvalidArgument on a replica: its reads may be older than a write.
+
+    Raises BackendRefused for a role that may not write the rows of a member.
+    """
     from metastore.cache.leased import Leased  # noqa: PLC0415  (a process imports only what it uses)
     from metastore.cache.validated import Validated  # noqa: PLC0415
 
@@ -101,7 +104,11 @@ def cached(session: Session, options: Cache) -> Validated | Leased:
         raise InvalidArgument("a cache needs the primary, and this is a replica; open it without cache=")
     if options.mode == "lease":
         assert isinstance(session.backend, Announces)
-        return Leased(session.backend.cache_members, session.clock, options)
+        try:
+            return Leased(session.backend.cache_members, session.clock, options)
+        except BaseException:
+            session.backend.close()
+            raise
     return Validated(session.backend, session.clock, session.policy.deadline, options)
 
 

@@ -1,4 +1,4 @@
-"""What the last batch left of the entities that it altered: the next batch begins with that, without a read.
+"""Keep the entities that the last batch altered, so that the next batch begins with them, without a read.
 
 If all requests alter one entity, one batch follows the other. A read between them would take as long as the commit, and
 let another process commit meanwhile. A kept record is a guess: the commit checks guards, place and version, as for an

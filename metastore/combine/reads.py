@@ -1,4 +1,4 @@
-"""Reads by path that travel together.
+"""The lane of reads: reads by path that travel together.
 
 A batch looks a path up by its last name, below the parents that led there last time. One statement finds all names, and
 checks in the same snapshot that these parents stand where they stood. If one has moved, or no parents are remembered,

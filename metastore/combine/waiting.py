@@ -8,11 +8,12 @@ from uuid import UUID
 
 from metastore.combine.lane import Resign
 from metastore.combine.reads import below
-from metastore.deadlines import cleaning
+from metastore.deadlines import GRACE, cleaning
 from metastore.errors import DeadlineExceeded, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.metrics import Decided
-from metastore.operation.operation import Begun, Operation
+from metastore.operation.begun import Begun
+from metastore.operation.operation import Operation
 from metastore.operation.record import tell_id, withdraw
 from metastore.operation.request import Call, Merge, Proposal, Request, View, committed
 from metastore.operation.session import Session
@@ -32,8 +33,6 @@ ROUNDS: Final = 4
 """How many batches a request loses before it is announced. A lost batch costs one round trip for all its members, an
 announced change several of its own: with two processes on one hot table, 4 took 40 % less processor time than 2."""
 _UNDER_WAY: Final = Unknown("its batch was under way when its time was over")
-_GRACE: Final = 0.5
-"""How long a request that is interrupted tries to withdraw what may be in flight (seconds)."""
 
 
 class Left(Exception):
@@ -97,7 +96,7 @@ class Waiting(Generic[T]):
         """Make sure that a request whose caller was interrupted is not applied from now on."""
         self.given_up = True
         if self.taken:
-            with cleaning(self.session.clock.monotonic() + _GRACE):
+            with cleaning(self.session.clock.monotonic() + GRACE):
                 withdraw(self.session, self.id, self.session.policy_of(self.call).deadline, sent=True)
         tell_id(interrupt, self.id)
 

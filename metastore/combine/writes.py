@@ -1,6 +1,6 @@
 """The lane of writes: which requests travel together, and when one leaves its batch.
 
-:mod:`metastore.combine.message` has the work of a batch. A request can leave its batch in these ways:
+:mod:`metastore.combine.batch` has the work of a batch. A request can leave its batch in these ways:
 
 * Its entity had another version: the answer brings the newest one, and the request goes with the next batch. After
   ``ROUNDS`` lost batches the full operation announces it, as it does for a change that lost alone.
@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
+from metastore.combine.batch import BatchSender
 from metastore.combine.decided import Waiter
 from metastore.combine.lane import Lane, Resign, Tell, Term
-from metastore.combine.message import Messages
 from metastore.combine.waiting import Waiting, waiting
 from metastore.deadlines import until
 from metastore.operation.operation import Operation
@@ -42,7 +42,7 @@ class Writes:
         self._lane = lane
         self._clock = session.clock
         self._active = active
-        self._messages = Messages(session, lane.back)
+        self._messages = BatchSender(session, lane.back)
 
     def run(self, session: Session, request: Request[T], call: Call) -> T:
         """Return the result of a request, or raise its error."""

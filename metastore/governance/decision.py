@@ -7,8 +7,8 @@ A user may do something to an object if three things hold:
   it owns that, or something above it;
 * at the object it has one of the privileges that the operation needs, or it owns the object, or something above it.
 
-A user has a privilege at an object if one of its roles, or of its enabled groups' roles, allows the privilege at the
-object or anywhere above it, and none denies it there. An owner is not bound by what is denied.
+A user has a privilege for an object if one of its roles, or a role of one of its enabled groups, allows it there or
+anywhere above, and none denies it there. An owner is not bound by what is denied.
 """
 
 from __future__ import annotations

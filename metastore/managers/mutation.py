@@ -9,7 +9,7 @@ from uuid import UUID
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, OwnedKind
 from metastore.managers.target import Target, place_of, target_value
-from metastore.operation.outcome import entity_at
+from metastore.operation.kept_result import entity_at
 from metastore.operation.perform import perform
 from metastore.operation.request import Attempt, Call, Merge, Request, committed
 from metastore.operation.session import ManagerSession

@@ -24,17 +24,18 @@ from metastore.kinds.table.kind import TABLE
 from metastore.managers.drops.announce import Begin
 from metastore.managers.drops.parts import check_partition, marked_by
 from metastore.managers.drops.pending import PendingDrop, begin_drop
-from metastore.managers.listing import owner_pages
 from metastore.managers.mutation import Mutation
 from metastore.managers.options import CallOptions, call_of, shows_options
-from metastore.managers.page import Page, TokenScope
-from metastore.managers.page_sources import PageSource, clean_prefix, page_of
-from metastore.managers.sealing import NO_SEAL, Seal, sealed_call
+from metastore.managers.pages.listing import owner_pages
+from metastore.managers.pages.page import Page, TokenScope
+from metastore.managers.pages.sources import PageSource, clean_prefix, page_of
+from metastore.managers.secrets.sealing import sealed_call
 from metastore.managers.target import Target, check_standing, find
 from metastore.names import clean_name, format_path
 from metastore.operation.guards import check_in_use, guards_of
-from metastore.operation.outcome import entity_at
+from metastore.operation.kept_result import entity_at
 from metastore.operation.request import Attempt, Call, Proposal, Results, View
+from metastore.operation.seals import NO_SEAL, Seal
 from metastore.operation.session import ManagerSession
 from metastore.operation.timed import timed, timing
 from metastore.port.backend import Guards, Reads

@@ -20,10 +20,10 @@ from metastore.kinds.relation import GRANT, MEMBERSHIP, OWNER
 from metastore.managers.builtin import Disableable
 from metastore.managers.manager import Manager
 from metastore.managers.options import CallOptions, CreateOptions, shows_options
-from metastore.managers.related_entities import leading_to, leads_to
-from metastore.managers.relation_ends import WantedRelation, end_of
-from metastore.managers.relation_reads import live_related
-from metastore.managers.relations import RelationManager
+from metastore.managers.relations.ends import WantedRelation, end_of
+from metastore.managers.relations.entities import leading_to, leads_to
+from metastore.managers.relations.manager import RelationManager
+from metastore.managers.relations.reads import live_related
 from metastore.managers.target import Target
 from metastore.names import Path, exact_text, format_path
 from metastore.operation.session import ManagerSession

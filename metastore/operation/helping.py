@@ -21,8 +21,8 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
 from metastore.names import fold, format_path, parse_path
 from metastore.operation.guards import check_in_use, guards_of
+from metastore.operation.kept_result import encode_error, encode_value
 from metastore.operation.merge import altered
-from metastore.operation.outcome import encode_error, encode_value
 from metastore.operation.replace import Replace
 from metastore.port.conditions import Guard
 from metastore.port.intents import FORMAT, Help, Resolution

@@ -16,8 +16,8 @@ from metastore.kinds.kind import MAX_CHANGES
 from metastore.kinds.registry import kind_named
 from metastore.names import format_path
 from metastore.operation.helping import BATCH, BatchSize, PlannedHelp, leads_to, plan
+from metastore.operation.kept_result import with_origin
 from metastore.operation.marks import OwnMark
-from metastore.operation.outcome import with_origin
 from metastore.operation.record import OperationRow, detail
 from metastore.operation.request import Merge, Results
 from metastore.operation.session import Session

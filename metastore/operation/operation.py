@@ -9,34 +9,35 @@ which reaction.
 An operation has parts, each with its own state. Its row (``record.py``) says at any time what became of it. The others
 are its intent (``intent.py``), its mark (``marks.py``), its place in line (``tickets.py``) and its leases
 (``leasing.py``). After a lost answer the operation asks its row. Before it sends again, it makes impossible what may
-still be in flight. docs/progress.md has the protocol and its proof.
+still be in flight. ``ending.py`` removes what a failed call leaves behind. docs/progress.md has the protocol and its
+proof.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, NoReturn, TypeVar, cast
-from uuid import UUID
 
-from metastore.deadlines import cleaning, until
+from metastore.deadlines import GRACE, cleaning, until
 from metastore.errors import (
     BackendUnavailable,
     DeadlineExceeded,
     InvalidArgument,
     MetastoreError,
     OutcomeUnknown,
-    RetriesExhausted,
 )
 from metastore.kinds.registry import kind_named
 from metastore.metrics import Decided
+from metastore.operation.begun import Begun
 from metastore.operation.dropping import pending_name
+from metastore.operation.ending import clean_up, give_up
 from metastore.operation.intent import Intent, help_others
+from metastore.operation.kept_result import encode_error, encode_value, entity_at, merits, replay
 from metastore.operation.leasing import OwnLeases
 from metastore.operation.marks import OwnMark
-from metastore.operation.outcome import encode_error, encode_value, entity_at, merits, replay
-from metastore.operation.record import OperationRow, detail, tell_id, winner, withdraw
+from metastore.operation.record import OperationRow, detail, tell_id, winner
 from metastore.operation.request import Call, Merge, Proposal, Request, View
 from metastore.operation.session import Session
 from metastore.operation.tickets import OwnTicket, carrying, without_others
@@ -47,32 +48,14 @@ from metastore.port.writes import Update, Write
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
 
-__all__ = ["Begun", "Operation"]
+__all__ = ["Operation"]
 
 T = TypeVar("T")
 
 _PATIENCE = 50
 """How long an exclusive operation waits for those in flight before it marks its scope (milliseconds)."""
-_GRACE = 0.5
-"""How long after its deadline a call tries to withdraw its intent (seconds)."""
 _ROUNDS = 8
 """How often an attempt begins again when its intent was withdrawn, before it waits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """The state of an operation whose first attempts were batches: see :mod:`metastore.combine`."""
-
-    id: UUID
-    started: float
-    ends: float
-    """Its deadline, by the clock's ``monotonic`` (seconds)."""
-    lost: int
-    """How many attempts it lost."""
-    doubt: Unknown | None
-    """A message of it was sent, and the answer was lost."""
-    announce_on: int | None = None
-    """The entity on which to announce it before any other attempt, because it lost its batches there; None: on none."""
 
 
 class Operation(Generic[T]):
@@ -141,10 +124,10 @@ class Operation(Generic[T]):
             raise
         except Exception as error:  # noqa: BLE001  (it is raised again, unless the operation was applied)
             self._decided_by = "error"
-            return self._give_up(error)
+            return give_up(session, row, self._mark, error, self._unavailable, self._ended)
         except BaseException as interrupt:
             self._decided_by = "error"
-            self._clean_up()
+            clean_up(session, row, self._mark, self._policy.deadline)
             tell_id(interrupt, row.id)
             raise
         finally:
@@ -153,10 +136,10 @@ class Operation(Generic[T]):
             seconds = session.clock.monotonic() - started
             session.metrics.operation(self._request.verb, self._attempts, seconds, self._decided_by)
             if self._ticket.number is not None:
-                with cleaning(session.clock.monotonic() + _GRACE):
+                with cleaning(session.clock.monotonic() + GRACE):
                     self._ticket.leave()
         if self._mark.held is not None:  # no commit of its own removed the mark: the result came by another way
-            self._clean_up()
+            clean_up(session, row, self._mark, self._policy.deadline)
         return result
 
     def _check_doubt(self) -> None:
@@ -167,7 +150,7 @@ class Operation(Generic[T]):
         row, now = self._row, self._session.clock.monotonic()
         if self._doubt is None or now < row.ends:
             return
-        row.ends = now + _GRACE
+        row.ends = now + GRACE
         with cleaning(row.ends), suppress(Conflict):
             row.lost(self._doubt)
         raise DeadlineExceeded(
@@ -385,40 +368,6 @@ class Operation(Generic[T]):
         if first.seq is None:
             return replay(steps, self._request.replay)
         return cast(T, entity_at(first, session.recent.of(first.entity_id)))
-
-    def _give_up(self, error: Exception) -> T:
-        """Withdraw the intent of a call that failed, or return its result if a helper applied it meanwhile."""
-        row = self._row
-        with cleaning(self._session.clock.monotonic() + _GRACE):
-            try:
-                while row.pending_on is not None or row.look:
-                    if not row.look and self._backend.cancel(row.id):
-                        break
-                    try:
-                        return self._ended(row.read())
-                    except Conflict:  # it is pending, or may be claimed: neither for long
-                        continue
-                self._mark.remove()
-            except (BackendUnavailable, DeadlineExceeded, InvalidArgument) as unasked:  # the last: the store was closed
-                if row.pending_on is not None or row.look:
-                    raise OutcomeUnknown(row.id) from error
-                if isinstance(unasked, InvalidArgument):
-                    raise  # what the operation came to
-        if not isinstance(error, DeadlineExceeded | RetriesExhausted):
-            raise error
-        if self._unavailable is not None:
-            raise self._unavailable from None
-        raise self._mark.blame(error) from error.__cause__
-
-    def _clean_up(self) -> None:
-        """Remove the mark and the intent after an error or an interrupt, as far as that is possible."""
-        row = self._row
-        if not row.sent and row.pending_on is None and self._mark.held is None:
-            return
-        with cleaning(self._session.clock.monotonic() + _GRACE), suppress(MetastoreError):  # all end by themselves
-            if row.sent or row.pending_on is not None:
-                withdraw(self._session, row.id, self._policy.deadline, sent=row.sent)
-            self._mark.remove()
 
     def _was_helped(self) -> bool:
         return self._decided_by == "other"

@@ -25,8 +25,8 @@ from metastore.errors import (
     OutcomeUnknown,
     outcome_forgotten,
 )
+from metastore.operation.kept_result import with_origin
 from metastore.operation.keys import began
-from metastore.operation.outcome import with_origin
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
 from metastore.port.commit import CommitOutcome, Committed, Conflicted, Unknown

@@ -1,4 +1,4 @@
-"""What all calls of one store share, and what a manager hands over: a request.
+"""A request: what a manager hands over, with the options of the call, and the view through which an attempt reads.
 
 A request holds an *attempt*: a function that reads through a :class:`View`, decides with pure functions, and returns
 either a :class:`Proposal` to commit or the value itself. On the first attempt the view trusts the entities that the

@@ -1,11 +1,11 @@
-"""What all calls of one store share."""
+"""The session: what all calls of one store, or of one transaction, share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
@@ -17,13 +17,11 @@ from metastore.metrics import Metrics
 from metastore.operation.hot import ForgetfulMap, Hot
 from metastore.operation.recent import Recent
 from metastore.operation.request import Call, Request
+from metastore.operation.seals import Seals
 from metastore.port.backend import Backend, Reads
 from metastore.port.records import Lookup, Node, Resolved
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
-
-if TYPE_CHECKING:
-    from metastore.managers.sealing import Seals
 
 __all__ = ["Caches", "Combines", "Found", "Listed", "ManagerSession", "Session"]
 
@@ -54,6 +52,8 @@ class Listed(NamedTuple):
     items: tuple[Any, ...]
     more: str | None
     """The token of the next page."""
+    found: bool = True
+    """``above`` is where it was looked for. Else its path leads nowhere, and the token said which entity it is."""
 
 
 class Caches(Protocol):

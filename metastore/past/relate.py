@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from metastore.kinds.relation import relation_doc, relation_named
-from metastore.managers.bumps import bumping
-from metastore.managers.relation_writes import event_of, path_of, removal
+from metastore.managers.attempts.bumps import bumping
+from metastore.managers.relations.writes import event_of, path_of, removal
 from metastore.operation.guards import both, check_in_use
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
@@ -44,7 +44,7 @@ class Relating:
         if (old and old.to_id) == (new and new.to_id):
             return
         to_id = old.to_id if old is not None else new.to_id if new is not None else 0
-        ends = self._ends(key[0], to_id)
+        ends = self._ends(key.from_id, to_id)
         if ends is None:
             return
         here, there = ends
@@ -57,7 +57,7 @@ class Relating:
 
         request = Request[None](
             verb="revert",
-            what=lambda: f"revert {key[1]}",
+            what=lambda: f"revert {key.kind}",
             attempt=attempt,
             replay=lambda _: None,
             arguments=lambda: [list(key), to_id],

@@ -15,7 +15,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.kind import dump
 from metastore.kinds.registry import KINDS, OWNED_KINDS, kind_named
 from metastore.kinds.table.dropping import MARKER
-from metastore.managers.alter import rewrite
+from metastore.managers.attempts.alter import rewrite
 from metastore.managers.drops.parts import marked_by
 from metastore.managers.mutation import Mutation, first_entity
 from metastore.managers.owned import OwnedManager, Row

@@ -71,7 +71,7 @@ class Resolution:
     doc: str | None = None
     result: str | None = None
     changes: str | None = None
-    """What history shall say of it; None: the intent's changes."""
+    """The changes that history records; None: the intent's changes."""
 
 
 @value

@@ -59,8 +59,9 @@ class LeaseRow(NamedTuple):
 class Take:
     """Take all of ``names`` (sorted), or none, for ``ttl`` from now on.
 
-    A lease is free if it has no holder, or its time is over, and if no live waiter came before the ``ticket`` (None: if
-    it has no live waiter at all). A waiter that takes the leases leaves the queue; one that does not is noted as alive.
+    A lease is free if it has no holder, or its time is over. Also, no live waiter may have come before the ``ticket``
+    (None: there may be no live waiter at all). A waiter that takes the leases leaves the queue; one that does not is
+    noted as alive.
     """
 
     operation_id: UUID

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from metastore.port.relations import RelationKey
 from metastore.port.value import value
 
 __all__ = ["Advance", "Delete", "Event", "Insert", "Place", "Put", "Relate", "Result", "Update", "Write"]
@@ -111,6 +112,11 @@ class Relate:
     event: Event
     id: int = 0
     removes: bool = False
+
+    @property
+    def key(self) -> RelationKey:
+        """What tells the relation from all others."""
+        return RelationKey(self.from_id, self.kind, self.slot, self.column_id, self.value)
 
 
 Write = Insert | Update | Put | Delete | Relate

@@ -176,7 +176,7 @@ class Commits:
                 if (done := self._swapped(attempts, lost)) is not None:
                     return done
                 lost += 1
-                queue.close()
+                queue.close()  # a commit that waits for leases holds none: so no two wait for each other
                 self._wait_in_line(queue, attempts, ends - SYSTEM.monotonic())
         raise CommitFailedException(f"other commits to the table won for {_PATIENCE:.0f} seconds; try again later")
 
@@ -241,7 +241,7 @@ class Commits:
             _discard(attempts)
             if lost:
                 raise
-            return None  # a table was dropped, or its columns were altered, since it was read
+            return None  # a table was dropped, or its columns were altered, since it was read: one more attempt tells
         except (DeadlineExceeded, RetriesExhausted, ScopeFrozen) as error:
             _discard(attempts)
             raise CommitFailedException(str(error)) from error

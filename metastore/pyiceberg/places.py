@@ -1,4 +1,4 @@
-"""How the files of tables are reached, and where new ones go. A server runs no code that a table names."""
+"""Reach the files of tables, and choose where new ones go. A server runs no code that a table names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata whose copies share its parts.
+"""Table metadata whose copies share its parts, because PyIceberg copies it all the time.
 
 PyIceberg makes deep copies of a table's metadata, 19 for an append, each with all snapshots. No code changes a part in
 place, PyIceberg's own updates included: they work on the original, and copy afterwards. So a shallow copy is enough,

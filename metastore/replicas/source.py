@@ -9,6 +9,7 @@ that nothing counts any more that was said before a connection was opened.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from metastore.clock import Clock
@@ -113,11 +114,16 @@ class Source:
             _log.warning("the replica %s is not read for %.0f s: %s", self.name, _RESTS, error)
         self._rests_until = self._clock.monotonic() + _RESTS
 
-    def asked(self, at_least: str | None) -> Reached | None:
-        """Return what :meth:`reached` says; None, and a rest, if the server failed or has another change there."""
+    def asked(self, at_least: str | None, check: Callable[[str], None]) -> Reached | None:
+        """Return what :meth:`reached` says; None, and a rest, if the server failed or has another change there.
+
+        ``check`` raises InvalidArgument if the primary has another change there, too: then the position is wrong.
+        """
         try:
             return self.reached(at_least)
         except (*FAILURES, InvalidArgument) as error:
+            if isinstance(error, InvalidArgument) and at_least is not None:
+                check(at_least)
             self.failed(error)
             return None
 

@@ -131,7 +131,7 @@ class Protocol:
         took = (SYSTEM.monotonic() - started) * 1000
         _LOG.info("%s %s %d %.1f ms", request.method, _raw_path(scope), answer.status, took)
         response = answer.response(self._media_type)
-        if request.method == "HEAD":
+        if request.method == "HEAD":  # the headers are those of the whole answer, its length too
             response.body = b""
         await response(scope, receive, send)
 
@@ -148,7 +148,7 @@ class Protocol:
             call = Call(names, request.query_params, request.headers, body, principal, operation)
             workers = self._readers if request.method in _READS else self._writers
             return await asyncio.get_running_loop().run_in_executor(workers, handler, call)
-        except ClientDisconnect:
+        except ClientDisconnect:  # nobody reads this answer: the status is for the log
             return Answer(status=499)
         except Exception as error:  # noqa: BLE001  (the protocol knows each error; the rest is a defect, and logged)
             return self._failed(error)

@@ -13,7 +13,7 @@ from metastore.governance.access import Access, Want
 from metastore.governance.decision import Decision
 from metastore.governance.privileges import known_privilege
 from metastore.kinds.entity import Entity
-from metastore.managers.reveal import entity_of, reveal
+from metastore.managers.secrets.reveal import entity_of, reveal
 from metastore.managers.target import Target
 from metastore.names import Path
 from metastore.operation.authorized import check_principal

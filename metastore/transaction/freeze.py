@@ -54,10 +54,13 @@ class FreezableSchemas(Schemas):
     ) -> Freeze:
         """Freeze a schema: ``with store.schemas.exclusive("lake.c.s") as tx: …`` is one commit.
 
-        No other operation writes the schema or anything below it meanwhile. ``ttl``: how long it lasts at
-        most, ``timeout``: how long to wait for it (both in seconds). Raises ScopeFrozen while another
-        operation has it, EntityNotFound, NotInUse; at the end VersionConflict if the ttl was over, or
-        an ancestor was renamed, moved, dropped or disabled meanwhile; LeaseLost if the ``lease`` is lost by then.
+        No other operation writes the schema or anything below it meanwhile. ``ttl``: how long the freeze lasts at most,
+        ``timeout``: how long to wait for it (both in seconds).
+
+        At the beginning it raises ScopeFrozen if another operation kept the schema until the timeout (call again),
+        EntityNotFound, NotInUse. At the end it raises VersionConflict if the ttl was over, or an ancestor was renamed,
+        moved, dropped or disabled meanwhile (run the block again), LeaseLost if the ``lease`` is lost. Nothing of the
+        block is written then.
         """
         ttl = positive_seconds(ttl, "a ttl")
         names_of(self._kind, path)

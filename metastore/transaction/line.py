@@ -1,4 +1,4 @@
-"""Where the runs of one function stand in line: what they learn from a loss, for the next run.
+"""The place in line of one function's runs, and what a lost run tells the next one.
 
 The first run is optimistic. A run that lost takes a ticket for each entity that it read or wrote; so does a first run
 that meets an entity which is known to be hot. Names that were absent, and listings, have no row that a ticket could
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from metastore.combine.lane import Term
-from metastore.deadlines import cleaning
+from metastore.deadlines import GRACE, cleaning
 from metastore.errors import DeadlineExceeded
 from metastore.names import format_path
 from metastore.operation.helping import BATCH, leads_to
@@ -36,8 +36,6 @@ _LONGEST_BAR = 5.0
 """How long a scope stays marked at most (seconds)."""
 _FRESH = 0.005
 """A run that took longer looks again for what others have announced (seconds)."""
-_GRACE = 0.5
-"""How long a call tries to leave the line when its time is over (seconds)."""
 
 
 class InLine:
@@ -171,7 +169,7 @@ class InLine:
     def leave(self) -> None:
         """Leave the line: the runs are over, or an operation with a mark comes first."""
         door, self._door, ticket, self._ticket = self._door, None, self._ticket, None
-        with cleaning(self._session.clock.monotonic() + _GRACE):
+        with cleaning(self._session.clock.monotonic() + GRACE):
             if door is not None:
                 door.leave(self._term, ticket)
             elif ticket is not None:

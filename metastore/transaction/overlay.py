@@ -34,7 +34,7 @@ from metastore.port.records import (
     RowPage,
     Step,
 )
-from metastore.port.relations import Owning, Related, Relating, RelationRecord, end_of_known
+from metastore.port.relations import Owning, Related, Relating, RelationRecord, end_of_known, outgoing_order
 from metastore.port.writes import Insert, Relate, Result, Update, Write
 from metastore.transaction.changed import Changed, changed
 from metastore.transaction.drafts import Draft, Drafts
@@ -263,7 +263,7 @@ class Overlay(Reads):
         (known,) = self.by_id([from_id])
         if known is None:
             return None
-        rows = sorted(row for row in self._relations.outgoing(from_id, kind) if row[2:5] > after)[:limit]
+        rows = sorted(row for row in self._relations.outgoing(from_id, kind) if outgoing_order(row) > after)[:limit]
         ends = self.by_id([row.to_id for row in rows])
         return Relating(
             end_of_known(known), [(row, end_of_known(end), None) for row, end in zip(rows, ends, strict=True)]

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import NoReturn, Self, TypeVar, cast
 from uuid import UUID
 
-from metastore.deadlines import cleaning, until
+from metastore.deadlines import GRACE, cleaning, until
 from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, OperationIdReused, VersionConflict
 from metastore.governance.seen import Seen
 from metastore.managers.all import Managers
@@ -40,8 +40,6 @@ from metastore.transaction.overlay import Overlay
 __all__ = ["Transaction", "effort_of", "run_transaction"]
 
 T = TypeVar("T")
-_GRACE = 0.5
-"""How long a transaction that is interrupted in its commit tries to withdraw it (seconds)."""
 
 
 class _NotOpen:
@@ -126,7 +124,7 @@ class Transaction(Managers):
         except Exception:
             raise  # it says whether the commit was applied; only an interrupt does not, and is withdrawn
         except BaseException as interrupt:
-            with cleaning(session.clock.monotonic() + _GRACE):
+            with cleaning(session.clock.monotonic() + GRACE):
                 withdraw(session, self._id, policy.deadline, sent=True)
             tell_id(interrupt, self._id)
             raise
@@ -141,7 +139,7 @@ class Transaction(Managers):
     def leave_scope(self) -> None:
         """Remove the mark of a scope that was barred, where no commit did."""
         if self._mark.held is not None:
-            with cleaning(self._outer.clock.monotonic() + _GRACE), suppress(MetastoreError):
+            with cleaning(self._outer.clock.monotonic() + GRACE), suppress(MetastoreError):
                 self._mark.remove()
 
     def holds(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from metastore.clock import Alive, Clock
 from metastore.combine.lane import Lane, Term
@@ -25,6 +25,16 @@ _PATIENCE: Final = 5.0
 """After how long a thread goes on beside one that does not, with a ticket of its own (seconds)."""
 
 
+class _Handed(NamedTuple):
+    """The ticket that one thread left to the next."""
+
+    ticket: OwnTicket
+    at: float
+    """When, by the clock's ``monotonic``."""
+    pid: int
+    """In which process: a forked child has no part in it."""
+
+
 class Door:
     """Where the threads of a process wait for the same entities."""
 
@@ -35,7 +45,7 @@ class Door:
         """The threads that are in: more than one where another went on beside one that did not."""
         self._left = 0
         """How many threads may still follow in the turn."""
-        self._handed: tuple[OwnTicket, float, int] | None = None
+        self._handed: _Handed | None = None
         """The ticket that one thread left to the next, when, and in which process."""
 
     def enter(self, ends: float) -> Term | None:
@@ -53,13 +63,13 @@ class Door:
     def follow(self) -> OwnTicket | None:
         """Return the ticket on which the turn of the thread before goes on; None: another ticket is needed."""
         handed, self._handed = self._handed, None
-        if handed is None or handed[2] != os.getpid():
+        if handed is None or handed.pid != os.getpid():
             return None
-        if self._clock.monotonic() - handed[1] > _STALE:
-            handed[0].leave()
+        if self._clock.monotonic() - handed.at > _STALE:
+            handed.ticket.leave()
             return None
         self._left -= 1
-        return handed[0]
+        return handed.ticket
 
     def begin(self) -> None:
         """Note that a turn begins: those that wait now take part in it."""
@@ -76,7 +86,7 @@ class Door:
             self._inside.remove(self._clock.runner())
         if ticket is not None and ticket.number is not None:
             if self.goes_on:
-                self._handed = ticket, self._clock.monotonic(), os.getpid()
+                self._handed = _Handed(ticket, self._clock.monotonic(), os.getpid())
             else:
                 ticket.leave()
         self._lane.leave(term)

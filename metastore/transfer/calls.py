@@ -10,7 +10,7 @@ from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import KINDS
-from metastore.managers.create import IfExists, check_if_exists
+from metastore.managers.attempts.create import IfExists, check_if_exists
 from metastore.managers.target import Target, absent_from, unless_back
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import lookup

@@ -25,8 +25,7 @@ UNAPPLIED = (PENDING, "failed", "unchanged", *CLAIMABLE)
 class Violation:
     """A place where the database violates an invariant.
 
-    ``invariant`` is its number in the list of :mod:`metastore.verify.verify`. ``path`` is where the entity stands or
-    stood, as far as that is known.
+    ``invariant`` is its number in docs/correctness.md. ``path`` is where the entity stands or stood, if that is known.
     """
 
     invariant: int

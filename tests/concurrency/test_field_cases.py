@@ -1,4 +1,4 @@
-"""Cases from the field (../shared/field-cases.md) about changes and names, with several processes."""
+"""Cases from the field (docs/field-cases.md) about changes and names, with several processes."""
 
 from __future__ import annotations
 

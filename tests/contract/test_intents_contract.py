@@ -281,7 +281,7 @@ class TestHelpIsRefused:
     def test_marked(self, ground: Ground) -> None:
         own = announce(ground, ground.one)
         for scope in (ground.one, ground.catalog, ground.lake):
-            for operation_id in (own, new_id()):  # helping is for others: one's own mark is in the way as well
+            for operation_id in (own, new_id()):  # helping is for others: the own mark is in the way as well
                 mark(ground, scope, operation_id=operation_id)
                 before = ground.dump()
                 conflict(ground.backend.help(helping(ground.one, applied(own, NEW_DOC))), "marked")

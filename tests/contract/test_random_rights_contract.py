@@ -191,7 +191,7 @@ class World:
 
 
 def _can(call: Callable[[], object]) -> bool:
-    """Whether a call does what it shall. A drop of what is not seen says that there is nothing."""
+    """Whether a call does what the rules say. A drop of an unseen entity says that there is nothing."""
     try:
         return call() is not False
     except (ms.PermissionDenied, ms.EntityNotFound):

@@ -13,7 +13,7 @@ import pytest
 import metastore as ms
 from metastore import Store
 from metastore.kinds.entity import Entity
-from metastore.managers.page import TokenScope, write_token
+from metastore.managers.pages.page import TokenScope, write_token
 from tests.contract.authorized import Lake, prepare
 from tests.docs.examples import ROOT
 

@@ -60,7 +60,7 @@ _CORRECTNESS = (
     ),
     Fault(
         "a relation that is there already cannot be kept as a result",
-        "metastore/operation/outcome.py",
+        "metastore/operation",
         "if isinstance(value, Attached):",
         "if False:",
         "tests/contract/test_exactly_once_contract.py -k 'already and memory'",

@@ -187,7 +187,7 @@ _FEED = (
     Fault(
         "verify sees no second entity of one name",
         "metastore/verify",
-        "if row[:3] == last[:3]:",
+        "if (parent_id, family, key) == taken:",
         "if False:",
         "tests/verify/test_verify.py -k sqlite",
     ),

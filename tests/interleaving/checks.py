@@ -83,7 +83,7 @@ class Checks:
         return f"verify: {found[0].message}" if found else None
 
     def _swept(self, state: State) -> str | None:
-        """Whoever comes later, at once or long after, is not held up, and leaves nothing behind."""
+        """Later operations, at once or long after, are not held up, and leave nothing behind."""
         return self._swept_after(state, 0) or self._swept_after(state, _LONG)
 
     def _swept_after(self, state: State, pause: int) -> str | None:

@@ -132,7 +132,7 @@ class _DropLeavesIntents(MemoryBackend):
 
 
 class _ClearWithoutBump(MemoryBackend):
-    """Whoever clears an expired mark leaves the scope version as it is."""
+    """An operation that clears an expired mark leaves the scope version as it is."""
 
     def clear(self, entity_id: int, operation_id: UUID) -> bool:
         before = self._tables.stands.get(entity_id)

@@ -92,7 +92,7 @@ def taken_in_the_middle(url: str, what: str, how: str = "break") -> tuple[str, b
                 breaking = pool.submit(store.leases.acquire, "work", owner="the next")
             assert wait_until(lambda: breaking.done() or waiting_for_locks(url) == 2, 20)
             waited = not breaking.done()
-            if not waited:  # it has passed the commit: so may whoever comes next
+            if not waited:  # it has passed the commit: so may the next one
                 breaking.result()
                 next_one = store.leases.acquire("work") if how == "break" else breaking.result()
                 assert isinstance(next_one, ms.Lease)

@@ -122,7 +122,7 @@ def test_a_helper_finds_that_the_path_is_dead(url: str, move: str) -> None:
 
 
 def test_an_intent_expires(url: str) -> None:
-    """Whoever helps after its deadline records it as expired."""
+    """A helper after its deadline records it as expired."""
     seed(url, PATH)
     with ms.open(url) as store:
         table = store.tables.load(PATH)

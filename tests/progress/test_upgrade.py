@@ -61,7 +61,7 @@ def test_the_older_program_goes_on(url: str, folder: Path) -> None:
 
 @pytest.mark.each_run_on("postgres")
 def test_the_newer_program_is_killed(url: str, folder: Path) -> None:
-    """Its intent expires, and whoever meets it then says so."""
+    """Its intent expires, and the next helper records that."""
     seed(url, PATH)
     operation = ms.new_operation_id()
     with NewerProgram(folder, url, operation, 1.0) as newer, ms.open(url) as store:

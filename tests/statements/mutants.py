@@ -12,8 +12,8 @@ from metastore.backends.postgres import fragments, general_commit, parameters
 from metastore.backends.sqlite import checks
 from metastore.backends.sqlite import commit as sqlite_commit
 from metastore.backends.sqlite import writer as sqlite_writer
-from metastore.managers import create as creating
 from metastore.managers import target
+from metastore.managers.attempts import chunk, create
 from metastore.operation.request import Proposal
 from metastore.port.commit import Commit
 from metastore.port.conditions import Children, Guard, Newest
@@ -55,7 +55,7 @@ _STATEMENTS = general_commit.statements
 _CHECK_GUARDS = checks.check_guards
 _CHECK_UPDATE = checks.check_update
 _APPLY = sqlite_commit.apply
-_EXISTING = creating._existing
+_EXISTING = create.of_existing
 _NO_BUMP = "DROP TRIGGER guard_scope_bump"
 
 
@@ -135,7 +135,7 @@ def _replaced_unguarded() -> Iterator[None]:
         decided = _EXISTING(*arguments)
         return replace(decided, guards=()) if isinstance(decided, Proposal) else decided
 
-    with patch.object(creating, "_existing", existing):
+    with patch.object(chunk, "of_existing", existing):
         yield
 
 

@@ -1,7 +1,7 @@
 """A PostgreSQL whose clients stop before each statement, and before each COMMIT.
 
-What the product sends as one message is sent statement by statement in one transaction here, and a statement that is
-a transaction of its own is given a BEGIN and a COMMIT: what they lock and see is the same.
+The library sends one message; here its statements are sent one by one, in one transaction. A statement that is a
+transaction by itself gets a BEGIN and a COMMIT. What they lock and see is the same.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def _other_kinds(store: Store) -> None:
         Insert(box, "box", "boxes", "b", "b", False, UNKNOWN, Event("box", "create", None, "lake.c.s.b.b"), thing),
         Put(thing, "label", "x", 0, UNKNOWN, Event("label", "create", None, "lake.c.s.b.b.x")),
     )
-    for write in writes:  # one by one: whoever puts something into a box has seen the box
+    for write in writes:  # one by one: a client that puts something into a box has seen the box
         outcome = port(store).commit(Commit(SYSTEM.operation_id(), "other program", guards, (), (write,)))
         assert isinstance(outcome, Committed), outcome
 

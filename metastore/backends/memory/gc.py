@@ -1,4 +1,4 @@
-"""Which steps of history nothing needs any more, in the memory model."""
+"""Find the steps of history that nothing needs any more, in the memory model."""
 
 from __future__ import annotations
 

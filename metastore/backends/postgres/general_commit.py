@@ -1,8 +1,8 @@
 """Apply a commit that has no statement of its own: its stages, locks and checks, and what the rows mean.
 
 One write of the common kinds has a statement of its own (create, alter, exclusive). Everything else is one message,
-hence one round trip and one transaction: locks where shared and exclusive ones would mix, checks with a snapshot that
-is taken after the locks, then one statement that writes for each stage.
+hence one round trip and one transaction. It takes locks where shared and exclusive ones would mix, then checks with a
+snapshot that is taken after the locks, then writes with one statement for each stage.
 """
 
 from __future__ import annotations

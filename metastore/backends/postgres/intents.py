@@ -323,8 +323,8 @@ _NUMBERED = f"""SELECT o.operation_id FROM operation o WHERE o.entity_id = :id A
     AND (o.format <= {FORMAT} OR o.deadline < {NOW})
   ORDER BY o.time, o.operation_id LIMIT :limit"""
 _ROW = "coalesce(json_agg(to_json(s.*) ORDER BY s.time, s.operation_id), '[]')::text"
-# One statement, hence one snapshot: the entity and its intents at one instant. MATERIALIZED keeps the intents' limited,
-# sorted choice apart from the join that reads their rows.
+# One statement, hence one snapshot. seen: the entity from the root down; intents: the ids of its oldest intents.
+# MATERIALIZED keeps this limited, sorted choice apart from the join that reads their rows.
 _PENDING = f"""WITH seen AS MATERIALIZED ({READ.by_id}),
 intents AS MATERIALIZED ({_NUMBERED})
 SELECT (SELECT {_ROW} FROM ({READ.named_steps}

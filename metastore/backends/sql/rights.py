@@ -39,7 +39,9 @@ UNION ALL
 SELECT {_GRANT}, r.from_id, r.to_id, 0, r.value, '' FROM (SELECT DISTINCT id FROM role) o
   {each("relation", "r", "r.from_id = o.id AND r.kind = 'grant'")}
   {each("guard", "c", "c.id = r.to_id AND c.parent_id = :below")}"""
-    return without_comments(f"""WITH me AS (
+    return without_comments(f"""WITH
+-- the user
+me AS (
   SELECT id, kind, name, scope_version, in_use FROM guard
   WHERE parent_id = {lake} AND family = 'user' AND key = :name AND state = 0),
 -- the user and its groups, disabled ones too

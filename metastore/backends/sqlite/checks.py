@@ -1,4 +1,4 @@
-"""What must hold before a commit writes on SQLite: a commit fails at the first precondition that does not.
+"""Check the preconditions of a commit on SQLite, before it writes: it fails at the first one that does not hold.
 
 As in :mod:`metastore.backends.sqlite.commit`, no other process writes meanwhile: what a check saw stays true.
 """

@@ -185,8 +185,8 @@ class Pool:
     def begin(self, connection: Any) -> None:
         """Begin to write: wait for the process that writes now, until the call's deadline.
 
-        SQLite's own busy handler waits longer each time, so that the process that came first is served last
-        (measured with 16 processes: 5 to 8 s for the unluckiest); short random waits are fair.
+        SQLite's own busy handler waits longer each time, so that the process that came first is served last: with 16
+        processes, 5 to 8 s for the unluckiest. Short random waits are fair.
         """
         if not self._in_memory:
             _warn_once()

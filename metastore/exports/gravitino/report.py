@@ -1,4 +1,4 @@
-"""What an export into Gravitino's tables wrote, and what has no place there."""
+"""The report of an export into Gravitino's tables: what it wrote, and what has no place there."""
 
 from __future__ import annotations
 

@@ -36,22 +36,27 @@ class Drops:
         ``handler`` gets each pending drop and does the destructive part again, from its beginning; None: the handler
         that ``ms.on_drop`` registered for its kind, and drops of other kinds are left. Those whose ttl has not passed
         are left to their processes. What had started is finished when the ttl of the process before has passed once
-        more. What a user may not drop is left. A drop whose handler raises an error stays pending; the first such error
-        is raised when all other drops are done. Raises InvalidArgument.
+        more. What a user may not drop is left. If the handler fails, that drop stays pending, and the others go on; the
+        first such error is raised at the end. Raises InvalidArgument.
         """
         if handler is not None:
             checked(handler)
-        ready, failed, finished = list[PendingDrop](), list[Exception](), 0
+        ready, errors, finished = list[PendingDrop](), list[Exception](), 0
         try:
-            ready.extend(one for one in list(self.pending()) if self._destroyed(one, handler, failed))
-        finally:  # also after an interrupt: their data is destroyed
+            for one in list(self.pending()):
+                try:
+                    ready += [one] if self._destroyed(one, handler) else []
+                except Exception as error:  # noqa: BLE001  (one that always fails must not hold up those after it)
+                    _log.warning("the drop of %s was not resumed: %s", one.path, error)
+                    errors.append(error)
+        finally:  # after an interrupt as well: their data is destroyed
             finished = sum([self._finished(one) for one in ready])
-        if failed:
-            raise failed[0]
+        if errors:
+            raise errors[0]
         return finished
 
-    def _destroyed(self, pending: PendingDrop, handler: Handler | None, failed: list[Exception]) -> bool:
-        """Take one over and destroy its data; False: it is left as it is, or its handler has ``failed``."""
+    def _destroyed(self, pending: PendingDrop, handler: Handler | None) -> bool:
+        """Take one over and destroy its data; False: it is left as it is."""
         if pending.phase == DESTROYED:
             return True
         chosen = drop_handler(pending.kind) if handler is None else handler
@@ -64,13 +69,7 @@ class Drops:
                 pending.started()
         except (DropPending, EntityNotFound, PermissionDenied):  # others have it in hand, or ended it; or it is theirs
             return False
-        try:
-            chosen(pending)
-        except Exception as error:  # noqa: BLE001  (one that fails each time must not keep the others from their end)
-            what, kind, why = pending.path, pending.kind, type(error).__name__
-            _log.warning("the handler of the drop of %s (a %s) raised %s: it stays pending", what, kind, why)
-            failed.append(error)
-            return False
+        chosen(pending)
         return True
 
     def _finished(self, pending: PendingDrop) -> bool:

@@ -1,9 +1,9 @@
 """Which way the requests of one cell went, by counting: ``python -m tests.bench.combining.ways``.
 
 It runs the mix once, in processes of so many threads, on a server of its own. It prints how many operations of each
-kind waited, and how many left their batch for the full operation; what they lost to; the sizes of batches; the round
-trips by statement; and the processor time of the clients and of the server. A rate of a busy machine says little;
-these figures say what to mend.
+kind waited, how many left their batch for the full operation, and to what they lost. It also prints the sizes of
+batches, the round trips by statement, and the processor time of clients and server. A rate of a busy machine says
+little; these figures say what to mend.
 """
 
 from __future__ import annotations

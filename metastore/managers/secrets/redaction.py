@@ -11,12 +11,13 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from metastore.kinds.kind import to_json
 from metastore.kinds.secret import REDACTED
-from metastore.managers.sealing import settings_of
 from metastore.names import format_path, parse_path
+from metastore.operation.seals import settings_of
 from metastore.operation.session import Session
 from metastore.port.intents import PENDING
 from metastore.port.records import Known, OwnedRecord
@@ -26,10 +27,22 @@ from metastore.secrets.declared import Declared, is_plain
 __all__ = ["candidates", "redact"]
 
 _SOME: Final = 500
-_OWNED: Final = ("id", "owner_id", "kind", "name", "version", "doc", "created_by", "created_at")
-_STEP: Final = ("operation_id", "ordinal", "entity_id", "owner_id", "action", "path_before", "path_after")
-_TEXTS: Final = ("doc", "changes", "result")
 _PROPERTY: Final = re.compile(r"property '([^']*)' was expected")
+
+
+class _Step(NamedTuple):
+    """A row of history: its columns, by their names in the table."""
+
+    operation_id: UUID
+    ordinal: int
+    entity_id: int | None
+    owner_id: int | None
+    action: str
+    path_before: str | None
+    path_after: str | None
+    doc: str | None
+    changes: str | None
+    result: str | None
 
 
 def candidates(session: Session, table: str) -> Iterator[tuple[Known, OwnedRecord | None]]:
@@ -37,17 +50,22 @@ def candidates(session: Session, table: str) -> Iterator[tuple[Known, OwnedRecor
     columns = ("id", "doc") if table == "entity" else ("id", "doc", "owner_id", "kind", "name")
     with session.backend.snapshot() as snapshot:
         records = [
-            (row[0], *row[2:]) for row in snapshot.rows(table, columns, ("id",)) if '"properties":{}' not in row[1]
+            (row_id, *owned)
+            for row_id, doc, *owned in snapshot.rows(table, columns, ("id",))
+            if '"properties":{}' not in doc
         ]
     rows = iter(records)
     while some := list(islice(rows, _SOME)):
-        owners = [row[1] if len(row) > 1 else row[0] for row in some]
-        for row, known in zip(some, session.backend.by_id(owners), strict=True):
+        owners = [owned[0] if owned else row_id for row_id, *owned in some]
+        for (_, *owned), known in zip(some, session.backend.by_id(owners), strict=True):
             if known is None:
                 continue
-            if len(row) == 1:
+            if not owned:
                 yield known, None
-            elif (there := session.backend.owned_by_name([row[1]], row[2], [row[3]])[0]) is not None:
+                continue
+            owner_id, kind, name = owned
+            (there,) = session.backend.owned_by_name([owner_id], kind, [name])
+            if there is not None:
                 yield known, there
 
 
@@ -55,20 +73,21 @@ def redact(session: Session, left: set[int]) -> int:
     """Take plain values out of history; ``left`` are ids that have some still. Return how many rows were changed."""
     places = _Places(session)
     with session.backend.snapshot() as snapshot:
-        columns = (*_STEP, *_TEXTS)
-        rows = (row for row in snapshot.rows("operation", columns, ("operation_id", "ordinal")) if row[4] != PENDING)
+        rows = map(_Step._make, snapshot.rows("operation", _Step._fields, ("operation_id", "ordinal")))
         wanted: list[Redaction] = []
         done = 0
         for row in rows:
-            texts = row[len(_STEP) :]
-            if row[2] in left or not any(text and "propert" in text.lower() for text in texts):
+            texts = row.doc, row.changes, row.result
+            if row.action == PENDING or row.entity_id in left:
+                continue
+            if not any(text and "propert" in text.lower() for text in texts):
                 continue
             declared = places.of(row)
             if declared is None:
                 continue
-            after = [_redacted(text, declared) for text in texts]
-            if after != list(texts):
-                wanted.append(Redaction(row[0], row[1], after[0], after[1], after[2], texts))
+            doc, changes, result = [_redacted(text, declared) for text in texts]
+            if (doc, changes, result) != texts:
+                wanted.append(Redaction(row.operation_id, row.ordinal, doc, changes, result, texts))
     for begin in range(0, len(wanted), _SOME):
         done += session.backend.secret_keys.redact(wanted[begin : begin + _SOME])
     return done
@@ -88,9 +107,9 @@ class _Places:
                 self._declared[known.record.chain[-1].id] = declared
                 self._by_path[format_path([node.name for node in known.record.chain])] = declared
 
-    def of(self, row: tuple[Any, ...]) -> Declared | None:
+    def of(self, row: _Step) -> Declared | None:
         """Return what is declared for the entity of a row of history; for one that is gone, by its path."""
-        entity_id = row[3] or row[2]
+        entity_id = row.owner_id or row.entity_id
         if not self._declared:
             return None
         if entity_id is not None and entity_id not in self._of:
@@ -101,7 +120,7 @@ class _Places:
                 del self._of[entity_id]
         if entity_id in self._of:
             return self._of[entity_id]
-        path = row[6] or row[5] or _path_of_error(row[-1])
+        path = row.path_after or row.path_before or _path_of_error(row.result)
         return None if path is None else self._by_path.get(format_path(parse_path(path)[:2]))
 
 

@@ -19,7 +19,7 @@ from metastore.errors import (
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import kind_named
-from metastore.managers.bumps import reviving
+from metastore.managers.attempts.bumps import reviving
 from metastore.managers.drops.row import pending_in
 from metastore.managers.target import Target, absent, absent_parent, find, names_of, not_live, root_or_last, standing
 from metastore.names import Path, format_path, parse_path

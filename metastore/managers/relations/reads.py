@@ -13,14 +13,23 @@ from metastore.errors import EntityNotFound
 from metastore.kinds.attached import Attached, attached
 from metastore.kinds.entity import Entity
 from metastore.kinds.relation import Relation
-from metastore.managers.relation_ends import EndOf, find_ends, lookups_of
-from metastore.managers.relation_writes import column_id, column_path
+from metastore.managers.relations.ends import EndOf, find_ends, lookups_of
+from metastore.managers.relations.writes import column_id, column_path
 from metastore.managers.target import not_live, unless_back
 from metastore.names import format_path
 from metastore.operation.request import View, committed
 from metastore.port.backend import Reads
 from metastore.port.records import Node, Record
-from metastore.port.relations import NO_COLUMN, End, Related, Relating, RelationRecord, in_one_metalake
+from metastore.port.relations import (
+    NO_COLUMN,
+    End,
+    Related,
+    Relating,
+    RelationRecord,
+    in_one_metalake,
+    incoming_order,
+    outgoing_order,
+)
 
 __all__ = ["live_related", "live_relating", "related_end", "related_to", "relating_to"]
 
@@ -121,7 +130,7 @@ def live_relating(
         end,
         (value or "", 0, -1),
         lambda to_id, after, size: backend.relating(to_id, relation.name, value, after, size),
-        _incoming,
+        incoming_order,
     )
 
 
@@ -137,16 +146,8 @@ def live_related(
         end,
         (-1, 0, ""),
         lambda from_id, after, size: backend.related_page(from_id, relation.name, after, size),
-        _outgoing,
+        outgoing_order,
     )
-
-
-def _incoming(row: RelationRecord) -> tuple[str, int, int]:
-    return row.value, row.from_id, row.column_id
-
-
-def _outgoing(row: RelationRecord) -> tuple[int, int, str]:
-    return row.slot, row.column_id, row.value
 
 
 def _pages(

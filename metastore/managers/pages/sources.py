@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from metastore.errors import EntityNotFound, InvalidArgument
-from metastore.managers.page import Page, TokenScope, clean_size, just_before, read_token, write_token
+from metastore.managers.pages.page import Page, TokenScope, clean_size, just_before, read_token, write_token
 from metastore.names import clean_text, fold
 from metastore.operation.guards import guards_of
 from metastore.operation.request import View
@@ -104,7 +104,7 @@ def _read(session: ManagerSession, source: PageSource[R, T], size: int, token: s
     parent_id = None if given is None else given[0]
     view = View(session.backend, trusting=True)
     while True:
-        nodes = parent_of(view, source.parent, parent_id)
+        nodes, found = parent_of(view, source.parent, parent_id)
         above = nodes[-1] if nodes else ROOT
         parent_id = above.id
         prefix = source.listed.prefix
@@ -116,7 +116,7 @@ def _read(session: ManagerSession, source: PageSource[R, T], size: int, token: s
         view = View(session.backend, trusting=False)
     more = len(rows) > size
     following = write_token(source.listed, epoch, parent_id, source.key(rows[size - 1])) if more else None
-    return Listed(nodes, tuple([source.item(nodes, row) for row in rows[:size]]), following)
+    return Listed(nodes, tuple([source.item(nodes, row) for row in rows[:size]]), following, found)
 
 
 def _rows(
@@ -142,19 +142,22 @@ def _rows(
         at = source.key(page.rows[-1])
 
 
-def parent_of(view: View, find: Callable[[View], Nodes], parent_id: int | None) -> Nodes:
-    """Return the nodes of the parent that ``find`` finds; of the one with this id, if the path leads nowhere by now."""
+def parent_of(view: View, find: Callable[[View], Nodes], parent_id: int | None) -> tuple[Nodes, bool]:
+    """Return the nodes of the parent that ``find`` finds, and True.
+
+    If the path leads nowhere by now: those of the one with this id, and False.
+    """
     try:
         nodes = find(view)
     except EntityNotFound:
         known = None if not parent_id else view.backend.by_id([parent_id])[0]
         if known is None or not known.live:
             raise
-        return known.record.chain
+        return known.record.chain, False
     here = nodes[-1].id if nodes else ROOT.id
     if parent_id is not None and here != parent_id:
         raise InvalidArgument("the token is of another listing: the path leads elsewhere; begin without a token")
-    return nodes
+    return nodes, True
 
 
 def page_after(session: ManagerSession, source: NumberedSource[R, T], size: int, token: str | None) -> Page[T]:

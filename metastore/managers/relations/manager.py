@@ -18,13 +18,13 @@ from metastore.kinds.attached import Attached, attached
 from metastore.kinds.change import UNSET, _Unset
 from metastore.kinds.entity import utc
 from metastore.kinds.relation import Relation, relation_doc
-from metastore.managers import attach_many as bulk
-from metastore.managers.bumps import bumping
+from metastore.managers.attempts.bumps import bumping
 from metastore.managers.mutation import actor_of
 from metastore.managers.options import BulkOptions, CallOptions, call_from, call_of, shows_options
-from metastore.managers.relation_ends import EndOf, WantedRelation, end_of, find_ends
-from metastore.managers.relation_reads import related_to, relating_to
-from metastore.managers.relation_writes import Judge, clean_value_of, column_id, event_of, no_judge, path_of, removal
+from metastore.managers.relations import attach_many as bulk
+from metastore.managers.relations.ends import EndOf, WantedRelation, end_of, find_ends
+from metastore.managers.relations.reads import related_to, relating_to
+from metastore.managers.relations.writes import Judge, clean_value_of, column_id, event_of, no_judge, path_of, removal
 from metastore.managers.target import Target, check_standing
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import both, check_in_use
@@ -33,7 +33,7 @@ from metastore.operation.request import Attempt, Proposal, Request, Results, Vie
 from metastore.operation.session import ManagerSession
 from metastore.port.conditions import Relations
 from metastore.port.records import Record, Step
-from metastore.port.relations import NO_VALUE, ONLY, RelationKey, RelationRecord
+from metastore.port.relations import NO_VALUE, ONLY, RelationRecord
 from metastore.port.writes import Relate
 
 __all__ = ["RelationManager"]
@@ -114,7 +114,7 @@ class RelationManager:
             (result,) = results
             assert result is not None
             made = (actor, result.time) if there is None else (there.created_by, there.created_at)
-            row = RelationRecord(*_key(write), result.id, write.to_id, result.version, *made, actor, result.time)
+            row = RelationRecord(*write.key, result.id, write.to_id, result.version, *made, actor, result.time)
             return attached(row, target.chain, other.chain, wanted.column)
 
         return bumping(Proposal(both(target.chain, other.chain), (write,), finish))
@@ -320,7 +320,3 @@ class RelationManager:
 
 def _value(value: str | _Unset | None) -> str | _Unset | None:
     return value if isinstance(value, _Unset) else clean_value_of(value)
-
-
-def _key(write: Relate) -> RelationKey:
-    return write.from_id, write.kind, write.slot, write.column_id, write.value

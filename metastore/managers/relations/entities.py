@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
 from metastore.kinds.relation import Relation
-from metastore.managers.relation_ends import EndOf
-from metastore.managers.relation_reads import live_relating, related_end
+from metastore.managers.relations.ends import EndOf
+from metastore.managers.relations.reads import live_relating, related_end
 from metastore.operation.session import ManagerSession
 from metastore.port.relations import in_one_metalake
 

@@ -1,19 +1,18 @@
-"""Encrypt what a catalog declares secret, before a call becomes a change.
+"""What a store remembers of the settings by which catalogs declare properties secret, and what a call encrypts by them.
 
-A write below a catalog guards the catalog's scope version, and whatever changes the catalog's settings counts it up. So
-what a process remembers of the settings costs no read, and holds until that version is another one: then the attempt
-raises :class:`Stale`, and the call begins again with the settings as they are now.
+A write below a catalog guards the catalog's scope version, and each change of the catalog's settings raises it. So a
+process can remember the settings without a read. If the version has changed, the attempt raises :class:`Stale`, and the
+call begins again with the present settings (``managers/secrets/sealing.py``).
 
-Nothing is announced under other settings than those of now. What is encrypted is announced as ciphertext, and rests on
-the catalog's scope version: no helper needs a key, and none applies it under other settings, or under another data key
-than the catalog's. A plain value that was announced before its name was declared secret may still be applied as it was
-given; ``verify`` reports it.
+An encrypted change is announced as ciphertext, and rests on the catalog's scope version. So no helper needs a key, and
+none applies the change under other settings, or under another data key than the catalog's. A plain value that was
+announced before its name was declared secret may still be applied as it was given; ``verify`` reports it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, TypeVar
@@ -22,14 +21,12 @@ from metastore.arguments import shown
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.kinds.change import EntityChange, RemoveProperty, SetProperty
 from metastore.kinds.entity import Entity
-from metastore.kinds.families import families_of, parent_kind
+from metastore.kinds.families import families_of
 from metastore.kinds.kind import Kind
 from metastore.kinds.secret import PREFIX, Secret, sealed_parts
-from metastore.managers.target import Target
 from metastore.names import Path, clean_text, parse_path
 from metastore.operation.hot import ForgetfulMap
 from metastore.operation.request import Attempt, Merge, Proposal, View
-from metastore.operation.session import ManagerSession
 from metastore.port.backend import Backend, Reads
 from metastore.port.conditions import Guard
 from metastore.port.records import Lookup, Node, Record
@@ -37,20 +34,7 @@ from metastore.retry.runner import Conflict
 from metastore.secrets.declared import KEY, NOTHING, PATTERNS, Declared, declared_in, is_plain
 from metastore.secrets.sealer import Sealed, Sealer
 
-__all__ = [
-    "NO_SEAL",
-    "Seal",
-    "Seals",
-    "Stale",
-    "declared",
-    "fresh_seal",
-    "seal_in_hand",
-    "seal_of_catalog",
-    "sealed_call",
-    "sets_properties",
-    "settings_of",
-    "settles",
-]
+__all__ = ["NO_SEAL", "Seal", "Seals", "Stale", "settings_of"]
 
 T = TypeVar("T")
 _NOWHERE = Node(-1, "catalog", "", 0, True, False)
@@ -207,17 +191,18 @@ class Seals:
         self._settings: ForgetfulMap[Seal] = ForgetfulMap()
         self._ids: ForgetfulMap[int] = ForgetfulMap()
 
-    def seal(self, session: ManagerSession, kind: Kind, where: Target, *, fresh: bool = False) -> Seal:
+    def seal(
+        self, reads: Reads, kind: Kind, where: Path | Entity, *, in_transaction: bool = False, fresh: bool = False
+    ) -> Seal:
         """Return what a call at a path encrypts, or at or below an entity; ``fresh``: it was remembered wrongly.
 
         What a transaction reads is not remembered: it may never be committed.
         """
-        fresh = fresh or session.declares
         known = None if fresh else self._remembered(kind, where)
         if known is not None:
-            return replace(known, mode=_Mode.GUESSED) if session.in_transaction else known
-        if session.in_transaction:
-            declaring = self._read(session.backend, kind, where, fresh)
+            return replace(known, mode=_Mode.GUESSED) if in_transaction else known
+        if in_transaction:
+            declaring = self._read(reads, kind, where, fresh)
             return replace(self._seal(declaring), mode=_Mode.IN_TRANSACTION)
         declaring = self._read(self._backend, kind, where, fresh)
         if isinstance(declaring, Record):
@@ -230,7 +215,7 @@ class Seals:
             return Seal(self.sealer, *settings_of(declaring))
         return Seal(self.sealer, declaring, NOTHING)
 
-    def _remembered(self, kind: Kind, where: Target) -> Seal | None:
+    def _remembered(self, kind: Kind, where: Path | Entity) -> Seal | None:
         if isinstance(where, Entity):
             chain = where.record.chain
             catalog = chain[1] if len(chain) > 1 and chain[1].kind == "catalog" else None
@@ -241,7 +226,7 @@ class Seals:
         known = self._ids.get(parse_path(where)[:2]) if _is_below(kind, where) else None
         return None if known is None else self._settings.get(known)
 
-    def _read(self, reads: Reads, kind: Kind, where: Target, fresh: bool) -> Record | Node | None:
+    def _read(self, reads: Reads, kind: Kind, where: Path | Entity, fresh: bool) -> Record | Node | None:
         """Return the catalog that a call writes below; _NOWHERE: it does not exist; None: it writes below none."""
         if not isinstance(where, Entity):
             if not _is_below(kind, where):
@@ -281,56 +266,3 @@ def _catalog_of(reads: Reads, entity: Entity, fresh: bool) -> Node | None:
 def settings_of(record: Record) -> tuple[Node, Declared]:
     """Return where a catalog stands, and its settings."""
     return record.chain[-1], declared_in(json.loads(record.doc)["properties"])
-
-
-def sets_properties(changes: Iterable[EntityChange]) -> bool:
-    """Whether one of the changes gives a property a value."""
-    return any(isinstance(one, SetProperty) for one in changes)
-
-
-def seal_of_catalog(session: ManagerSession, properties: object) -> Seal:
-    """Return what a new catalog encrypts, or one that is replaced: its own properties say so."""
-    if session.seals is None or not isinstance(properties, Mapping):
-        return NO_SEAL
-    sealer, settings = session.seals.sealer, declared_in(properties)
-    if settings.patterns and KEY not in properties and (number := sealer.newest()) != settings.key:
-        return Seal(sealer, None, settings._replace(key=number), {KEY: str(number)})
-    return Seal(sealer, None, settings)
-
-
-def fresh_seal(session: ManagerSession, kind: Kind, parent: Target | None) -> Seal:
-    """Return what new entities of ``kind`` below ``parent`` encrypt, from a read in this call."""
-    above = (
-        parent_kind(kind, len(parse_path(parent))) if parent is not None and not isinstance(parent, Entity) else kind
-    )
-    if session.seals is None or parent is None or above is None:
-        return NO_SEAL
-    return session.seals.seal(session, above, parent, fresh=True)
-
-
-def seal_in_hand(session: ManagerSession, catalog: Entity) -> Seal:
-    """Return what a call encrypts that guards a catalog as it is in hand."""
-    return NO_SEAL if session.seals is None else Seal(session.seals.sealer, *settings_of(catalog.record))
-
-
-def settles(changes: Iterable[EntityChange]) -> bool:
-    """Whether one of the changes of a catalog is of its settings."""
-    return any(isinstance(one, SetProperty | RemoveProperty) and one.key in (PATTERNS, KEY) for one in changes)
-
-
-def declared(session: ManagerSession) -> None:
-    """Note that a call made a catalog, or changed the settings of one."""
-    session.declares = session.in_transaction
-
-
-def sealed_call(session: ManagerSession, kind: Kind, where: Target, call: Callable[[Seal], T]) -> T:
-    """Make a call with what it encrypts, and again if the settings have changed meanwhile."""
-    seals, fresh = session.seals, False
-    if seals is None:
-        return call(NO_SEAL)
-    while True:
-        seal = seals.seal(session, kind, where, fresh=fresh)
-        try:
-            return call(seal)
-        except Stale:
-            fresh = True

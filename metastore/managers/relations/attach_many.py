@@ -12,8 +12,8 @@ from typing import Any, Final
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.relation import Relation, relation_doc
-from metastore.managers.relation_ends import WantedRelation, find_ends
-from metastore.managers.relation_writes import Judge, column_id, event_of, path_of
+from metastore.managers.relations.ends import WantedRelation, find_ends
+from metastore.managers.relations.writes import Judge, column_id, event_of, path_of
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View

@@ -20,14 +20,14 @@ from metastore.kinds.change import SetProperty
 from metastore.kinds.kind import dump, dump_changes
 from metastore.kinds.registry import kind_named
 from metastore.kinds.secret import key_numbers, sealed_parts
-from metastore.managers.alter import alter
+from metastore.managers.attempts.alter import alter
 from metastore.managers.mutation import actor_of
-from metastore.managers.redaction import candidates, redact
-from metastore.managers.sealing import settings_of
+from metastore.managers.secrets.redaction import candidates, redact
 from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
+from metastore.operation.seals import settings_of
 from metastore.operation.session import Session
 from metastore.port.intents import PENDING
 from metastore.port.records import Known, OwnedRecord, Record

@@ -1,4 +1,4 @@
-"""What a change of rights counts up, so that nothing that rests on the rights before it can land afterwards.
+"""Raise the scope versions behind a right that changes, so that no commit that rests on the old right lands later.
 
 A commit that a user's rights allow guards the scope versions of the user, its groups, the roles that decide, and
 everything on the way to the object (:mod:`metastore.governance.access`). A change that takes a right away raises one of

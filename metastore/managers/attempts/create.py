@@ -1,8 +1,8 @@
-"""Attempts that create entities: one, or a chunk of many."""
+"""The attempt that creates an entity, and what it does where the name is taken."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -12,23 +12,20 @@ from metastore.kinds.change import Doc
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, dump
 from metastore.kinds.secret import kept_in
-from metastore.managers.alter import rewrite
-from metastore.managers.target import absent_parent, check_standing, find_parent, root_or_last, standing
+from metastore.managers.attempts.alter import rewrite
+from metastore.managers.target import absent_parent, check_standing, find_parent, root_or_last
 from metastore.names import MAX_PATH, Path, clean_name, format_path, parse_path
 from metastore.operation.guards import check_in_use, guards_of, key_under, lookup
 from metastore.operation.merge import equal
 from metastore.operation.replace import Replace, below
 from metastore.operation.request import Merge, Proposal, Results, View
-from metastore.port.conditions import Expect, Read
 from metastore.port.records import Lookup, Node, Record
-from metastore.port.writes import Event, Insert, Update
+from metastore.port.writes import Event, Insert
 from metastore.secrets.sealer import Sealed
 
-__all__ = ["Chunk", "IfExists", "Wish", "check_if_exists", "chunks", "create", "create_chunk"]
+__all__ = ["IfExists", "Wish", "check_if_exists", "create", "new_entity", "of_existing"]
 
 IfExists = Literal["error", "return", "replace"]
-_CHUNK = 1000
-_CHUNK_BYTES = 4 << 20
 
 
 def check_if_exists(value: object) -> None:
@@ -64,7 +61,6 @@ class Wish:
         return self.kind.replaced(old, self.comment, self.properties, self.fields)
 
 
-Chunk = list[tuple[str, Wish, str]]
 """New entities below one parent: name, wish, document."""
 
 
@@ -75,7 +71,7 @@ def create(
     parents, name, existing = _place(view, wish.kind, path, parent, if_exists)
     names = (*[n.name for n in parents], name)
     if existing is not None:
-        return _existing(wish, doc, existing, names, if_exists, actor)
+        return of_existing(wish, doc, existing, names, if_exists, actor)
     check_in_use(parents)
     above = root_or_last(parents)
     write = new_entity(wish.kind, above, names, dump(doc, names), wish.folds(above))
@@ -123,9 +119,10 @@ def _place(
     return parents, name, record._replace(chain=(*parents, *record.chain))
 
 
-def _existing(
+def of_existing(
     wish: Wish, doc: Doc, record: Record, names: tuple[str, ...], if_exists: IfExists, actor: str | None
 ) -> Proposal[Entity] | Entity:
+    """Propose what ``if_exists`` says of the entity that has the name, or return it. Raises EntityAlreadyExists."""
     path = format_path(names)
     if if_exists == "error":
         raise EntityAlreadyExists(path)
@@ -165,77 +162,3 @@ def new_entity(kind: Kind, parent: Node, names: tuple[str, ...], text: str, fold
         text,
         Event(kind.name, "create", None, format_path(names)),
     )
-
-
-def create_chunk(
-    view: View,
-    wishes: Sequence[tuple[str, Wish, str]],
-    kind: Kind,
-    parents_of: Callable[[View], tuple[Node, ...]],
-    if_exists: IfExists,
-) -> Proposal[int] | int:
-    """Propose all of ``wishes`` (name, wish, document) below one parent; the count of those that were written."""
-    parents = parents_of(view)
-    check_in_use(parents)
-    parent = root_or_last(parents)
-    upper = tuple(n.name for n in parents)
-    inserts = [new_entity(kind, parent, (*upper, name), text, wish.folds(parent)) for name, wish, text in wishes]
-    if if_exists != "return":
-        wishes, inserts = _distinct(wishes, inserts, if_exists)
-    if view.guessed or if_exists == "return":
-        return Proposal(guards_of(parents), tuple(inserts), _count, skip_existing=if_exists == "return")
-    lookups = [Lookup((kind.family,), (name,), parent) for name, _, _ in wishes]
-    guards = {guard.id: guard for guard in guards_of(parents)}
-    writes: list[Insert | Update] = []
-    equal_rows: list[Read] = []  # are not written, and must be so at the commit
-    with standing(view, parents):
-        for resolved, insert, (name, wish, _) in zip(view.backend.resolve(lookups), inserts, wishes, strict=True):
-            if resolved.record is None:
-                if resolved.nodes:
-                    raise EntityAlreadyExists(format_path((*upper, name)))
-                writes.append(insert)
-                continue
-            there = resolved.record._replace(chain=(*parents, *resolved.record.chain))
-            decided = _existing(wish, {}, there, (*upper, name), if_exists, None)
-            if isinstance(decided, Proposal):
-                # a container that is replaced is guarded itself, so that a freeze of it waits for this commit
-                guards |= {guard.id: guard for guard in decided.guards}
-                writes.extend(w for w in decided.writes if isinstance(w, Update))
-            else:
-                equal_rows.append(Expect(there.chain[-1].id, there.version))
-    if not writes:
-        check_standing(view, parents)
-        return 0
-    exclusive = any(guard.exclusive for guard in guards.values())
-    return Proposal(tuple(guards.values()), tuple(writes), _count, exclusive=exclusive, reads=tuple(equal_rows))
-
-
-def _distinct(
-    wishes: Sequence[tuple[str, Wish, str]], inserts: list[Insert], if_exists: IfExists
-) -> tuple[Sequence[tuple[str, Wish, str]], list[Insert]]:
-    """Return the last row of each name. Raises EntityAlreadyExists for a second one with "error"."""
-    last = {insert.key: n for n, insert in enumerate(inserts)}
-    for n, insert in enumerate(inserts):
-        if if_exists == "error" and last[insert.key] != n:
-            raise EntityAlreadyExists(insert.event.path_after or insert.name)
-    return [wishes[n] for n in last.values()], [inserts[n] for n in last.values()]
-
-
-def _count(results: Results) -> int:
-    return sum(r is not None for r in results)
-
-
-def chunks(
-    rows: Iterable[Mapping[str, Any]], wish: Callable[[Mapping[str, Any]], tuple[str, Wish, str]]
-) -> Iterator[Chunk]:
-    """Yield the wishes in chunks that are bounded in number and in size."""
-    chunk: Chunk = []
-    size = 0
-    for row in rows:
-        chunk.append(wish(row))
-        size += len(chunk[-1][2])
-        if len(chunk) == _CHUNK or size > _CHUNK_BYTES:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk

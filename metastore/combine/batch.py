@@ -24,7 +24,7 @@ from metastore.port.batches import Altered, Batch, Below, Taken, Written
 from metastore.port.records import Record
 from metastore.port.writes import Insert, Result
 
-__all__ = ["Messages"]
+__all__ = ["BatchSender"]
 
 _STAYS: Final = 1.0
 """How long batches look for intents on an entity after they have met some there (seconds)."""
@@ -145,7 +145,7 @@ def _made(proposal: Any) -> Insert:
     return write
 
 
-class Messages:
+class BatchSender:
     """Batches of writes. ``back``: puts requests back into the queue, for the next batch."""
 
     def __init__(self, session: Session, back: Callable[[Sequence[Waiter]], None]) -> None:

@@ -13,14 +13,15 @@ from metastore.kinds.catalog import CATALOG
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import KINDS
-from metastore.managers.create import Wish, check_if_exists, create
+from metastore.managers.attempts.create import Wish, check_if_exists, create
 from metastore.managers.mutation import actor_of, first_entity
 from metastore.managers.options import CREATE_OPTIONS, CreateOptions, call_from
-from metastore.managers.sealing import Seal, declared, seal_of_catalog, sealed_call
+from metastore.managers.secrets.sealing import declared, seal_of_catalog, sealed_call
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import lookup
 from metastore.operation.perform import is_new, perform
 from metastore.operation.request import Call, Proposal, Request, View
+from metastore.operation.seals import Seal
 from metastore.operation.session import ManagerSession
 
 __all__ = ["create_entity"]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from metastore.kinds.change import EntityChange, meant
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, dump_changes
-from metastore.managers.bumps import counting_up
-from metastore.managers.exclusive import check_version
+from metastore.managers.attempts.bumps import counting_up
+from metastore.managers.attempts.exclusive import check_version
 from metastore.managers.mutation import Mutation, first_entity
-from metastore.managers.sealing import Seal
 from metastore.managers.target import Target, find, names_of
 from metastore.names import format_path
 from metastore.operation.guards import check_in_use
 from metastore.operation.helping import own_guards
 from metastore.operation.merge import altered
 from metastore.operation.request import Merge, Proposal, Results, View
+from metastore.operation.seals import Seal
 from metastore.port.records import Record
 from metastore.port.writes import Event, Update
 from metastore.secrets.declared import declares
