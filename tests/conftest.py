@@ -245,6 +245,7 @@ def spark_session(folder: Path) -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": folder / "local",
+        "spark.python.daemon.module": "tests.servers.spark_workers",
         "spark.pyspark.python": sys.executable,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": 2,
