@@ -153,7 +153,7 @@ bench-crawl: $(STAMP) $(JAVA) ## measure the crawler against bare footers, and e
 bench-leases: $(BENCH) ## measure leases, and the locks of Redis, etcd and ZooKeeper where they are installed, 15 minutes
 	$(BIN)/python -m tests.bench.leases $(ARGS)
 
-bench-peers: $(BENCH) $(JAVA) ## measure one mix beside locks in the database, Redis, etcd, ZooKeeper and a lock tree, 12 minutes
+bench-peers: $(BENCH) $(JAVA) ## measure one mix beside locks in the database, Redis, etcd, ZooKeeper and a lock tree, 14 minutes
 	$(SPARK) $(BIN)/python -m tests.bench.peers $(ARGS)
 
 bench-combining: $(BENCH) ## measure requests that travel together, beside locks in the same arrangement of processes and threads, 10 minutes

@@ -96,8 +96,8 @@ from metastore.leases.changes import LeaseHolder
 from metastore.leases.lease import Lease, LeaseSet
 from metastore.leases.objects.leases import ObjectStoreLeases
 from metastore.leases.staging import LeftBehind
-from metastore.managers.page import Page
-from metastore.managers.pending_drop import PendingDrop
+from metastore.managers.drops.pending import PendingDrop
+from metastore.managers.pages.page import Page
 from metastore.metrics import Snapshot
 from metastore.operation.keys import key
 from metastore.operation.outcome import Outcome

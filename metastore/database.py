@@ -10,7 +10,7 @@ from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM
 from metastore.errors import BackendUnavailable, InvalidArgument, MetastoreError, MigrationNeeded
 from metastore.names import clean_text
-from metastore.port.backend import FORMAT, Backend, Embedded
+from metastore.port.backend import SCHEMA_FORMAT, Backend, Embedded
 from metastore.port.replica import ReplicaBackend
 from metastore.port.restore import RESTORING
 from metastore.urls import parse_url, redacted
@@ -86,7 +86,7 @@ def _backend(url: URL, deadline: float, limits: Limits) -> Backend:
 
 def _check_format(url: URL, backend: Backend, restoring: bool) -> None:
     has = backend.format()
-    if isinstance(backend, Embedded) and (has is None or has[0] < FORMAT):
+    if isinstance(backend, Embedded) and (has is None or has[0] < SCHEMA_FORMAT):
         backend.migrate()
         has = backend.format()
     if has is None:
@@ -94,18 +94,18 @@ def _check_format(url: URL, backend: Backend, restoring: bool) -> None:
         error.has_schema = False
         raise error
     newest, compatible_from = has
-    if newest < FORMAT:
-        message = f"{redacted(url)} has format {newest}, this program needs {FORMAT}; run: metastore migrate"
+    if newest < SCHEMA_FORMAT:
+        message = f"{redacted(url)} has format {newest}, this program needs {SCHEMA_FORMAT}; run: metastore migrate"
         raise MigrationNeeded(message)
     if compatible_from == RESTORING and not restoring:
         raise BackendUnavailable(
             f"an import into {redacted(url)} was not finished; import the same file again, which goes on there, or "
             "drop the database"
         )
-    if compatible_from > FORMAT and not restoring:
+    if compatible_from > SCHEMA_FORMAT and not restoring:
         raise MigrationNeeded(
             f"{redacted(url)} has format {newest}, which programs older than format {compatible_from} cannot use; "
-            f"this one has {FORMAT}: upgrade it"
+            f"this one has {SCHEMA_FORMAT}: upgrade it"
         )
 
 

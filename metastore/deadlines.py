@@ -17,10 +17,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from types import TracebackType
+from typing import Final
 
 from metastore.clock import Clock
 
-__all__ = ["Stop", "cleaning", "cleans_up", "remaining", "stoppable", "stopping", "until"]
+__all__ = ["GRACE", "Stop", "cleaning", "cleans_up", "remaining", "stoppable", "stopping", "until"]
+
+GRACE: Final = 0.5
+"""How long a call whose time is over, or that is interrupted, may clean up behind itself (seconds)."""
 
 
 class Stop:
@@ -77,8 +81,8 @@ def remaining(clock: Clock, default: float) -> float:
 def cleaning(ends: float) -> Iterator[None]:
     """Let a block withdraw what a call left behind, until the instant ``ends``.
 
-    It may do so after the store was closed, and after a deadline around it: the call's own time is over in most cases,
-    and it can say what became of it only if it may ask once more.
+    It may do so after the store was closed, and after a deadline around it. In most cases the call's own time is over,
+    and it must ask once more to learn its outcome.
     """
     token, deadline = _cleaning.set(True), _ends.set(ends)
     try:

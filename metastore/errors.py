@@ -3,8 +3,8 @@
 A class exists only where the caller acts differently. Each message says what happened, what was expected, and what to
 do next. No error carries a password or a whole URL: see :func:`metastore.urls.redacted`.
 
-For services, each class has a ``code`` (a word that never changes, the class's own), the HTTP status that
-fits it, and ``retry_after``: after how many seconds the same call may succeed; None: not without a change.
+For services, each class has a ``code`` (a word that never changes), the HTTP status that fits it, and ``retry_after``:
+after how many seconds the same call may succeed. None: not without a change.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """gc: delete what no caller can reach any more, in bounded batches. Any number of processes may run it at once.
 
-It works in three steps. First it makes each entity that was dropped before the retention unrestorable, in a commit of
-its own: a restore in the middle would otherwise bring back a part of a tree. Then it deletes everything below these
-entities, leaves first, and the entities themselves last. At the end it deletes history that is older than the retention
-and beyond ``keep_versions``, and rows that belong to nothing any more: relations of purged ends and of dropped columns.
+It works in three steps. First it makes each entity that was dropped before the retention unrestorable, in a separate
+commit. Else a restore in the middle could bring back a part of a tree. Then it deletes everything below these entities,
+leaves first, and the entities themselves last. At the end it deletes history that is older than the retention and
+beyond ``keep_versions``. It also deletes rows that belong to nothing any more: relations of purged ends and of dropped
+columns.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from metastore.errors import DeadlineExceeded, DropPending, EntityNotFound, Inva
 from metastore.feed.position import position_before
 from metastore.feed.unread import unread
 from metastore.kinds.drop import DESTROYED
-from metastore.managers import exclusive
-from metastore.managers.drop_steps import above_pending, pending_drops
-from metastore.managers.pending_drop import PendingDrop
+from metastore.managers.attempts import exclusive
+from metastore.managers.drops.pending import PendingDrop
+from metastore.managers.drops.row import above_pending, pending_drops
 from metastore.managers.purge import delete_tree
-from metastore.managers.relation_writes import column_path, is_dropping
+from metastore.managers.relations.writes import column_path, is_dropping
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session

@@ -56,10 +56,24 @@ def parse_url(url: str | None) -> URL:
     return parsed.set(drivername=driver)
 
 
+def _is_host(name: str) -> bool:
+    """Whether a name, or an address, can be looked up."""
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
+
 def _check_parts(url: URL, driver: str, text: str) -> None:
     """Refuse parts that a driver would ignore or cut short, and a password that was parsed as another part."""
     if any(part and "\x00" in part for part in (url.host, url.database, url.username, str(url.password or ""))):
         raise InvalidArgument("the database URL has a NUL character; remove it")
+    if not all(_is_host(host) for host in (url.host or "").split(",")):
+        raise InvalidArgument(
+            "the database URL has a host whose name cannot be looked up: a part of it is empty, or has more than 63 "
+            "characters; write another host"
+        )
     if driver.startswith("postgresql") and _is_cut_wrongly(url, text):
         raise InvalidArgument(
             "the database URL has an @ or another reserved character in a name, a password or an option, so that it is "

@@ -21,7 +21,7 @@ from sqlalchemy.pool import StaticPool
 
 from metastore.errors import BackendRefused, BackendUnavailable, MigrationNeeded
 from metastore.migrations.indexes import build_pending
-from metastore.retry.classify import Verdict, of_sqlite, of_sqlstate
+from metastore.retry.classify import Consequence, of_sqlite, of_sqlstate
 from metastore.urls import redacted
 
 __all__ = ["downgrade", "upgrade", "upgrade_sqlite"]
@@ -92,7 +92,7 @@ def _run(engine: Engine, what: Callable[[Config], None], where: str, prepare: st
             what(config)
     except DBAPIError as error:
         state, code = getattr(error.orig, "sqlstate", None), getattr(error.orig, "sqlite_errorcode", None)
-        denied = Verdict.REFUSED in (of_sqlstate(state), of_sqlite(code))
+        denied = Consequence.REFUSED in (of_sqlstate(state), of_sqlite(code))
         raise (BackendRefused if denied else BackendUnavailable)(
             f"cannot migrate {where}: {_reason(error)}; check the URL, the credentials, and that it can be written"
         ) from None

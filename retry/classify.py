@@ -9,10 +9,10 @@ from __future__ import annotations
 import sqlite3
 from enum import Enum
 
-__all__ = ["Verdict", "of_sqlite", "of_sqlstate"]
+__all__ = ["Consequence", "of_sqlite", "of_sqlstate"]
 
 
-class Verdict(Enum):
+class Consequence(Enum):
     """The consequences of an error."""
 
     RETRY = "not applied; another attempt may succeed"
@@ -27,76 +27,76 @@ class Verdict(Enum):
 
 
 _STATES = {
-    "40001": Verdict.RETRY,  # serialization_failure
-    "40P01": Verdict.RETRY,  # deadlock_detected
-    "55P03": Verdict.RETRY,  # lock_not_available
-    "57014": Verdict.RETRY,  # query_canceled (a statement time-out)
-    "40003": Verdict.UNKNOWN,  # statement_completion_unknown
-    "22012": Verdict.CHECK,  # division_by_zero, which our checks raise
-    "2201E": Verdict.CHECK,  # invalid_argument_for_logarithm, likewise
-    "2201F": Verdict.CHECK,  # invalid_argument_for_power_function, likewise
-    "2201G": Verdict.CHECK,  # invalid_argument_for_width_bucket_function, likewise
-    "22008": Verdict.CHECK,  # datetime_field_overflow, likewise
-    "22011": Verdict.CHECK,  # substring_error, likewise
-    "22025": Verdict.CHECK,  # invalid_escape_sequence, likewise
-    "2201B": Verdict.CHECK,  # invalid_regular_expression, likewise
-    "2202E": Verdict.CHECK,  # array_subscript_error, likewise
-    "53M01": Verdict.CHECK,  # of a trigger: processes that cache do not know of the change
-    "23505": Verdict.UNIQUE,  # unique_violation
-    "42P01": Verdict.SCHEMA,  # undefined_table
-    "42703": Verdict.SCHEMA,  # undefined_column
-    "3F000": Verdict.SCHEMA,  # invalid_schema_name
-    "25006": Verdict.REFUSED,  # read_only_sql_transaction
-    "42501": Verdict.REFUSED,  # insufficient_privilege
-    "3D000": Verdict.UNAVAILABLE,  # invalid_catalog_name
-    "57P01": Verdict.UNKNOWN,  # admin_shutdown, also while COMMIT waits for a replica
-    "57P02": Verdict.UNKNOWN,  # crash_shutdown
-    "57P03": Verdict.UNAVAILABLE,  # cannot_connect_now
-    "57P04": Verdict.UNAVAILABLE,  # database_dropped
-    "57P05": Verdict.UNKNOWN,  # idle_session_timeout
+    "40001": Consequence.RETRY,  # serialization_failure
+    "40P01": Consequence.RETRY,  # deadlock_detected
+    "55P03": Consequence.RETRY,  # lock_not_available
+    "57014": Consequence.RETRY,  # query_canceled (a statement time-out)
+    "40003": Consequence.UNKNOWN,  # statement_completion_unknown
+    "22012": Consequence.CHECK,  # division_by_zero, which our checks raise
+    "2201E": Consequence.CHECK,  # invalid_argument_for_logarithm, likewise
+    "2201F": Consequence.CHECK,  # invalid_argument_for_power_function, likewise
+    "2201G": Consequence.CHECK,  # invalid_argument_for_width_bucket_function, likewise
+    "22008": Consequence.CHECK,  # datetime_field_overflow, likewise
+    "22011": Consequence.CHECK,  # substring_error, likewise
+    "22025": Consequence.CHECK,  # invalid_escape_sequence, likewise
+    "2201B": Consequence.CHECK,  # invalid_regular_expression, likewise
+    "2202E": Consequence.CHECK,  # array_subscript_error, likewise
+    "53M01": Consequence.CHECK,  # of a trigger: processes that cache do not know of the change
+    "23505": Consequence.UNIQUE,  # unique_violation
+    "42P01": Consequence.SCHEMA,  # undefined_table
+    "42703": Consequence.SCHEMA,  # undefined_column
+    "3F000": Consequence.SCHEMA,  # invalid_schema_name
+    "25006": Consequence.REFUSED,  # read_only_sql_transaction
+    "42501": Consequence.REFUSED,  # insufficient_privilege
+    "3D000": Consequence.UNAVAILABLE,  # invalid_catalog_name
+    "57P01": Consequence.UNKNOWN,  # admin_shutdown, also while COMMIT waits for a replica
+    "57P02": Consequence.UNKNOWN,  # crash_shutdown
+    "57P03": Consequence.UNAVAILABLE,  # cannot_connect_now
+    "57P04": Consequence.UNAVAILABLE,  # database_dropped
+    "57P05": Consequence.UNKNOWN,  # idle_session_timeout
 }
 _CLASSES = {
-    "08": Verdict.UNKNOWN,  # connection exceptions
-    "22": Verdict.REJECTED,  # data exceptions
-    "23": Verdict.REJECTED,  # integrity constraint violations
-    "28": Verdict.UNAVAILABLE,  # invalid authorization
-    "53": Verdict.UNAVAILABLE,  # insufficient resources: disk full, too many connections
-    "58": Verdict.UNAVAILABLE,  # system errors, external to PostgreSQL
+    "08": Consequence.UNKNOWN,  # connection exceptions
+    "22": Consequence.REJECTED,  # data exceptions
+    "23": Consequence.REJECTED,  # integrity constraint violations
+    "28": Consequence.UNAVAILABLE,  # invalid authorization
+    "53": Consequence.UNAVAILABLE,  # insufficient resources: disk full, too many connections
+    "58": Consequence.UNAVAILABLE,  # system errors, external to PostgreSQL
 }
 
 
-def of_sqlstate(sqlstate: str | None) -> Verdict:
+def of_sqlstate(sqlstate: str | None) -> Consequence:
     """Classify a SQLSTATE; None is a connection that ended without one."""
     if sqlstate is None:
-        return Verdict.UNKNOWN
-    return _STATES.get(sqlstate) or _CLASSES.get(sqlstate[:2], Verdict.OTHER)
+        return Consequence.UNKNOWN
+    return _STATES.get(sqlstate) or _CLASSES.get(sqlstate[:2], Consequence.OTHER)
 
 
 _SQLITE = {
-    sqlite3.SQLITE_BUSY: Verdict.RETRY,
-    sqlite3.SQLITE_LOCKED: Verdict.RETRY,
-    sqlite3.SQLITE_READONLY: Verdict.REFUSED,
-    sqlite3.SQLITE_IOERR: Verdict.UNKNOWN,
-    sqlite3.SQLITE_FULL: Verdict.UNAVAILABLE,
-    sqlite3.SQLITE_CANTOPEN: Verdict.UNAVAILABLE,
-    sqlite3.SQLITE_CORRUPT: Verdict.UNAVAILABLE,
-    sqlite3.SQLITE_NOTADB: Verdict.REFUSED,
-    sqlite3.SQLITE_PERM: Verdict.REFUSED,
-    sqlite3.SQLITE_AUTH: Verdict.REFUSED,
-    sqlite3.SQLITE_PROTOCOL: Verdict.RETRY,
-    sqlite3.SQLITE_CONSTRAINT: Verdict.REJECTED,
-    sqlite3.SQLITE_TOOBIG: Verdict.REJECTED,
-    sqlite3.SQLITE_ERROR: Verdict.SCHEMA,
+    sqlite3.SQLITE_BUSY: Consequence.RETRY,
+    sqlite3.SQLITE_LOCKED: Consequence.RETRY,
+    sqlite3.SQLITE_READONLY: Consequence.REFUSED,
+    sqlite3.SQLITE_IOERR: Consequence.UNKNOWN,
+    sqlite3.SQLITE_FULL: Consequence.UNAVAILABLE,
+    sqlite3.SQLITE_CANTOPEN: Consequence.UNAVAILABLE,
+    sqlite3.SQLITE_CORRUPT: Consequence.UNAVAILABLE,
+    sqlite3.SQLITE_NOTADB: Consequence.REFUSED,
+    sqlite3.SQLITE_PERM: Consequence.REFUSED,
+    sqlite3.SQLITE_AUTH: Consequence.REFUSED,
+    sqlite3.SQLITE_PROTOCOL: Consequence.RETRY,
+    sqlite3.SQLITE_CONSTRAINT: Consequence.REJECTED,
+    sqlite3.SQLITE_TOOBIG: Consequence.REJECTED,
+    sqlite3.SQLITE_ERROR: Consequence.SCHEMA,
 }
 _SQLITE_UNIQUE = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 
 
-def of_sqlite(code: int | None) -> Verdict:
+def of_sqlite(code: int | None) -> Consequence:
     """Classify a (possibly extended) SQLite result code."""
     if code is None:
-        return Verdict.OTHER
+        return Consequence.OTHER
     if code in _SQLITE_UNIQUE:
-        return Verdict.UNIQUE
+        return Consequence.UNIQUE
     if code == sqlite3.SQLITE_READONLY_DBMOVED:  # not a right that is missing: the file is another one by now
-        return Verdict.UNAVAILABLE
-    return _SQLITE.get(code & 0xFF, Verdict.OTHER)
+        return Consequence.UNAVAILABLE
+    return _SQLITE.get(code & 0xFF, Consequence.OTHER)

@@ -1,4 +1,4 @@
-"""The async classes that users meet. ``surface.pyi`` has their types: ``python -m tests.aio`` writes it."""
+"""The async classes for users. ``surface.pyi`` has their types: ``python -m tests.aio`` writes it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from metastore.leases.heartbeat import Lost
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.lease import Lease, LeaseSet
 from metastore.managers import all as managers
-from metastore.managers.drops import Drops
-from metastore.managers.pending_drop import PendingDrop
-from metastore.managers.rotation import SecretStore
+from metastore.managers.drops.drops import Drops
+from metastore.managers.drops.pending import PendingDrop
+from metastore.managers.secrets.rotation import SecretStore
 from metastore.past.consumers import Consumer, Consumers
 from metastore.past.view import Past
 from metastore.replicas.view import Replica

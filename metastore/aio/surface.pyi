@@ -44,12 +44,12 @@ from metastore.kinds.view.kind import View
 from metastore.leases.book import Holder, LeaseEvent
 from metastore.leases.lease import OnLost
 from metastore.leases.staging import LeftBehind
-from metastore.managers.create import IfExists
+from metastore.managers.attempts.create import IfExists
 from metastore.managers.options import BulkOptions, CallOptions, CreateOptions
 from metastore.managers.owned import Row
-from metastore.managers.page import Page
+from metastore.managers.pages.page import Page
 from metastore.managers.principals import Effect
-from metastore.managers.rotation import Rotated, Scrubbed
+from metastore.managers.secrets.rotation import Rotated, Scrubbed
 from metastore.managers.sources import NewTable
 from metastore.managers.statistics import Value
 from metastore.managers.target import Target
@@ -60,10 +60,11 @@ from metastore.operation.request import Fencing
 from metastore.past.consumers import Lag
 from metastore.past.diff import Difference
 from metastore.past.pins import Pin
-from metastore.port.commit import Event, LeaseToken
+from metastore.port.conditions import LeaseToken
 from metastore.port.unreadable import Unreadable
+from metastore.port.writes import Event
 from metastore.stats import Stats
-from metastore.transfer.files import Place
+from metastore.transfer.files import FileOrName
 from metastore.transfer.outcomes import Exported, Imported
 from metastore.verify.violations import Violation
 
@@ -134,7 +135,7 @@ class AsyncStore:
     ) -> Stream[Difference]: ...
     async def export_to(
         self,
-        to: Place,
+        to: FileOrName,
         target: Target | None = ...,
         *,
         ids: bool = ...,
@@ -161,7 +162,7 @@ class AsyncStore:
     ) -> Collected: ...
     async def import_from(
         self,
-        source: Place,
+        source: FileOrName,
         *,
         into: Path | None = ...,
         if_exists: IfExists = ...,

@@ -76,15 +76,15 @@ class Bridge:
         """Run a block under the lock of a path.
 
         ``with bridge.tree_lock("lake.sales.shop", "write") as section: …``. ``path``: a path, or ``()`` for the root;
-        it need not exist. ``changes``: what the block changes, where that is not the path itself, as a table that is
-        created under the lock of its schema; the stage ``"shadow"`` compares its row. ``site``: the name in the report
+        it need not exist. ``changes``: what the block changes, if that is not the path itself, such as a table that is
+        created under the lock of its schema. The stage ``"shadow"`` compares its row. ``site``: the name in the report
         (None: the caller's file and line). ``stage``: the stage of this call alone. ``timeout``: how long to wait for
         the lock (seconds).
 
-        Raises DeadlineExceeded after the timeout. In the stage ``"bridged"``: VersionConflict at the end of a block
-        for reading, instead of an error of the block too, if anything at the path or below it has changed meanwhile:
-        run it again, or use :func:`do_with_tree_lock`, which does. LeaseLost, from the store's commits, once another
-        process took the section over: nothing of them was applied. Raises InvalidArgument, and BackendUnavailable.
+        Raises DeadlineExceeded after the timeout, InvalidArgument, BackendUnavailable. Two more errors come in the
+        stage ``"bridged"``. A block for reading raises VersionConflict at its end, even in place of its own error, if
+        anything at the path or below has changed: run it again, or use :func:`do_with_tree_lock`, which does. The
+        store's commits raise LeaseLost once another process has taken the section over; they write nothing.
         """
         where = caller(__package__) if site is None else site
         try:

@@ -1,8 +1,8 @@
 """Record what each lock of a call site cost, and whether a compare-and-swap would have conflicted instead.
 
-Before a section asks for its lock, it looks at what a compare-and-swap would compare (one round trip or two more for
-each section: this stage measures, and is not free). If that has changed when the lock is there, a compare-and-swap
-that began at the request would have conflicted and been tried again. If not, the wait was for nothing.
+Before a section asks for its lock, it reads the versions that a compare-and-swap would compare. That takes one or two
+more round trips for each section: to measure is not free. If that has changed when the lock is there, a
+compare-and-swap that began at the request would have conflicted and been tried again. If not, the wait was for nothing.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Change
-from metastore.managers.reveal import entity_of
+from metastore.managers.secrets.reveal import entity_of
 from metastore.names import fold, parse_path
 from metastore.store import Store
 

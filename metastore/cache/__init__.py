@@ -1,1 +1,1 @@
-"""What was read, kept: each read of it is as true as one from the database. docs/cache.md has the proof."""
+"""Keep what is read: a read from the cache is as true as one from the database. docs/cache.md has the proof."""

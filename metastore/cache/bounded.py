@@ -1,11 +1,11 @@
-"""Which answers stay: those that are used often, as many as fit in two bounds. One thread at a time calls it.
+"""Keep the answers that are used often, within a number and a size. One thread at a time calls it.
 
-W-TinyLFU (``theine_core``) decides: it estimates how often each answer is used, also of those that have gone, and keeps
-what is used more often than what would have to go for it. So a scan of things that are read once does not push out
-what is read again and again. It counts answers. What they weigh in bytes bounds how many it may keep: that many is
-found out as they come.
+W-TinyLFU (``theine_core``) decides. It estimates how often each answer is used, even after the answer has gone. A new
+answer stays if it is used more often than the one that would have to go for it. So a scan of things that are read once
+does not push out what is read again and again. W-TinyLFU bounds only the number of answers. So this module adjusts that
+number to the size in bytes, as answers come.
 
-A reader does not call it. It notes an answer that it used in the list ``used``, once until it is counted there. That
+A reader does not call it. It appends the answer that it used to the list ``used``, once until the list is counted. That
 needs no lock.
 """
 
@@ -13,20 +13,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from theine_core import TlfuCore
 
-if TYPE_CHECKING:
-    from metastore.cache.entries import Entry
+from metastore.cache.entry import Entry
 
 __all__ = ["Bounded"]
 
 _NUMBERS: Final = (1 << 64) - 1
+_BEGINS: Final = 100_000
+"""How many answers may stay at first, at most: the policy takes memory for as many as may stay."""
 _FITS: Final = 0.95
-"""When the bytes are short, so many answers may stay of those that would fit: then they are not short again soon."""
+"""The part of the fitting answers that stays when the bytes are exceeded: so they are not exceeded again soon."""
 _ROOMY: Final = 0.75
-"""Below this part of the bytes, there is room for more answers of this size."""
+"""Below this part of the bytes, the number of answers may grow."""
 _GROWS: Final = 1.25
 _MOST_USES: Final = 8
 """How many uses of an answer count when it begins to count again."""
@@ -42,11 +43,11 @@ class Bounded:
         """Answers that were used since they were counted last; each has ``used`` set."""
         self.bytes = 0
         self._keys: dict[int, Hashable] = {}
-        self._may = most
-        self._policy = TlfuCore(most)
+        self._may = min(most, _BEGINS)
+        self._policy = TlfuCore(self._may)
 
     def pop(self, key: Hashable) -> Entry | None:
-        """Take an answer out."""
+        """Remove an answer and return it; None: it is not here."""
         entry = self.all.pop(key, None)
         if entry is not None:
             self.bytes -= entry.size
@@ -56,12 +57,12 @@ class Bounded:
         return entry
 
     def put(self, key: Hashable, entry: Entry) -> list[tuple[Hashable, Entry]]:
-        """Keep an answer whose key is not here; return what had to go, perhaps the answer itself."""
+        """Keep an answer under a new key; return the answers that had to go, perhaps this one."""
         if entry.size > self._most_bytes:
             return [(key, entry)]
         self._count_used()
         number = _number(key)
-        gone = self._taken(self._keys.get(number))  # another key with the same hash: one of the two can be counted
+        gone = self._taken(self._keys.get(number))  # another key with the same hash: the policy cannot tell them apart
         self.all[key], self._keys[number] = entry, key
         self.bytes += entry.size
         gone += self._evicted(self._policy.set([(number, 0)]))
@@ -89,15 +90,17 @@ class Bounded:
         return [] if entry is None else [(key, entry)]
 
     def _resized(self, may: int) -> list[tuple[Hashable, Entry]]:
-        """Count up to another number from now on: what was used often first; return what had to go."""
+        """Change the number of answers to ``may``, and keep the most used ones; return those that had to go."""
         self._may = max(1, may)
         self._policy = TlfuCore(self._may)
         uses = {number: self.all[key].uses for number, key in self._keys.items()}
+        # a new policy knows no uses: it must have them before the answers come, because they decide which ones stay
         self._policy.access([number for number, count in uses.items() for _ in range(min(count, _MOST_USES))])
-        gone = self._evicted(self._policy.set([(number, 0) for number in uses]))
+        gone = self._evicted(self._policy.set([(number, 0) for number in uses]))  # 0: it never expires
+        # a use of an answer that is there moves it to the protected ones
         self._policy.access([number for number, count in uses.items() if count and number in self._keys])
         for entry in self.all.values():
-            entry.uses //= 2
+            entry.uses //= 2  # older uses count less at the next change of the number
         return gone
 
 

@@ -1,89 +1,18 @@
-"""What a cache keeps: bounded, and found again by what a change touches. One thread at a time calls it."""
+"""The answers that a cache keeps, indexed by what a change touches. One thread at a time calls it."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator
 
 from metastore.cache.bounded import Bounded
+from metastore.cache.entry import Entry, appeared
 from metastore.kinds.entity import Entity
-from metastore.names import fold, parse_path
-from metastore.operation.session import Found, Listed
-from metastore.port.commit import ROOT_ID
 from metastore.port.members import Covered
-from metastore.port.records import Node
 from metastore.port.touched import Touch
 
-__all__ = ["Entries", "Entry", "entry_of", "listing_of"]
+__all__ = ["Entries"]
 
 _Index = dict[Hashable, set[Hashable]]
-_ENTRY, _PER_CHARACTER, _NAME = 3_000, 8, 100
-"""The estimated memory of one entry, of each character of its document, decoded, and of a name in a listing (bytes)."""
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """One answer, and what it rests on."""
-
-    found: Found | Listed
-    ids: tuple[int, ...]
-    """The entities along the path, from the root down."""
-    absent: tuple[str, ...] | None
-    """Of a path that leads nowhere: the first part of it that is not there, folded."""
-    size: int
-    query: int
-    """The number of the newest query that was sent before it was kept."""
-    content: tuple[int, ...] = ()
-    """The entities whose content it shows."""
-    parent: int | None = None
-    """Of a path that leads nowhere, and of a listing: the entity below which something would have to appear."""
-    used: bool = False
-    """It was used since that was counted last: see :mod:`metastore.cache.bounded`."""
-    uses: int = 0
-    """How often it was counted."""
-    key: Hashable = None
-
-    def rests_on(self, change: Touch) -> bool:
-        """Whether a change may make it untrue."""
-        return change.entity_id in self.ids or (self.absent is not None and self.absent == _appeared(change))
-
-
-def entry_of(answer: Found, names: tuple[str, ...], query: int) -> Entry:
-    """Return what to keep of an answer; ``names`` is the path that was asked for, () for an id."""
-    if isinstance(answer, Entity):
-        ids = tuple([node.id for node in answer.record.chain])
-        return Entry(answer, ids, None, _size(answer), query, ids[-1:])
-    absent = _folded(names[: len(answer) + 1])
-    return Entry(answer, tuple([node.id for node in answer]), absent, _ENTRY, query, (), _last(answer))
-
-
-def listing_of(listed: Listed) -> Entry:
-    """Return what to keep of one page of a listing."""
-    ids = tuple([node.id for node in listed.above])
-    shown = [item for item in listed.items if isinstance(item, Entity)]
-    size = _ENTRY + sum(map(_size, shown)) + _NAME * len(listed.items)
-    content = tuple([entity.id for entity in shown])
-    return Entry(listed, ids, None, size, 0, content, _last(listed.above))
-
-
-def _size(entity: Entity) -> int:
-    return _ENTRY + _PER_CHARACTER * len(entity.record.doc)
-
-
-def _last(nodes: Sequence[Node]) -> int:
-    return nodes[-1].id if nodes else ROOT_ID
-
-
-def _folded(names: Iterable[str]) -> tuple[str, ...]:
-    """Return names so that those are equal that any catalog takes for equal."""
-    return tuple([fold(name) for name in names])
-
-
-def _appeared(change: Touch) -> tuple[str, ...] | None:
-    """Return the path, folded, at which something is since a change; None: nothing has come."""
-    if change.action == "alter" or change.path_after is None:
-        return None
-    return _folded(parse_path(change.path_after))
 
 
 class Entries:
@@ -133,7 +62,7 @@ class Entries:
         return key in self.all
 
     def put(self, key: Hashable, entry: Entry) -> None:
-        """Keep an answer, if it is used as often as those that would have to go for it."""
+        """Keep an answer, unless it is used less often than the one that would have to go for it."""
         self._remove(key)
         entry.key = key
         for index, at in self._places(entry):
@@ -148,9 +77,9 @@ class Entries:
             index = self._of if change.action == "alter" else self._below
             self._evict(index.get(change.entity_id, ()))
         if self._absent:
-            appeared = _appeared(change)
-            if appeared is not None:
-                self._evict(self._absent.get(appeared, ()))
+            path = appeared(change)
+            if path is not None:
+                self._evict(self._absent.get(path, ()))
 
     def evict_announced(self, what: Covered) -> None:
         """Forget what an announced change may make untrue."""

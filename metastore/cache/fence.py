@@ -1,24 +1,25 @@
-"""Decide by the clocks, at the time of each read, what a member may still answer from memory: the fence.
+"""Decide at each read, by the clocks, whether a member may still answer from memory: the fence.
 
 A lease is over when any of three clocks says so. The monotonic clock stands still while a machine sleeps. Boottime is
-not available everywhere. Only the wall clock goes on in a virtual machine that was stopped and copied; if it goes back
-behind the lease's beginning, nothing is known, and the lease is over too. A flag that a timer sets would be stale in a
-process that was stopped: it would answer before the timer runs.
+not available everywhere. Only the wall clock goes on in a virtual machine that was stopped and copied. If it goes back
+behind the lease's beginning, it tells nothing, and the lease is over too. A flag that a timer sets would not do: a
+process that was stopped could answer before its timer runs.
 """
 
 from __future__ import annotations
 
-from metastore.cache.entries import Entries, Entry
+from metastore.cache.entries import Entries
+from metastore.cache.entry import Entry
 from metastore.clock import Clock, Instant
 
-__all__ = ["Lease"]
+__all__ = ["CacheLease"]
 
 
-class Lease:
-    """One registration's entries, and until when they may be used. Another registration has another object.
+class CacheLease:
+    """The entries of one registration, and until when they may be used. A new registration has a new object.
 
-    So a thread that stood still between its look at the entries and at the clocks finds this lease over, whatever its
-    process has registered since.
+    So a thread that stood still between its look at the entries and its look at the clocks finds this lease over, even
+    if its process has registered again since.
     """
 
     __slots__ = ("boot", "clocks", "entries", "mono", "serving", "used", "wall", "wall_from")
@@ -27,7 +28,7 @@ class Lease:
         self.clocks = clock.readers()
         self.entries, self.used = kept.all, kept.used
         self.serving = False
-        """What is read may be kept: the oldest transaction is younger than the registration."""
+        """Answers may be kept: all transactions that are older than the registration are over."""
         self.end()
 
     def note(self, entry: Entry) -> None:
@@ -37,15 +38,15 @@ class Lease:
             self.used.append(entry)
 
     def end(self) -> None:
-        """Let it be over."""
+        """End the lease now."""
         self.mono = self.boot = self.wall = self.wall_from = 0.0
 
     def last(self, since: Instant, ttl: float) -> None:
-        """Let it last for ``ttl`` seconds from ``since``, an instant *before* the request that renewed it was sent."""
+        """Let the lease last for ``ttl`` seconds from ``since``, an instant *before* the renewal was sent."""
         self.mono, self.boot, self.wall = since.monotonic + ttl, since.boottime + ttl, since.wall + ttl
         self.wall_from = since.wall
 
     def holds(self) -> bool:
-        """Whether it lasts still, by every clock."""
+        """Whether the lease still lasts, by every clock."""
         monotonic, boottime, wall = self.clocks
         return monotonic() < self.mono and boottime() < self.boot and self.wall_from <= wall() < self.wall

@@ -1,13 +1,12 @@
-"""The fill: whether an answer of the database may be kept. One thread at a time calls it.
+"""Decide whether an answer of the database may be kept (the fill). One thread at a time calls it.
 
-Before the question is sent, note what is announced and has not been committed, as the member's last look showed it, and
-how many announcements there were. When the answer is there, keep it unless one of those, or one that came since, covers
-it. An announcement that neither shows has been acknowledged before the question was sent; its change is in the answer,
-or was given up.
+Before it sends the question, the member notes the announcements of its last look, and how many there were. It keeps the
+answer unless one of those, or a later one, covers it. The member acknowledged every other announcement before the
+question: the change is in the answer, or was given up.
 
-An announcement may be over although the last look shows it: the answer itself may show its change. That is so if it is
-the only one that covers the entity, and the answer has a newer version than the entity had when that announcement was
-seen, or has had since. docs/cache.md has the proof.
+An announcement may be over although the last look shows it, because the answer itself may show its change. That holds
+if no other announcement covers the entity, and the answer has a newer version than the entity had when the member saw
+the announcement, or has had since. docs/cache.md has the proof.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from metastore.cache.entries import Entry
-from metastore.cache.fence import Lease
+from metastore.cache.entry import Entry
+from metastore.cache.fence import CacheLease
 from metastore.kinds.entity import Entity
 from metastore.port.members import Announcement, Covered
 
@@ -32,9 +31,9 @@ _Key = tuple[int, int]
 
 
 class Asked(NamedTuple):
-    """What was known when a question was sent."""
+    """The announcements that a member knew when it sent a question."""
 
-    lease: Lease
+    lease: CacheLease
     number: int
     pending: tuple[Announcement, ...]
 
@@ -53,21 +52,21 @@ class Announced:
 
     def __init__(self) -> None:
         self.number = 0
-        """How many there were."""
+        """How many announcements there were so far."""
         self._known: frozenset[_Key] = frozenset()
         self._pending: tuple[Announcement, ...] = ()
         self._recent: deque[Covered] = deque(maxlen=_RECENT)
         self._before: dict[int, tuple[_Key, int]] = {}
-        """By an entity's id: the only announcement that covers it, and the least version that was there under it."""
+        """By an entity's id: the only announcement that covers it, and the lowest version seen under it."""
 
     def forget(self) -> None:
-        """Take all announcements for new: on another connection, their numbers may be given again."""
+        """Treat all announcements as new: a new connection may give their numbers again."""
         self._known = frozenset()
 
     def see(
         self, announcements: Sequence[Announcement], kept: Callable[[int], int | None] = lambda _: None
     ) -> list[Covered]:
-        """Take up what a look showed; return what is new. ``kept``: the version that is kept of an entity."""
+        """Note the announcements of a look; return what the new ones cover. ``kept``: an entity's kept version."""
         new = [one for one in announcements if _key(one) not in self._known]
         self._known = frozenset(map(_key, announcements))
         self._pending = tuple(announcements)
@@ -77,7 +76,7 @@ class Announced:
         return [one.covered for one in new]
 
     def _note(self, new: Sequence[Announcement], kept: Callable[[int], int | None]) -> None:
-        """Note the versions that are there under new announcements; forget those that say nothing any more."""
+        """Note the versions under new announcements; forget those that a second announcement makes useless."""
         if any(one.covered.scopes for one in new):
             self._before.clear()  # they may cover any entity, and change its version
         self._before = {id_: before for id_, before in self._before.items() if before[0] in self._known}
@@ -90,10 +89,10 @@ class Announced:
 
     @property
     def pending(self) -> bool:
-        """Whether a change is announced and not committed, as far as is known."""
+        """Whether the last look showed an announced change."""
         return bool(self._pending)
 
-    def asked(self, lease: Lease) -> Asked:
+    def asked(self, lease: CacheLease) -> Asked:
         """Note what is known before a question is sent."""
         return Asked(lease, self.number, self._pending)
 

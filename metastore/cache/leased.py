@@ -1,23 +1,26 @@
 """The lease cache: reads from memory, without the database, while the lease holds.
 
 A read looks an entry up, then at the clocks: if the lease holds, the entry is as true as an answer of the database. No
-change of it has committed, because its writer waits until this process has forgotten the entry, or until its lease is
-over. Where there is no entry the database is asked, and the answer is kept if nothing that was announced covers it.
-docs/cache.md has the protocol and the proof.
+change of it has committed, because the writer waits until this process has forgotten the entry, or until the lease is
+over. Without an entry the read asks the database, and keeps the answer if no announcement covers it. docs/cache.md has
+the protocol and the proof.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from itertools import count
+from typing import ParamSpec, TypeVar
 
-from metastore.cache.entries import Entries, Entry, entry_of, listing_of
-from metastore.cache.fence import Lease
+from metastore.cache.entries import Entries
+from metastore.cache.entry import Entry, entry_of, listing_of
+from metastore.cache.fence import CacheLease
 from metastore.cache.fill import Announced, Asked
-from metastore.cache.membership import Member, Shown
+from metastore.cache.membership import Abandoned, Member, Shown
 from metastore.cache.options import Cache
 from metastore.clock import Clock
 from metastore.errors import CacheFenced
@@ -27,13 +30,18 @@ from metastore.port.stats import CacheStats
 
 __all__ = ["Leased"]
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Names = tuple[str, ...]
 _JOINS = 2.0
-"""How long opening waits until the cache serves (seconds): after that it goes on without."""
+"""How long opening a store waits until the cache serves (seconds); then reads ask the database until it does."""
 
 
 class Leased:
-    """See the module. Any number of threads may use it. A forked child joins for itself."""
+    """The lease cache of one store; see the module. Any number of threads may use it. A fork joins again.
+
+    The member's thread does not keep it alive: one that no store uses any more leaves.
+    """
 
     def __init__(self, rows: MemberRows, clock: Clock, options: Cache) -> None:
         self._rows, self._clock, self._options = rows, clock, options
@@ -44,22 +52,24 @@ class Leased:
         self._clears = self._evicted = 0
         self._entries = Entries(options.max_entries, options.max_bytes)
         self._announced = Announced()
-        self._monotonic, self._boottime, self._wall = Lease(clock, Entries(1, 1)).clocks
+        self._monotonic, self._boottime, self._wall = CacheLease(clock, Entries(1, 1)).clocks
         self._member = self._new_member()
         _ALL.add(self)
         self._member.served.wait(_JOINS)
+        if self._member.refused is not None:
+            raise self._member.refused
 
     def _new_member(self) -> Member:
         self._pid = os.getpid()
-        return Member(self._rows, self._clock, self._options.ttl, self._new_lease, self._see)
+        return Member(self._rows, self._clock, self._options.ttl, _weakly(self._new_lease), _weakly(self._see))
 
-    def _new_lease(self) -> Lease:
+    def _new_lease(self) -> CacheLease:
         """Return a lease without entries. The one before is over, and its entries are never used again."""
         with self._lock:
             self._evicted += self._entries.evictions + len(self._entries)
             self._entries = Entries(self._options.max_entries, self._options.max_bytes)
             self._announced = Announced()
-            return Lease(self._clock, self._entries)
+            return CacheLease(self._clock, self._entries)
 
     def fork(self) -> None:
         """End the lease in a forked child: the parent's thread renews it, and evicts in the parent only."""
@@ -75,7 +85,7 @@ class Leased:
     # --- reading
 
     def held(self, kind: str, target: object) -> Found | None:
-        """Return what is kept of a path, or of an id, if the lease holds; None: ask. The hot path."""
+        """Return the kept answer for a path or an id, if the lease holds; None: call :meth:`read`. The hot path."""
         lease = self._member.lease
         entry = lease.entries.get((kind, target))
         if (
@@ -132,12 +142,12 @@ class Leased:
             return entry.found  # type: ignore[return-value]
         asked = self._asked(1)
         listed = ask()
-        if asked is not None:
+        if asked is not None and listed.found:  # else it is true until something comes to its path
             self._keep(asked, key, listing_of(listed))
         return listed
 
     def _asked(self, reads: int) -> Asked | None:
-        """Note what is known before the database is asked; None: nothing is kept. Raises CacheFenced."""
+        """Note the known announcements before the database is asked; None: keep no answer. Raises CacheFenced."""
         for _ in range(reads):
             self._misses.add()
         if self._pid != os.getpid():
@@ -165,7 +175,7 @@ class Leased:
 
     # --- what the member's thread calls
 
-    def _see(self, lease: Lease, announced: Sequence[Announcement], fresh: bool) -> Shown:
+    def _see(self, lease: CacheLease, announced: Sequence[Announcement], fresh: bool) -> Shown:
         """Evict what is new."""
         with self._lock:
             if lease.entries is not self._entries.all:
@@ -206,6 +216,19 @@ class _Counter:
         return self.add() - self._looks + 1
 
 
+def _weakly(method: Callable[P, T]) -> Callable[P, T]:
+    """Return a function that calls ``method``, and does not keep its object alive. It raises Abandoned without it."""
+    found = weakref.WeakMethod(method)
+
+    def call(*arguments: P.args, **options: P.kwargs) -> T:
+        there = found()
+        if there is None:
+            raise Abandoned
+        return there(*arguments, **options)
+
+    return call
+
+
 _ALL: weakref.WeakSet[Leased] = weakref.WeakSet()
 
 
@@ -214,4 +237,11 @@ def _after_fork() -> None:
         one.fork()
 
 
+def _at_exit() -> None:
+    """Let a process that ends without closing its stores leave: writers would wait for its ttl."""
+    for one in list(_ALL):
+        one.close()
+
+
 os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

@@ -1,10 +1,12 @@
-"""The membership of one process: it joins, serves, is fenced, and joins again; a thread does all of it.
+"""Keep one process a member: a thread joins, serves, is fenced, and joins again.
 
 ========  =====================================================================================================
-joining   It is registered. It keeps nothing before all transactions are over that began before its generation.
+joining   It is registered, and acknowledges. It keeps nothing before all transactions are over that began before its
+          generation.
 serving   It looks whenever a change is announced, evicts, acknowledges what is new; it renews its lease every third of
           the ttl.
-fenced    The lease is over, or its row is gone. Entries are never used again; it joins with a new Lease.
+fenced    The lease is over, or its row is gone. Entries are never used again; it joins with a new CacheLease.
+left      Its store was closed or dropped, or the process ends. Its row is removed: no writer waits for it.
 ========  =====================================================================================================
 """
 
@@ -18,29 +20,37 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from metastore.cache.fence import Lease
+from metastore.cache.fence import CacheLease
 from metastore.clock import Clock, Instant
 from metastore.deadlines import until
-from metastore.errors import MetastoreError
+from metastore.errors import BackendRefused, MetastoreError
 from metastore.port.members import Announcement, MemberRows, Membership, Wake
 
-__all__ = ["Member", "Shown"]
+__all__ = ["Abandoned", "Member", "Shown"]
 
 _POLLS: Final = 0.05
 """How often a member looks while a change is announced, or was lately (seconds)."""
+_OLDEST_POLLS: Final = 0.005
+"""How soon a member that joins asks again whether older transactions are over, at first (seconds)."""
 _SOON: Final = 0.01
-"""How long after a look another one is not worth it, if nothing was announced (seconds)."""
+"""How soon after a look the next one is not worth it, if nothing was announced (seconds)."""
 _LATELY: Final = 1.0
 _BLIND_POLLS: Final = 0.2
-"""How often it looks where nothing wakes it, without a change lately."""
+"""How often a member that cannot listen looks if there was no change lately (seconds)."""
+_LEAVES: Final = 1.0
+"""How long leaving may take (seconds): after that, writers wait until the lease is over."""
 _ABANDONED: Final = 2.0
-"""After how many ttls an announcement is taken away: its owner is gone, or announces again."""
+"""After how many ttls a member deletes an announcement: its owner is gone, or announces again."""
 _WHY: Final = "its registration was removed while it joined"
 _log = logging.getLogger("metastore")
 
 
+class Abandoned(Exception):
+    """Nobody uses the cache any more: its store was dropped without being closed."""
+
+
 class Shown(NamedTuple):
-    """What a look has shown."""
+    """The result of a look."""
 
     pending: bool
     """A change is announced and not committed."""
@@ -49,17 +59,17 @@ class Shown(NamedTuple):
 
 
 class Member:
-    """See the module. ``lease`` is the only thing that reads look at."""
+    """The membership of this process; see the module. Reads use only its ``lease``."""
 
     def __init__(
         self,
         rows: MemberRows,
         clock: Clock,
         ttl: float,
-        new_lease: Callable[[], Lease],
-        see: Callable[[Lease, Sequence[Announcement], bool], Shown],
+        new_lease: Callable[[], CacheLease],
+        see: Callable[[CacheLease, Sequence[Announcement], bool], Shown],
     ) -> None:
-        """``see``: evicts what is new; it gets whether all announcements are new."""
+        """``see``: evicts what is new; it gets whether all announcements are new. Both may raise Abandoned."""
         self._rows, self._clock, self._ttl = rows, clock, ttl
         self._new_lease, self._see = new_lease, see
         self.lease = new_lease()
@@ -72,6 +82,8 @@ class Member:
         self._news = -1e9  # when a change was announced last
         self._closed = threading.Event()
         self.served = threading.Event()
+        self.refused: BackendRefused | None = None
+        """The database denies it to join: it does not try again."""
         self.begin()
 
     def begin(self) -> None:
@@ -86,27 +98,34 @@ class Member:
             self._wake.wake()
 
     def look_soon(self) -> None:
-        """Let the thread look at once, unless it has looked a moment ago."""
+        """Let the thread look at once, unless it looked a moment ago."""
         if self._clock.monotonic() - self._looked_at > _SOON:
             self.look()
 
     def close(self) -> None:
-        """End the lease first, then the registration, so that no writer waits for it."""
-        self._closed.set()
+        """End the lease first; the thread ends the registration then, so that no writer waits for it."""
         self.lease.end()
         if self._pid != os.getpid():
             return
+        self._closed.set()
         if self._wake is not None:
             self._wake.wake()
-        self._thread.join(1.0)
-        self.lease.end()
-        if self.membership is not None and not self._thread.is_alive():
-            with suppress(MetastoreError):
-                self._rows.leave(self.membership)
+        self._thread.join(_LEAVES)
+        self.lease.end()  # once more: the thread may have begun a new lease meanwhile
 
     # --- the thread
 
     def _run(self) -> None:
+        try:
+            self._go_on()
+        except Abandoned:
+            pass
+        finally:
+            self._fence()
+            self._leave()
+            self._disconnect()
+
+    def _go_on(self) -> None:
         wait = 0.05
         while not self._closed.is_set():
             try:
@@ -114,13 +133,21 @@ class Member:
                 wait = 0.05
                 self._serve()
             except (MetastoreError, OSError, _Gone) as error:
+                if isinstance(error, BackendRefused) and not self.served.is_set():
+                    self.refused = error
+                    self.served.set()
+                    return
                 _log.warning("the lease cache does not serve: %s; it joins again", error)
                 self._disconnect()
                 self._closed.wait(wait)
                 wait = min(wait * 2, 1.0)
             finally:
                 self._fence()
-        self._disconnect()
+
+    def _leave(self) -> None:
+        if self.membership is not None:
+            with suppress(MetastoreError), until(self._clock.monotonic() + _LEAVES):
+                self._rows.leave(self._wake, self.membership)
 
     def _fence(self) -> None:
         if self.lease.serving:
@@ -132,28 +159,24 @@ class Member:
         return self._clock.monotonic() + self._ttl / 3
 
     def _join(self) -> None:
-        """Register, and wait until nothing is under way that was not announced."""
+        """Register, and wait until all transactions that did not announce their changes are over."""
         rows = self._rows
         since = Instant.now(self._clock)
         with until(self._in_time()):
             if self._wake is None:
                 self._wake, self._fresh = rows.wake(), True
-            self.membership = rows.join(self.membership, round(self._ttl * 1e6), socket.gethostname(), os.getpid())
-            # after the registration is committed: a sequence does not wait for a commit
-            mine = rows.begin()
+            self.membership = rows.join(
+                self._wake, self.membership, round(self._ttl * 1e6), socket.gethostname(), os.getpid()
+            )
+            # a second transaction, after the registration is committed: a sequence does not wait for a commit, so
+            # that a writer could see the new generation without the member, and announce nothing
+            mine = rows.begin(self._wake)
         lease = self._new_lease()
-        renewed = self._clock.monotonic()
-        while not self._closed.is_set():
-            with until(self._in_time()):
-                if rows.oldest() > mine:
-                    break
-                if self._clock.monotonic() - renewed > self._ttl / 3:
-                    since, renewed = Instant.now(self._clock), self._clock.monotonic()
-                    if not self._looked(lease, renew=True):
-                        raise _Gone(_WHY)
-            self._wake.wait(0.005)
+        since = self._outwait(lease, mine, since)
+        if self._closed.is_set():
+            return  # perhaps before they are over: it must not serve
         with until(self._in_time()):
-            if not self._looked(lease, renew=False):
+            if not self._looked(lease, checks=True):
                 raise _Gone(_WHY)
         lease.last(since, self._ttl)
         lease.serving = True
@@ -161,8 +184,30 @@ class Member:
         self._since = since
         self.served.set()
 
+    def _outwait(self, lease: CacheLease, mine: int, since: Instant) -> Instant:
+        """Wait until all transactions before ``mine`` are over; return the instant of the last renewal.
+
+        That may take as long as the longest transaction in the cluster. Writers wait for this member all the same: so
+        it looks, and acknowledges.
+        """
+        assert self._wake is not None
+        pause = _OLDEST_POLLS
+        while not self._closed.is_set():
+            with until(self._in_time()):
+                if self._rows.oldest(self._wake) > mine:
+                    break
+                now = Instant.now(self._clock)
+                renew = now.monotonic - since.monotonic > self._ttl / 3
+                if not self._looked(lease, renew=renew):
+                    raise _Gone(_WHY)
+                since = now if renew else since
+            self._wake.wait(pause)
+            pause = min(pause * 1.5, _POLLS)
+        return since
+
     def _serve(self) -> None:
         """Look and renew until the registration is gone; on a new connection go on with the same lease."""
+        wait = 0.05
         while not self._closed.is_set():
             try:
                 if self._wake is None:
@@ -170,14 +215,17 @@ class Member:
                         self._wake, self._fresh = self._rows.wake(), True
                 if not self._once():
                     return
+                wait = 0.05
             except MetastoreError as error:
                 self._disconnect()
                 if not self.lease.holds():
                     raise
                 _log.warning("the lease cache lost its connection and opens another: %s", error)
-                self._closed.wait(0.05)
+                self._closed.wait(min(wait, self._ttl / 10))
+                wait = min(wait * 2, 1.0)
 
     def _once(self) -> bool:
+        assert self._wake is not None
         now = Instant.now(self._clock)
         late = not self.lease.holds()
         renew = late or now.monotonic >= self._since.monotonic + self._ttl / 3
@@ -186,13 +234,13 @@ class Member:
         if not alive:
             return False
         if renew:
-            # also where it was over: nobody has given it up, and all that was announced meanwhile is evicted
+            # even if the lease was over: its row is there, so no writer has given it up, and this look has evicted
+            # all that was announced meanwhile
             self.fences += late
             self.lease.last(now, self._ttl)
             self._since = now
             with until(self._in_time()):
-                self._rows.forget(round(self._ttl * _ABANDONED * 1e6))
-        assert self._wake is not None
+                self._rows.forget(self._wake, round(self._ttl * _ABANDONED * 1e6))
         self._wake.wait(self._pause())
         return True
 
@@ -204,17 +252,18 @@ class Member:
         assert self._wake is not None
         return min(due, 1.0 if self._wake.listens else _BLIND_POLLS)
 
-    def _looked(self, lease: Lease, *, renew: bool) -> bool:
+    def _looked(self, lease: CacheLease, *, renew: bool = False, checks: bool = False) -> bool:
+        """Look, evict, acknowledge what is new; ``checks``: even if nothing is. False: the registration is gone."""
         assert self._wake is not None
         assert self.membership is not None
         self._looked_at = self._clock.monotonic()
         found = self._rows.look(
-            self._wake, self.membership, lambda announced: self._apply(lease, announced), renew=renew
+            self._wake, self.membership, lambda announced: self._apply(lease, announced) or checks, renew=renew
         )
-        self.membership = found or self.membership  # what is gone is removed when it joins again
+        self.membership = found or self.membership  # the next join removes the old row, if it is there
         return found is not None
 
-    def _apply(self, lease: Lease, announced: Sequence[Announcement]) -> bool:
+    def _apply(self, lease: CacheLease, announced: Sequence[Announcement]) -> bool:
         """Evict what is new; return whether there is something to acknowledge.
 
         What an earlier look on this connection has shown was acknowledged with it: no writer waits for this look.
@@ -224,7 +273,7 @@ class Member:
         self._pending = shown.pending
         if announced:
             self._news = self._clock.monotonic()
-        return shown.new or fresh or lease is not self.lease
+        return shown.new or fresh
 
     def _disconnect(self) -> None:
         wake, self._wake = self._wake, None

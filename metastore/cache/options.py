@@ -1,4 +1,4 @@
-"""How a store caches."""
+"""The options of a store's cache."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ _SHORTEST: Final = 0.1
 class Cache:
     """How ``ms.open(url, cache=…)`` keeps what it reads.
 
-    ``validate`` asks the database what has changed before each read, in one query for all reads of a moment. ``lease``
-    (PostgreSQL only) answers without the database, while the process is a member that writers wait for. ``ttl`` is how
-    long a writer waits at most for a member that does not answer (seconds). ``when_fenced`` says what a read does while
-    the lease is over: ask the database, or raise CacheFenced. Both are for ``lease``; ``validate`` needs no clock.
-    A lease of less than 0.1 s would be over before it is renewed, and is refused. ``max_bytes`` bounds an estimate of
-    the memory. Raises InvalidArgument.
+    ``mode``: "validate" asks the database what has changed before each read, in one query for all reads of a moment.
+    "lease" (PostgreSQL only) answers without the database, while the process is a member that writers wait for.
+    ``max_entries``: how many answers it keeps at most. ``max_bytes``: a bound of their estimated memory.
+    ``ttl`` ("lease" only, seconds, at least 0.1): how long a writer waits at most for a member that does not answer.
+    ``when_fenced`` ("lease" only): what a read does while the lease is over. "read_through" asks the database; "raise"
+    raises CacheFenced.
+
+    Raises InvalidArgument for any other value.
     """
 
     mode: Literal["validate", "lease"]

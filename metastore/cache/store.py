@@ -30,7 +30,7 @@ class StoreCache:
         backend: Backend | None = None,
         refused: Callable[[str], PermissionDenied] | None = None,
     ) -> None:
-        """``refused``: makes the error for a user, who sees the figures only; None: it is trusted."""
+        """``refused``: makes the error for a user, which may see the figures only; None: the store is trusted."""
         self.used = used
         self._backend = backend
         self._refused = refused
@@ -44,19 +44,19 @@ class StoreCache:
         return CacheStats() if self.used is None else self.used.stats()
 
     def members(self) -> tuple[CacheMember, ...]:
-        """Return the processes that hold a lease on what they keep, the one that joined first at the beginning.
+        """Return the processes that cache under a lease, oldest first; an empty tuple if the database has no such rows.
 
-        Raises PermissionDenied for a user.
+        Raises PermissionDenied for a user: call it on the store itself.
         """
         rows = self._rows()
         return () if rows is None else tuple([_member(row) for row in rows.members()])
 
     def evict(self, member: int, *, force: bool = False) -> bool:
-        """Remove a member whose lease is over, so that no writer waits for it; False: there is none with this id.
+        """Remove a member whose lease is over, so that no writer waits for it; False: no member has this id.
 
-        A member that still serves would answer what is old. So one that renewed within its ttl raises InvalidArgument:
-        wait until its ttl is over. ``force``: remove it all the same; only for a process that is known to be stopped.
-        Raises PermissionDenied for a user.
+        A removed member that still serves would answer old states. So one that renewed within its ttl raises
+        InvalidArgument: wait until its ttl is over. ``force`` removes it all the same; use it only for a process that
+        is known to be stopped. Raises PermissionDenied for a user: call it on the store itself.
         """
         wanted, rows = integer(member, "a member's id"), self._rows()
         if rows is None or rows.evict(wanted, force=bool(force)):
@@ -91,7 +91,10 @@ def _serves(member: CacheMember) -> InvalidArgument:
 
 
 def cached(session: Session, options: Cache) -> Validated | Leased:
-    """Return the cache of a session. Raises InvalidArgument on a replica: its reads may be older than a write."""
+    """Return a new cache for a session. Raises InvalidArgument on a replica: its reads may be older than a write.
+
+    Raises BackendRefused for a role that may not write the rows of a member.
+    """
     from metastore.cache.leased import Leased  # noqa: PLC0415  (a process imports only what it uses)
     from metastore.cache.validated import Validated  # noqa: PLC0415
 
@@ -101,7 +104,11 @@ def cached(session: Session, options: Cache) -> Validated | Leased:
         raise InvalidArgument("a cache needs the primary, and this is a replica; open it without cache=")
     if options.mode == "lease":
         assert isinstance(session.backend, Announces)
-        return Leased(session.backend.cache_members, session.clock, options)
+        try:
+            return Leased(session.backend.cache_members, session.clock, options)
+        except BaseException:
+            session.backend.close()
+            raise
     return Validated(session.backend, session.clock, session.policy.deadline, options)
 
 

@@ -1,9 +1,10 @@
 """The validating cache: before each read it asks what has changed, in one query for all reads of a moment.
 
-A read that finds something here joins a query for the changes after what was applied last. The query is *sent after the
-read began*: it shows every write that had returned by then. What changed is evicted; what is still there is true at the
-instant of the query. A read that finds nothing asks the database, and keeps the answer if nothing that was applied
-meanwhile touches it. docs/cache.md has the proof. No clock is used, and no lock is held while the database is asked.
+A read that finds an entry joins a query for the changes after the last applied one. The query is *sent after the read
+began*, so it shows every write that had returned by then. Its answer evicts changed entries; an entry that is left is
+true at the instant of the query. A read that finds no entry asks the database. It keeps the answer if no change that
+was applied meanwhile touches it. docs/cache.md has the proof. The cache uses no clock, and holds no lock while it asks
+the database.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import cast
 
-from metastore.cache.entries import Entries, entry_of
+from metastore.cache.entries import Entries
+from metastore.cache.entry import entry_of
 from metastore.cache.options import Cache
 from metastore.cache.positions import MOST, Positions
 from metastore.clock import Clock, process_id
@@ -34,7 +36,7 @@ _TOGETHER = 10_000
 
 
 class Validated:
-    """See the module. Any number of threads may use it; a forked child begins with nothing kept."""
+    """The validating cache of one store; see the module. Any number of threads may use it; a fork begins empty."""
 
     def __init__(self, backend: Feed, clock: Clock, deadline: float, options: Cache) -> None:
         self._backend = backend
@@ -146,7 +148,7 @@ class Validated:
     # --- validating
 
     def _validated(self) -> int:
-        """Return the number of a query that was sent since this call began and is applied; 0: none could be."""
+        """Return the number of an applied query that was sent after this call began; 0: no query could be applied."""
         ends = self._clock.monotonic() + remaining(self._clock, self._deadline)
         return self._lane.run(None, ends, lambda _: self._query(), self._together, _expired)
 
@@ -162,7 +164,7 @@ class Validated:
         return tell
 
     def _query(self) -> int:
-        """Ask what has changed, and evict it; return the query's number, or 0 if it was of no use."""
+        """Ask what has changed, and evict it; return the query's number, or 0 if its answer could not be applied."""
         with self._lock:
             positions, era = self._positions, self._era
             if positions is not None:
@@ -191,7 +193,7 @@ class Validated:
         self._applied += len(answer.rows)
 
     def _first(self, era: object) -> int:
-        """Begin at a position up to which all is decided, if there is one yet: what comes later is asked for."""
+        """Begin at a position up to which all is decided, if there is one yet; queries ask for later ones."""
         start = self._start or self._backend.watermark()
         answer = self._backend.touched(start.position, (), MOST)
         with self._lock:
@@ -208,4 +210,4 @@ class Validated:
 
 
 def _expired() -> DeadlineExceeded:
-    return DeadlineExceeded("the deadline was over while the read waited for what has changed; it changed nothing")
+    return DeadlineExceeded("the deadline passed before the read was sent; call again, with a longer deadline")

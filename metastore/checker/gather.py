@@ -22,7 +22,7 @@ from metastore.checker.tree import DEEPEST
 from metastore.clock import SYSTEM
 from metastore.errors import BackendUnavailable, InvalidArgument
 from metastore.names import format_path
-from metastore.port.commit import LIVE, ROOT_ID
+from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.snapshot import TableSnapshot
 from metastore.store import Store, open_store
 

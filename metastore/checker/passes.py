@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from metastore.checker.event import Event
 from metastore.checker.finding import Finding
 from metastore.checker.operation import ClientOperation
 from metastore.checker.records import Lost, Seen
 from metastore.checker.sweep import Sweep
-from metastore.checker.tree import Event, Named, Placed, Tree
+from metastore.checker.tree import Named, Placed, Tree
 
 __all__ = [
     "EVENT_COLUMNS",

@@ -10,9 +10,15 @@ A *record folder* holds what one run left behind:
 An operation is identified by its ``client`` and its ``number``. All its writes carry the principal
 ``<client>/<number>``, so the feed names the client of each event, even if the client was killed before the answer.
 
-Outcomes: ``applied`` (it returned, and wrote), ``nothing`` (it returned, and there was nothing to write), ``read``,
-``failed`` (it could not succeed: the name is taken, the entity is missing), ``conflicted`` (it gave up, and was not
-applied), ``unknown`` (the acknowledgement was lost) and ``open`` (it never returned: its client was killed).
+Outcomes:
+
+* ``applied``: it returned, and wrote;
+* ``nothing``: it returned, and there was nothing to write;
+* ``read``: it returned what it read;
+* ``failed``: it could not succeed, because the name is taken, or the entity is missing;
+* ``conflicted``: it gave up, and was not applied;
+* ``unknown``: the acknowledgement was lost;
+* ``open``: it never returned, because its client was killed.
 """
 
 from __future__ import annotations

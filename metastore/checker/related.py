@@ -6,16 +6,14 @@ The events of relations carry the id of the relation itself. Memory: one event f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from metastore.checker.event import Event
 from metastore.checker.finding import Finding
 from metastore.kinds.registry import RELATIONSHIPS
 from metastore.kinds.relation import relation_named
 from metastore.port.note import read_note
 from metastore.verify.evidence import Evidence
-
-if TYPE_CHECKING:
-    from metastore.checker.tree import Event
 
 __all__ = ["Related", "Rights"]
 

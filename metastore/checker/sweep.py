@@ -41,7 +41,7 @@ from metastore.checker.tree import CHILDREN, DEEPEST, DROPPED, NO_NAME, Placed
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import OWNED_KINDS, kind_named
 from metastore.names import parse_path
-from metastore.port.commit import ROOT_ID
+from metastore.port.conditions import ROOT_ID
 
 __all__ = ["Sweep"]
 

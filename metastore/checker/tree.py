@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from metastore.checker.event import Event
 from metastore.checker.finding import Finding
 from metastore.checker.related import Related, Rights
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import kind_named
 from metastore.names import format_path, parse_path
-from metastore.port.commit import ROOT_ID
+from metastore.port.conditions import ROOT_ID
 
-__all__ = ["CHILDREN", "DEEPEST", "DROPPED", "EXCLUSIVE", "NO_NAME", "Event", "Named", "Placed", "Tree"]
+__all__ = ["CHILDREN", "DEEPEST", "DROPPED", "EXCLUSIVE", "NO_NAME", "Named", "Placed", "Tree"]
 
 EXCLUSIVE: Final = frozenset({"rename", "move", "drop", "restore", "enable", "disable", "purge"})
 DEEPEST: Final = 1000
@@ -34,37 +35,6 @@ nothing there can be restored."""
 _PLACING: Final = frozenset({"create", "rename", "move", "restore"})
 _KNOWN: Final = EXCLUSIVE | {"create", "alter"}
 _names = lru_cache(maxsize=100_000)(parse_path)
-
-
-class Event(NamedTuple):
-    """One row of the feed. ``asked``: the action that its client recorded, if any. ``wrong``: see Documents."""
-
-    seq: int
-    operation_id: str
-    principal: str | None
-    kind: str
-    action: str
-    entity_id: int
-    owner_id: int | None
-    version: int
-    path_before: str | None
-    path_after: str | None
-    asked: str | None = None
-    wrong: str | None = None
-    other_id: int | None = None
-    """Of a relation: the end that it leads to; ``owner_id`` is the end that it goes from."""
-    other_path: str | None = None
-    scope_version: int | None = None
-    """Of an entity, after the event."""
-    fences: str | None = None
-    """What the commit notes: see :mod:`metastore.port.note`."""
-
-    def __str__(self) -> str:
-        path = self.path_after or self.path_before
-        who = self.principal or f"operation {self.operation_id}"
-        return (
-            f"{who}: {self.action} {self.kind} {path} (entity {self.entity_id}), version {self.version} at {self.seq}"
-        )
 
 
 class Named(NamedTuple):

@@ -1,6 +1,7 @@
 """Run the command line, ``metastore``. :mod:`metastore.cli.app` has the commands, and is imported only when needed.
 
-Exit codes: 0 done, 1 an error, or a violation that verify found, 130 interrupted.
+Exit codes: 0 done, 1 an error, or a violation that verify found, 130 interrupted; of ``lease run`` also 75, 124, 126
+and 127.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _SYSTEMS: Final = ("gravitino",)
 
 
 def export_system(settings: Settings, system: str | None, to: str, json: bool) -> bool:
-    """Export into a system; return whether all of the store is there as it is here."""
+    """Export into a system; return whether the store was exported completely."""
     if system not in _SYSTEMS:
         raise InvalidArgument(f"--to goes with {', '.join(_SYSTEMS)}, not with {system or 'everything'!r}")
     try:
@@ -34,7 +34,5 @@ def export_system(settings: Settings, system: str | None, to: str, json: bool) -
     if report.replaced:
         write(out, "An earlier export was replaced.")
     show_findings(report.findings)
-    write(
-        out, "All of it is there as it is here." if report.whole else "What is named above is not there as it is here."
-    )
+    write(out, "The whole store was exported." if report.whole else "The export differs from the store as named above.")
     return report.whole

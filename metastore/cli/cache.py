@@ -51,7 +51,7 @@ def evict(ctx: typer.Context, member: Member, force: Force = False, json: Json =
     elif evicted:
         write(console(), f"Writers do not wait for the member {member} any more.")
     else:
-        tell(f"there is no member {member}")
+        tell(f"there is no member {member}; see: metastore cache members")
     if not evicted:
         raise typer.Exit(1)
 

@@ -14,7 +14,7 @@ from metastore.cli.context import Json, Settings
 from metastore.cli.output import console, safe, table, tell, time, write, write_json, write_table
 from metastore.errors import InvalidArgument
 from metastore.kinds.handlers import Handler, checked, drop_handler
-from metastore.managers.pending_drop import PendingDrop
+from metastore.managers.drops.pending import PendingDrop
 from metastore.names import format_path, parse_path
 
 __all__ = ["register"]
@@ -98,7 +98,7 @@ def roll_back(
     elif drops:
         write(console(), f"{wanted} is back.")
     if not drops:
-        tell(f"nothing at {wanted} is being dropped in steps")
+        tell(f"nothing at {wanted} is being dropped in steps; see: metastore drops")
         raise typer.Exit(1)
 
 

@@ -23,7 +23,7 @@ TargetsOption = Annotated[bool, typer.Option("--targets", help="PATH is the tag 
 AttachOption = Annotated[
     list[str] | None, typer.Option("--attach", help="Attach this one; PATH, or PATH=VALUE for a tag.")
 ]
-DetachOption = Annotated[list[str] | None, typer.Option("--detach", help="Detach this one, likewise.")]
+DetachOption = Annotated[list[str] | None, typer.Option("--detach", help="Detach this one, written in the same way.")]
 
 
 def tags(
@@ -160,14 +160,16 @@ def revoke(
     """
     with ctx.obj.open() as store:
         if frm is not None and privilege is None:
-            done, what = store.roles.unassign(role, frm), f"{frm} had the role {role}"
+            done, missing = store.roles.unassign(role, frm), f"{frm} does not have the role {role}"
+            taken = f"the role {role} was taken back from {frm}"
             shown = {"role": role, "member": frm}
         else:
             word, target = _both(privilege, on)
             done = store.roles.revoke(role, word, find(store, target, kind))
-            what, shown = f"{role} had {word} on {target}", {"role": role, "privilege": word, "on": target}
-    text = f"{what}: taken back" if done else f"not so that {what}; nothing is taken back"
-    _say({**shown, "taken_back": done}, text, json)
+            missing = f"the role {role} has no {word} on {target}"
+            taken = f"{word} on {target} was taken back from the role {role}"
+            shown = {"role": role, "privilege": word, "on": target}
+    _say({**shown, "taken_back": done}, taken if done else f"{missing}; nothing is taken back", json)
     if not done:
         raise typer.Exit(1)
 

@@ -12,8 +12,8 @@ from metastore.cli.output import console, write, write_json
 from metastore.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from metastore.imports.counts import ImportCounts, Tell
     from metastore.imports.gravitino import Finding, Report
-    from metastore.imports.outcome import Outcome, Tell
 
 __all__ = ["SYSTEMS", "import_system", "show_findings", "step_progress"]
 
@@ -61,7 +61,8 @@ def _show_report(report: Report) -> None:
     show_findings(report.findings)
     write(out, f"content hash there  {report.source_hash}")
     write(out, f"content hash here   {report.target_hash}")
-    write(out, "The contents are the same." if report.same else "The contents differ: somebody changed them here.")
+    differ = "The contents differ: another program changed them here; import again."
+    write(out, "The contents are the same." if report.same else differ)
 
 
 def show_findings(findings: Sequence[Finding]) -> None:
@@ -73,7 +74,7 @@ def show_findings(findings: Sequence[Finding]) -> None:
         write(out, f"… and {len(findings) - _MOST:,} more; --json shows all.")
 
 
-def _iceberg(settings: Settings, source: str, into: str, options: dict[str, str], tell: Tell) -> Outcome:
+def _iceberg(settings: Settings, source: str, into: str, options: dict[str, str], tell: Tell) -> ImportCounts:
     try:
         from metastore.imports.iceberg import import_iceberg, open_catalog  # noqa: PLC0415
     except ImportError:
@@ -81,7 +82,7 @@ def _iceberg(settings: Settings, source: str, into: str, options: dict[str, str]
     return import_iceberg(settings.url, open_catalog(source, options), into, progress=tell)
 
 
-def _spark(settings: Settings, source: str, into: str, options: dict[str, str], tell: Tell) -> Outcome:
+def _spark(settings: Settings, source: str, into: str, options: dict[str, str], tell: Tell) -> ImportCounts:
     try:
         from metastore.imports.spark import import_spark, spark_session  # noqa: PLC0415
     except ImportError:
@@ -99,7 +100,7 @@ def _option(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _show(outcome: Outcome, json: bool) -> bool:
+def _show(outcome: ImportCounts, json: bool) -> bool:
     if json:
         write_json(dataclasses.asdict(outcome))
         return not outcome.failures

@@ -127,8 +127,8 @@ def _was_held(lease: Lease, code: int) -> None:
         raise LeaseLost(
             lease.name,
             lease.token,
-            f"the lease {lease.name!r} (token {lease.token}) was lost before the command was over, "
-            f"which ended with {code}; see: metastore lease audit",
+            f"the lease {lease.name!r} (token {lease.token}) was lost before the command ended "
+            f"with exit code {code}; see: metastore lease audit",
         ) from None
     except MetastoreError:
         pass  # the lease is held by our clock; the database does not answer whether it was broken

@@ -123,14 +123,14 @@ def _progress(out: Console, *, quiet: bool) -> Iterator[Tell]:
 
 
 def _write(done: LoadTest, *, json: bool) -> None:
+    from metastore.loadtest.report.conclusion import conclusion_of  # noqa: PLC0415
     from metastore.loadtest.report.png import HINT, has_matplotlib  # noqa: PLC0415
     from metastore.loadtest.report.summary import summary, terminal  # noqa: PLC0415
-    from metastore.loadtest.report.verdict import verdict_of  # noqa: PLC0415
 
     out = console()
     if done.analysis is None:
         return
-    verdict = verdict_of(done.analysis, {run.folder: run.findings for run in done.runs})
+    verdict = conclusion_of(done.analysis, {run.folder: run.findings for run in done.runs})
     if json:
         write_json(summary(done.analysis, verdict) | {"out": str(done.folder), "interrupted": done.interrupted})
         return

@@ -37,7 +37,7 @@ def serve(
         typer.Option(
             "--credential",
             metavar="METALAKE.CATALOG:KEY=VALUE",
-            help="What clients get that ask, and the server uses, for a warehouse's files. Repeatable.",
+            help="A credential for a warehouse's files, for its clients and the server. Repeatable.",
             show_default=False,
         ),
     ] = None,

@@ -1,17 +1,28 @@
 """Types and columns to and from Arrow. Needs pyarrow, an extra.
 
-Out: ``time(p)``, ``timestamp(p)``, ``timestamptz(p)`` take the coarsest unit that holds p digits (timestamptz in UTC);
-``varchar`` and ``char`` become string, ``fixed(n)`` a binary of n bytes (of any length from 2**28 on, which Arrow
-refuses), ``interval_year`` a month_day_nano_interval, ``interval_day`` a duration in µs, an external type the Arrow
-type that it came from, else binary. Where the Arrow type does not say all, the field's metadata does, under
-``metastore.type``; with it go ``comment``, ``metastore.default`` and ``metastore.auto_increment``. So
-``columns_from_arrow(columns_to_arrow(c))`` equals ``c``.
+To Arrow (any other type becomes its plain counterpart, such as int64 for ``long``):
 
-In: every Arrow type has a place. Unsigned integers widen (uint64 to decimal(20,0)), float16 becomes float; large,
-view, dictionary, run-end-encoded and fixed-size-list types become the plain ones; an extension type its storage,
-but for uuid and bool8; a negative decimal scale widens the precision. Time zones other than UTC are lost. What has
-no counterpart is external under Arrow's own name: ``external("null")``, ``external("duration[us]")``, unions.
-A ``metastore.type`` that does not fit the field's Arrow type (it was cast since) is ignored.
+==========================  ================================================================================
+store                       Arrow
+==========================  ================================================================================
+time, timestamp(p)          the coarsest unit that holds p digits
+timestamptz(p)              the same, in UTC
+varchar, char               string
+fixed(n)                    a binary of n bytes; from 2**28 on of any length, because Arrow refuses more
+interval_year               month_day_nano_interval
+interval_day                a duration in µs
+external                    the Arrow type that it came from, else binary
+==========================  ================================================================================
+
+If the Arrow type does not say everything, the field's metadata does, under ``metastore.type``. The metadata also holds
+``comment``, ``metastore.default`` and ``metastore.auto_increment``. So ``columns_from_arrow(columns_to_arrow(c))``
+equals ``c``.
+
+From Arrow: every type has a counterpart. Unsigned integers widen (uint64 to decimal(20,0)), and float16 becomes float.
+Large, view, dictionary, run-end-encoded and fixed-size-list types become the plain ones. An extension type becomes its
+storage, except uuid and bool8. A negative decimal scale widens the precision. Time zones other than UTC are lost. A
+type without a counterpart is external under Arrow's name: ``external("null")``, ``external("duration[us]")``, unions. A
+``metastore.type`` that does not fit the field's Arrow type (it was cast since) is ignored.
 
 A schema with an empty name, a name that :func:`metastore.names.clean_name` refuses, or two fields of one name side
 by side raises InvalidArgument, which names the field.

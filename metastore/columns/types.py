@@ -4,15 +4,15 @@
     interval_year interval_day string varchar(n) char(n) fixed(n) binary uuid
     list<t>   map<k,v>   struct<a: t not null, b: t comment 'text', …>   external("any text")
 
-Keywords ignore case, white space is free. ``1 <= p <= 38`` and ``0 <= s <= p`` for decimal; ``0 <= p <= 9``
-for the times, 6 when it is left out; ``1 <= n <= 2**31 - 1``. A struct's field name that is more than letters,
-digits and underscores is back-quoted, a back-quote in it doubled; so is ``"`` in an external text and ``'`` in
-a comment. List elements and map values may be ``not null`` too; a map's key always is. Types nest at most
-``MAX_DEPTH`` deep.
+Keywords ignore case, white space is free. ``1 <= p <= 38`` and ``0 <= s <= p`` for decimal; ``0 <= p <= 9`` for the
+times, 6 when it is left out; ``1 <= n <= 2**31 - 1``. A struct's field name with other characters than letters, digits
+and underscores stands in back-quotes. A back-quote in it is doubled; so are ``"`` in an external text and ``'`` in a
+comment. List elements and map values may be ``not null`` too; a map's key always is. Types nest at most ``MAX_DEPTH``
+deep.
 
-``str(parse(text))`` is the canonical spelling, which parses to the same type: keywords in lower case, one blank
-after ``,`` and ``:`` (none inside parentheses), a precision as it was written, comments left out: they belong to the
-column, not to its type.
+``str(parse(text))`` is the canonical spelling, which parses to the same type. Keywords are in lower case, with one
+blank after ``,`` and ``:`` (none inside parentheses). A precision stays as it was written. Comments are left out,
+because they belong to the column, not to its type.
 """
 
 from __future__ import annotations

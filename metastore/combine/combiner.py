@@ -1,8 +1,8 @@
 """The combiner of one store: its lanes, and which requests take them.
 
-One lane is for reads and one for writes, each with one connection at a time. What is rare goes past them, the way it
-goes without a combiner: a lease, an operation id that the caller gives, a move, a transaction. So does what a batch
-cannot decide. The full operation (:mod:`metastore.operation.operation`) does all of that.
+One lane is for reads and one for writes, each with one connection at a time. Rare requests take no lane: a call under a
+lease or with the caller's operation id, a move, a transaction. The full operation
+(:mod:`metastore.operation.operation`) runs them, and every request that a batch cannot decide.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Combiner:
-    """See the module. All sessions of one store share it."""
+    """The lanes of one store; see the module. All sessions of the store share it."""
 
     def __init__(self, session: Session) -> None:
         active = set[object]()

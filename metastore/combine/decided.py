@@ -1,4 +1,4 @@
-"""What the requests of a batch come to on what the batch found: the steps that every kind of write has."""
+"""Decide the requests of a batch on the records that it found, and commit them: the steps of every kind of write."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from metastore.combine.waiting import Waiting
 from metastore.errors import EntityAlreadyExists, MetastoreError
 from metastore.operation.request import Proposal
 from metastore.port.batches import Batch, Batches, Below, Single, Taken, Written
-from metastore.port.commit import Conflicted, Insert, Result, Unknown, Update
+from metastore.port.commit import Conflicted, Unknown
 from metastore.port.records import Record
+from metastore.port.writes import Insert, Result, Update
 
 __all__ = ["MOST_BYTES", "Decided", "Waiter", "bases", "commit", "missing"]
 
@@ -27,16 +28,16 @@ _SENT: Final = Unknown("the batch was interrupted")
 
 @dataclass(slots=True)
 class Decided:
-    """What one request came to on the record that was found: a value, an error, or a proposal."""
+    """The decision of one request on the record that the batch found: a value, an error, or a proposal."""
 
     handle: Waiter
     value: Any = None
     error: MetastoreError | None = None
     proposal: Proposal[Any] | None = None
     version: int = 0
-    """Of a proposal that alters: the version that it makes."""
+    """The version that an altering proposal makes; None: it makes none."""
     true: bool = False
-    """It is true whether the batch is applied or not: it rests on what was read in this batch."""
+    """The decision is true even if the batch is not applied, because it rests on a read of this batch."""
 
     def single(self) -> Single:
         """Return what to commit for it, as a member of a batch."""
@@ -47,7 +48,7 @@ class Decided:
         return Single(proposal.guards, write, one.id, one.principal)
 
     def tell(self, result: Result | Taken | None = None) -> None:
-        """Give the request its answer; ``result``: of its proposal, which was applied, or found its name taken."""
+        """Give the request its answer; ``result``: that of its proposal, None if it proposed nothing."""
         one = self.handle.request
         if isinstance(result, str) and self.proposal is not None:
             self.error = EntityAlreadyExists(self.proposal.writes[0].event.path_after or "")
@@ -64,9 +65,9 @@ class Decided:
 
 
 def bases(backend: Batches, handles: Sequence[Waiter]) -> list[Record | bool]:
-    """Return the record that each request begins with: the one in hand, else what one message finds for all of them.
+    """Return the record that each request begins with: the one in hand, else the one that a single message finds.
 
-    False: there is nothing at its path. True: its parents are not where they were, so that it must read alone.
+    False: there is nothing at its path. True: its parents have moved, so the request must read alone.
     """
     requests = [handle.request for handle in handles]
     wanted: dict[Hashable, Below] = {}
@@ -89,9 +90,9 @@ def missing(handle: Waiter) -> list[Decided]:
 
 
 def commit(members: Sequence[Decided], batch: Batch, backend: Batches) -> Written | None:
-    """Send what ``members`` propose. None: nothing was applied, or each request is in doubt.
+    """Commit the proposals of ``members``. None: nothing was applied, or each request is in doubt.
 
-    The full operation of a request in doubt finds out by its operation id what became of it.
+    A request in doubt goes to its full operation, which looks its operation id up.
     """
     sent = [member.handle.request for member in members if member.proposal is not None]
     for one in sent:

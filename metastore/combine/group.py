@@ -1,4 +1,4 @@
-"""The requests of a batch that are about one entity: what they come to, one after the other."""
+"""Decide the requests of a batch that name one entity, one after the other, and give them their answers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from metastore.combine.decided import Decided, Waiter
 from metastore.combine.waiting import Left
 from metastore.errors import MetastoreError
-from metastore.operation.helping import Batch, plan
+from metastore.operation.helping import BatchSize, plan
 from metastore.operation.request import Proposal
 from metastore.port.batches import Altered, AlterStep, AlterTogether, Taken
-from metastore.port.commit import Result, Update
 from metastore.port.records import Pending, Record
+from metastore.port.writes import Result, Update
 
 __all__ = ["Group"]
 
@@ -22,14 +22,14 @@ _SEVERAL = 2
 
 @dataclass(slots=True)
 class Group:
-    """First the alters, in the order in which they came, then one exclusive update: a rename or a drop.
+    """One entity's requests: first its alters in the order of arrival, then one exclusive update (a rename or drop).
 
-    All of them waited when the batch began, so that any order is one that could have been. Other exclusive updates of
-    the entity wait for the next batch.
+    All of them waited when the batch began, so any order is a valid serial order. Other exclusive updates of the entity
+    wait for the next batch.
     """
 
     record: Record
-    """The entity as the last of them leaves it."""
+    """The entity after the last decided request."""
     fresh: bool
     """It was read in this batch."""
     first: Record = field(init=False)
@@ -48,7 +48,7 @@ class Group:
         self.first = self.record
 
     def carry(self, seen: Pending) -> None:
-        """Begin with what one snapshot shows: resolve the intents that are pending there before the own requests."""
+        """Begin with the state of one snapshot: resolve the pending intents there before the group's requests."""
         if seen.known is None or seen.known.record.chain != self.first.chain:
             self.closed = True  # it was renamed or dropped meanwhile: each request finds out alone
             return
@@ -57,7 +57,7 @@ class Group:
             return
         self.first = self.record = seen.known.record
         self.helps = True
-        planned = plan(seen, None, Batch())
+        planned = plan(seen, None, BatchSize())
         for one in () if planned is None else planned.help.resolutions:
             self.steps.append(AlterStep(one.operation_id, one.principal, one.doc, one.changes, one))
             if one.action == "alter" and one.doc is not None:
@@ -124,9 +124,9 @@ class Group:
         return self.together._replace(steps=tuple(self.steps))
 
     def behind(self, altered: Altered | None, last: Result | Taken | None) -> Iterator[Waiter]:
-        """Yield the requests that go into the next batch: they lost to another commit, met intents, or came too late.
+        """Yield the requests for the next batch: they lost to another commit, met intents, or came too late.
 
-        ``altered``, ``last``: what became of the alters, and of the exclusive update; None: they were not applied.
+        ``altered``, ``last``: the results of the alters and of the exclusive update; None: they were not applied.
         """
         yield from self.later
         losers = [member.handle for member in self.members if not member.true]
@@ -154,9 +154,9 @@ class Group:
             handle.request.outdated(self.first)
 
     def left(self, altered: Altered | None, last: Result | Taken | None) -> Record | None:
-        """Return the entity as the batch left it, or as the answer shows it; None: that is not known, or hardly of use.
+        """Return the entity as the batch left it, or as the answer shows it; None: unknown, or not worth keeping.
 
-        It is of use where several requests meet: the next ones come soon. ``altered``, ``last``: see :meth:`behind`.
+        It is worth keeping if several requests met here: more come soon. ``altered``, ``last``: see :meth:`behind`.
         """
         if isinstance(last, Result) or self.closed or len(self.members) < _SEVERAL:
             return None
@@ -165,7 +165,7 @@ class Group:
         return self._newest(altered)
 
     def _newest(self, altered: Altered | None) -> Record | None:
-        """Return the entity as the answer shows it, if nothing but its version was another one."""
+        """Return the entity as the answer shows it, if only its version had changed."""
         if altered is None or altered.version is None or altered.doc is None or altered.queued or altered.pending:
             return None
         return self.first._replace(

@@ -1,9 +1,9 @@
 """One request that waits in a lane: its stays in the queue and in batches, and its answer.
 
-A stay begins when the request is put into the queue, and ends in one of three ways: the request has its answer, its
-batch puts it back for another stay, or it goes alone. Two threads decide about a stay, the request's own and a leader,
-and either may be interrupted between any two lines. So each decision is one atomic step, which says all that is needed
-to go on.
+A stay begins when the request is put into the queue. It ends in one of three ways: the request has its answer, its
+batch puts it back for another stay, or it goes alone. Two threads decide about a stay, the request's and a leader's.
+An interrupt may hit either between any two lines. So each decision is one atomic step, which leaves everything that the
+other thread needs to go on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ALONE: Final[Any] = object()
 
 
 class Term:
-    """The time in which one thread leads. One thread ends it: the leader, or the one that takes over."""
+    """The time in which one thread leads. Exactly one thread ends it: the leader, or the one that takes over."""
 
     __slots__ = ("_open",)
 
@@ -43,7 +43,7 @@ class Term:
 
 
 _Fate = Literal["left", "leads"] | Term
-"""What became of a request that waited: it gave up, it leads the next batch, or the leader of a term took it along."""
+"""The fate of a waiting request: it gave up, it leads the next batch, or the leader of a term took it along."""
 
 
 class _Stay:
@@ -55,7 +55,7 @@ class _Stay:
         self._fate: dict[None, tuple[_Fate]] = {}
         self._after: dict[None, Any] = {}
         self.term = Term()
-        """In which the request leads, if it was elected."""
+        """The term in which the request leads, if it was elected."""
 
     def decide(self, fate: _Fate) -> bool:
         """Take the request out of the queue; False: another thread was faster, perhaps with the same fate."""

@@ -15,19 +15,18 @@ Flat combining (Hendler, Incze, Shavit, Tzafrir, SPAA 2010), as group commit doe
 * A handle that gets no answer runs ``alone()`` in its own thread. So a batch that fails as a whole hurts none of its
   members: each is tried again by itself, and meets its own error.
 
-**Deadlines.** A request waits in the queue until ``ends``, then leaves it with DeadlineExceeded. A request in a batch
-whose time is over is not waited for any longer: it runs ``alone()``, which knows what may be in flight.
+**Deadlines.** A request waits in the queue until ``ends``, then leaves it and raises ``expired()``. If its time ends
+while it is in a batch, its thread waits no longer: it runs ``alone()``, which knows what may be in flight.
 
-**Leaders that do not come back.** Leading is no lock that correctness rests on: it says who sends next. Where nothing
-has moved for ``patience``, one of those that wait takes over and leads beside the old leader, on another connection.
-So a message that waits for a locked row, a thread that died and an interrupt between two lines delay the others by that
-much. An error or an interrupt in the leader hands the lane on at once. A forked child begins with an empty lane.
-A request that waits in vain for ``patience`` looks whether an interrupt has taken it out of the queue, or a leader.
+**Leaders that do not come back.** Correctness does not rest on one leader: the term only says which thread sends next.
+If nothing has moved for ``patience``, a waiting thread takes over and leads beside the old leader, on another
+connection. So a message that waits for a locked row, a dead thread, or an interrupt between two lines delays the others
+by no more than that. An error or an interrupt in the leader hands the lane on at once. A forked child begins with an
+empty lane. After ``patience`` a request also checks whether an interrupt has lost it, or its leader.
 
-**Other ways of waiting.** A request waits with a waker of the lane's clock: a thread on a lock; a task of an event loop
-so that other tasks run. A leader is then a task.
-:meth:`Lane.submit` and :meth:`Lane.result` are the two halves of ``run`` for requests that must not go alone, and
-:meth:`Lane.lead` and :meth:`Lane.leave` are for one that goes alone.
+**Threads and tasks.** A request waits with a waker of the lane's clock: a thread waits on a lock, a task of an event
+loop lets other tasks run. A leader is then a task. :meth:`Lane.submit` and :meth:`Lane.result` are the two halves of
+``run`` for requests that must not go alone, and :meth:`Lane.lead` and :meth:`Lane.leave` are for one that goes alone.
 """
 
 from __future__ import annotations
@@ -53,19 +52,22 @@ PATIENCE: Final = 0.2
 """How long one leader may take before a waiter leads beside it (seconds)."""
 _log = logging.getLogger("metastore.combine")
 _GATHERS, _SEVERAL = 0.0001, 4
-"""How long a leader waits for others by default (seconds), where the last batch had several. To wait for no time lets
-only few threads run. In the mix with 64 threads, this took 10 % off the clients' processor time, half off the p99."""
+"""How long a leader waits for others (seconds) if the last batch had several requests. ``sleep(0)`` lets only few
+threads run. In the mix with 64 threads, this took 10 % off the clients' processor time, and half off the p99."""
 _CANDIDATES = 8
-"""Among how many of those that wait the next leader is the one with the most time left."""
+"""How many of the oldest waiting requests are candidates for the next leader: the one with the most time left leads."""
 
 
 Tell = Callable[[], None]
 Together = Callable[[Sequence[Handle[Q, A]]], Tell]
-"""Send one message for all of these; return what gives each its answer."""
+"""Send one message for all of these requests; return the function that gives each its answer."""
 
 
 class Lane(Generic[Q, A]):
-    """See the module. Any number of threads may use it. ``gathers``: how long a leader waits for others (seconds)."""
+    """The queue and the leader of one kind of request; see the module. Any number of threads may use it.
+
+    ``patience``, ``gathers``: how long one leader may take, and how long it waits for others (seconds).
+    """
 
     def __init__(
         self,
@@ -89,6 +91,7 @@ class Lane(Generic[Q, A]):
     def _begin(self) -> None:
         self._pid = process_id()
         self._token = threading.Lock()
+        """Taken while a thread leads, or is elected and has not begun. No thread ever waits for it."""
         self._term = Term()
         self._queue: deque[Handle[Q, A]] = deque()
         self._numbers = count()
@@ -116,7 +119,7 @@ class Lane(Generic[Q, A]):
             self.leave(term)
 
     def lead(self) -> Term | None:
-        """Begin to lead, for one request that goes alone; None: somebody leads. The caller must :meth:`leave`."""
+        """Begin to lead, for one request that goes alone; None: another thread leads. The caller must :meth:`leave`."""
         self._after_fork()
         if not self._token.acquire(False):
             return None
@@ -157,7 +160,7 @@ class Lane(Generic[Q, A]):
                         self._lead(handle, term, together)
                     stay.end()
                 elif not handle.answered and not stay.waits and self._clock.monotonic() >= handle.ends:
-                    stay.end()
+                    stay.end()  # a batch has it, and its time is over: it goes alone
             except BaseException:
                 if not handle.stay.decide("left") and handle.leads:
                     self.leave(handle.stay.term)  # perhaps one more: its batch put it back, and it was elected again
@@ -209,12 +212,12 @@ class Lane(Generic[Q, A]):
                 self._look_after(handle, term, left)
 
     def _look_after(self, handle: Handle[Q, A], term: Term, left: float) -> None:
-        """See to it that somebody leads: nothing has moved for a while. ``term``: the one that was open before."""
-        if handle not in list(self._queue):  # a leader was interrupted between two lines that move it
+        """Make sure that a thread leads: nothing has moved for a while. ``term``: the one that was open before."""
+        if handle not in list(self._queue):  # an interrupt hit a leader between the two lines that move the request
             self._queue.append(handle)
         if self._token.acquire(False):
             self._elect()
-        elif left > self._patience and term is self._term:
+        elif left > self._patience and term is self._term:  # the same term is still open: its leader is stuck
             self._take_over(term)
 
     def _take_over(self, term: Term) -> None:
@@ -268,6 +271,7 @@ class Lane(Generic[Q, A]):
                 self._token.release()
             except RuntimeError:  # two terms at once, and the other's leader put it back
                 pass
+            # a request that came just before the release found the token taken, and waits for an election
             if not self._queue or not self._token.acquire(False):
                 return
 

@@ -1,8 +1,8 @@
-"""What the last batch left of the entities that it altered: the next batch begins with that, without a read.
+"""Keep the entities that the last batch altered, so that the next batch begins with them, without a read.
 
-Where all alter one entity, a batch comes right after the other. A read between them takes as long as the commit, and
-lets another process commit meanwhile. What is kept is a guess: the commit checks guards, place and version, as of an
-entity in hand. An error that rests on it is not told; the full operation looks again.
+If all requests alter one entity, one batch follows the other. A read between them would take as long as the commit, and
+let another process commit meanwhile. A kept record is a guess: the commit checks guards, place and version, as for an
+entity in hand. An error that rests on a guess reaches no caller; the full operation looks again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Name = tuple[int, str, str]
 
 
 class LastBatch:
-    """See the module. Used by one leader after the other; two at once can only guess wrongly."""
+    """The records that the last batch left. One leader after the other uses it; two at once can only guess wrongly."""
 
     def __init__(self) -> None:
         self._records: dict[Name, Record] = {}

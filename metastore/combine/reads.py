@@ -1,8 +1,8 @@
-"""Reads by path that travel together.
+"""The lane of reads: reads by path that travel together.
 
-A path is looked for by its last name, below the parents that led there last time. One statement finds all of them, and
-checks in the same snapshot that these parents stand where they stood. Where one does not, or where nothing is
-remembered, the request reads its whole path by itself.
+A batch looks a path up by its last name, below the parents that led there last time. One statement finds all names, and
+checks in the same snapshot that these parents stand where they stood. If one has moved, or no parents are remembered,
+the request reads its whole path by itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from metastore.port.records import ROOT, Lookup, Record, Resolved
 __all__ = ["Finds", "batches", "below", "parents_of"]
 
 _DEEPEST = 16
-"""How many names a path has at most that is looked for with others."""
+"""How many names a path may have to be looked up with others."""
 
 
 class Finds:
@@ -80,7 +80,7 @@ def parents_of(lookup: Lookup) -> Lookup:
 
 
 def below(session: Session, lookup: Lookup) -> Below | None:
-    """Return where to look for the last name of a path; None: it is not known where its parents are."""
+    """Return where to look for the last name of a path; None: its parents are unknown."""
     names = lookup.names
     if lookup.start is not ROOT or len(names) > _DEEPEST:
         return None

@@ -1,4 +1,4 @@
-"""One write that may travel with others: its operation id, what it rests on, and what its batches came to."""
+"""One write that may travel with others: its operation id, the record that it begins with, and its lost batches."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from uuid import UUID
 
 from metastore.combine.lane import Resign
 from metastore.combine.reads import below
-from metastore.deadlines import cleaning
+from metastore.deadlines import GRACE, cleaning
 from metastore.errors import DeadlineExceeded, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.metrics import Decided
-from metastore.operation.operation import Begun, Operation
+from metastore.operation.begun import Begun
+from metastore.operation.operation import Operation
 from metastore.operation.record import tell_id, withdraw
 from metastore.operation.request import Call, Merge, Proposal, Request, View, committed
 from metastore.operation.session import Session
 from metastore.port.backend import Guards, Reads
 from metastore.port.batches import Below
-from metastore.port.commit import LIVE, Unknown
+from metastore.port.commit import Unknown
+from metastore.port.conditions import LIVE
 from metastore.port.records import ROOT, Child, Known, Lookup, Node, Origin, Record, Resolved, RowPage
 from metastore.retry.policy import Attempt
 from metastore.retry.runner import call_hooks
@@ -31,8 +33,6 @@ ROUNDS: Final = 4
 """How many batches a request loses before it is announced. A lost batch costs one round trip for all its members, an
 announced change several of its own: with two processes on one hot table, 4 took 40 % less processor time than 2."""
 _UNDER_WAY: Final = Unknown("its batch was under way when its time was over")
-_GRACE: Final = 0.5
-"""How long a request that is interrupted tries to withdraw what may be in flight (seconds)."""
 
 
 class Left(Exception):
@@ -53,26 +53,26 @@ class Waiting(Generic[T]):
     path: Lookup | None
     """The path that names its entity, if one does."""
     below: Below | None
-    """Where to look for its entity; None: it has one in hand, or needs none."""
+    """Where to look for its entity; None: the call has the entity in hand, or needs none."""
     record: Record | None
-    """The entity in hand, or as it was after a lost batch: a guess, which the commit checks."""
+    """The entity in hand, or its state after a lost batch: a guess, which the commit checks."""
     lost: int = 0
     """How many batches it lost."""
     moved: int = 0
-    """How many of these it lost because its entity was renamed, dropped or replaced meanwhile."""
+    """How many of these batches it lost because its entity was renamed, dropped or replaced meanwhile."""
     stood: tuple[int, int] | None = None
     """The entity, by id and scope version, if the last batch lost and its answer does not say why."""
     announce_on: int | None = None
-    """The entity on which the full operation announces it, before any other attempt."""
+    """The entity on which the full operation announces the change, before any other attempt; None: on none."""
     doubt: Unknown | None = None
-    """It was sent, and no answer says yet what became of it."""
+    """A message with the change was sent, and its outcome is not known yet."""
 
     taken: bool = False
     """It was in a batch."""
     under_way: set[object] = field(default_factory=set)
-    """The batches that may still decide it, and send it: one at most, but for an instant when a leader is replaced."""
+    """The batches that may still decide and send it: at most one, except at the instant when a leader is replaced."""
     given_up: bool = False
-    """It goes alone, or its caller was interrupted: a batch that has not decided it yet leaves it out."""
+    """It goes alone, or its caller was interrupted. A batch that has not decided it yet leaves it out."""
 
     @property
     def creates(self) -> bool:
@@ -96,7 +96,7 @@ class Waiting(Generic[T]):
         """Make sure that a request whose caller was interrupted is not applied from now on."""
         self.given_up = True
         if self.taken:
-            with cleaning(self.session.clock.monotonic() + _GRACE):
+            with cleaning(self.session.clock.monotonic() + GRACE):
                 withdraw(self.session, self.id, self.session.policy_of(self.call).deadline, sent=True)
         tell_id(interrupt, self.id)
 
@@ -122,7 +122,7 @@ class Waiting(Generic[T]):
         self._lost("self", newest.chain[-1].id, expected)
 
     def outdated(self, record: Record) -> None:
-        """Look for the entity again, after a batch that found it elsewhere, or behind a mark or a lock."""
+        """Look the entity up again, after a batch that found it elsewhere, marked or locked."""
         self.stood = self._found_again(record)
         self.record = None
         self._lost("ancestor", record.chain[-1].id, record.version)
@@ -154,7 +154,7 @@ class Waiting(Generic[T]):
         self._lost("pending", record.chain[-1].id, record.version)
 
     def queued(self, record: Record) -> None:
-        """Leave the batch to be announced: a transaction is in line for the entity."""
+        """Leave the lane; the full operation announces the change, because a transaction is in line for the entity."""
         self._lost("ticket", record.chain[-1].id, record.version)
         merge, session = self.request.merge, self.session
         if merge is not None:
@@ -206,7 +206,7 @@ def waiting(session: Session, request: Request[T], call: Call) -> Waiting[T] | N
 
 
 class _Seen(View):
-    """A view that shows one entity, and nothing else. It trusts that a name is free: the commit finds out."""
+    """A view that shows one entity, and nothing else. It assumes that a name is free; the commit checks that."""
 
     def __init__(self, one: Waiting[Any], found: Record | None) -> None:
         self._one = _One(one, found)

@@ -1,11 +1,13 @@
-"""The lane of writes: which requests travel together, and what becomes of those that do not.
+"""The lane of writes: which requests travel together, and when one leaves its batch.
 
-What a batch does is in :mod:`metastore.combine.message`. A request whose entity had another version gets the newest one
-with the answer, and goes with the next batch. After ``ROUNDS`` lost batches it is announced, as one that lost alone.
-Where intents are pending, the next batch carries them: it resolves them in the same commit, before its own requests, as
-a helper does. Whatever else a batch meets, it leaves to the full operation, which decides again by itself: a mark, a
-guard that broke, a document that the database refuses. A batch whose answer was lost leaves each of its requests to the
-full operation too, which resolves it by its operation id.
+:mod:`metastore.combine.batch` has the work of a batch. A request can leave its batch in these ways:
+
+* Its entity had another version: the answer brings the newest one, and the request goes with the next batch. After
+  ``ROUNDS`` lost batches the full operation announces it, as it does for a change that lost alone.
+* Intents are pending on its entity: the next batch resolves them in the same commit, before its own requests, as a
+  helper does.
+* The batch met a mark, a broken guard, or a document that the database refuses: the full operation decides again.
+* The answer to the batch was lost: the full operation of each request looks its operation id up.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
+from metastore.combine.batch import BatchSender
 from metastore.combine.decided import Waiter
 from metastore.combine.lane import Lane, Resign, Tell, Term
-from metastore.combine.message import Messages
 from metastore.combine.waiting import Waiting, waiting
 from metastore.deadlines import until
 from metastore.operation.operation import Operation
@@ -27,7 +29,7 @@ __all__ = ["VERBS", "Writes"]
 T = TypeVar("T")
 
 VERBS: Final = frozenset(("alter", "create", "rename", "drop"))
-"""What travels together: the requests' verbs."""
+"""The verbs of the requests that travel together."""
 
 
 class Writes:
@@ -40,7 +42,7 @@ class Writes:
         self._lane = lane
         self._clock = session.clock
         self._active = active
-        self._messages = Messages(session, lane.back)
+        self._messages = BatchSender(session, lane.back)
 
     def run(self, session: Session, request: Request[T], call: Call) -> T:
         """Return the result of a request, or raise its error."""

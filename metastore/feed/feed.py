@@ -1,8 +1,8 @@
 """The change feed: every committed change once, in an order whose replay gives the tables.
 
-A position is opaque and ordered. It has an epoch, which a restored copy of a database does not share; the number that
-the commit drew after its last lock; and a random part of the operation's id. By that part a reader notices that a
-backup was put back in place: the change at the position is missing, or another operation made it.
+A position is opaque and ordered. It has three parts: an epoch, which a restored copy of a database does not share; the
+number that the commit drew after its last lock; a random part of the operation's id. By that part a reader notices that
+a backup was put back in place: the change at the position is missing, or another operation made it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from metastore.feed.feed import changes
 from metastore.feed.follow import kinds_of
 from metastore.feed.scope import Scope
 from metastore.kinds.entity import Change, Entity
-from metastore.managers.page import Page, clean_size
+from metastore.managers.pages.page import Page, clean_size
 from metastore.names import Path
 from metastore.operation.session import Session
 

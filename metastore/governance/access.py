@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from metastore.errors import EntityNotFound, PermissionDenied
-from metastore.governance.decision import Decision, Verdict, decide, sees
-from metastore.governance.evidence import Known, Memory, Nodes, Who, evidence, evidence_at
+from metastore.governance.decision import Decision, Ruling, decide, sees
+from metastore.governance.evidence import KnownFacts, Memory, Nodes, Who, evidence, evidence_at
 from metastore.governance.privileges import OWNERSHIP, REVEAL, needs_of
 from metastore.port.backend import Backend
-from metastore.port.commit import ROOT_ID
+from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Lookup
 from metastore.port.rights import RightRows
 from metastore.port.search import Search
@@ -73,7 +73,7 @@ class Evidence(NamedTuple):
     """The scope versions that it must guard."""
     guessed: bool
     """They come from what is remembered."""
-    known: Mapping[int, Known]
+    known: Mapping[int, KnownFacts]
     """The facts about each object that it needs a right for."""
 
 
@@ -98,7 +98,7 @@ class Access:
 
     # --- facts
 
-    def read(self, chains: Sequence[Nodes], below: int | None = None) -> list[Known]:
+    def read(self, chains: Sequence[Nodes], below: int | None = None) -> list[KnownFacts]:
         """Read the facts about the objects at the ends of ``chains`` now, and remember them."""
         found = evidence(self.backend, self.who, chains, below) if chains else []
         if self.mine:
@@ -107,7 +107,7 @@ class Access:
             self._facts.note(known)
         return found
 
-    def remembered(self, entity_id: int) -> Known | None:
+    def remembered(self, entity_id: int) -> KnownFacts | None:
         """Return what was read last about an object."""
         return self._facts.known.get(entity_id)
 
@@ -115,7 +115,7 @@ class Access:
         """Remember where a path led."""
         self._facts.led(path, entity_id)
 
-    def at(self, path: Lookup) -> Known | None:
+    def at(self, path: Lookup) -> KnownFacts | None:
         """Return what is remembered about what a path led to, if a read may ask whether it holds: see ``probe``."""
         if _GUESSED.get() is not None or self.mine is not None:
             return None
@@ -130,7 +130,7 @@ class Access:
         known = self._facts.at(path)
         return known is None and path.start.id == ROOT_ID and _GUESSED.get() is None and self.mine is None
 
-    def sees_now(self, chain: Nodes, rows: RightRows) -> Known | None:
+    def sees_now(self, chain: Nodes, rows: RightRows) -> KnownFacts | None:
         """Remember what was read with ``chain``; return the facts if the user sees the object at its end."""
         known = evidence_at(self.who, chain, rows)
         self._facts.note(known)
@@ -154,13 +154,15 @@ class Access:
                 rests |= known.seen_by
         return rests
 
-    def visible(self, chains: Sequence[Nodes], probed: tuple[dict[int, int], bool] | None = None) -> list[Known | None]:
+    def visible(
+        self, chains: Sequence[Nodes], probed: tuple[dict[int, int], bool] | None = None
+    ) -> list[KnownFacts | None]:
         """Return the facts about each object that the user sees; None for the others.
 
         What is remembered and allows it is asked for in one read, whether it still holds; everything else is read.
         ``probed``: what the read of the chains asked about already, and whether all of that was true.
         """
-        found: dict[int, Known] = {}
+        found: dict[int, KnownFacts] = {}
         rests: dict[int, int] = {}
         for n, chain in enumerate(chains):
             known = self.remembered(chain[-1].id)
@@ -187,7 +189,7 @@ class Access:
             return probed[1]
         return self.backend.hold(sorted(rests.items()))
 
-    def _note(self, known: Known) -> None:
+    def _note(self, known: KnownFacts) -> None:
         """Note what a read of a transaction rests on; what was noted first stays."""
         self.noted = {**known.guards(known.seen), **self.noted}
 
@@ -224,7 +226,7 @@ class Access:
         return Evidence({i: scope for i, scope in scopes.items() if i not in mine}, False, known)
 
     def _remembered(self, wants: Iterable[Want], held: Mapping[int, int]) -> Evidence | None:
-        found: dict[int, Known] = {}
+        found: dict[int, KnownFacts] = {}
         scopes: dict[int, int] = {}
         for want in wants:
             known = self.remembered(want.on)
@@ -236,22 +238,22 @@ class Access:
         fits = all(held.get(i, scope) == scope for i, scope in scopes.items())
         return Evidence(scopes, True, found) if fits else None
 
-    def check(self, known: Known, want: Want) -> list[Verdict]:
-        """Return the verdicts that allow it. Raises PermissionDenied, or EntityNotFound for what is not seen."""
-        verdicts = _verdicts(known, want)
-        if verdicts[-1].allowed:
-            return verdicts
+    def check(self, known: KnownFacts, want: Want) -> list[Ruling]:
+        """Return the rulings that allow it. Raises PermissionDenied, or EntityNotFound for what is not seen."""
+        rulings = _rulings(known, want)
+        if rulings[-1].allowed:
+            return rulings
         if not known.seen[-1].allowed:
             raise EntityNotFound(known.facts.object.path)
-        raise self.denied(known, want, verdicts[-1])
+        raise self.denied(known, want, rulings[-1])
 
-    def denied(self, known: Known, want: Want, verdict: Verdict) -> PermissionDenied:
+    def denied(self, known: KnownFacts, want: Want, ruling: Ruling) -> PermissionDenied:
         """Return the error for what the user sees, and may not do."""
         path = known.facts.object.path
-        privilege = verdict.missing[0] if verdict.missing is not None else OWNERSHIP
+        privilege = ruling.missing[0] if ruling.missing is not None else OWNERSHIP
         words = " or ".join(want.any_of(known.nodes[-1].kind))
         needs = f"needs {words} on {path}" if words else f"must own {path} or something above it"
-        message = f"{self.who.name} {needs}: {verdict.because}; ask an owner of it for the right"
+        message = f"{self.who.name} {needs}: {ruling.because}; ask an owner of it for the right"
         return PermissionDenied(self.who.name, privilege, path, message)
 
     def require(self, nodes: Nodes, want: Want) -> None:
@@ -262,9 +264,9 @@ class Access:
     def decision(self, nodes: Nodes, privilege: str) -> Decision:
         """Return whether the user has a privilege at an object now, and why."""
         (known,) = self.read([nodes])
-        verdicts = decide(known.facts, (privilege,))
-        because = [verdict.because for verdict in verdicts]
-        return Decision(verdicts[-1].allowed, because if verdicts[-1].allowed else because[-1:])
+        rulings = decide(known.facts, (privilege,))
+        because = [ruling.because for ruling in rulings]
+        return Decision(rulings[-1].allowed, because if rulings[-1].allowed else because[-1:])
 
     def metalakes(self) -> list[int]:
         """Return the ids of the metalakes that have a user of this name."""
@@ -292,16 +294,16 @@ class Access:
                 self._memory.ids += self.backend.reserve_ids(_BLOCK)[::-1]
 
 
-def _granted(known: Known, want: Want) -> Mapping[int, int] | None:
+def _granted(known: KnownFacts, want: Want) -> Mapping[int, int] | None:
     """Return the scope versions that must hold for what the facts allow; None: they do not. Decided once."""
     what = (want.operation, want.kind)
     if what not in known.granted:
-        verdicts = _verdicts(known, want)
-        known.granted[what] = known.guards(verdicts) if verdicts[-1].allowed else None
+        rulings = _rulings(known, want)
+        known.granted[what] = known.guards(rulings) if rulings[-1].allowed else None
     return known.granted[what]
 
 
-def _verdicts(known: Known, want: Want) -> list[Verdict]:
+def _rulings(known: KnownFacts, want: Want) -> list[Ruling]:
     if want.operation == "see":
         return known.seen
     at = 0 if want.operation == "member" and known.nodes[-1].kind == "role" else None

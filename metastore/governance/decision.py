@@ -7,8 +7,8 @@ A user may do something to an object if three things hold:
   it owns that, or something above it;
 * at the object it has one of the privileges that the operation needs, or it owns the object, or something above it.
 
-A user has a privilege at an object if one of its roles, or of its enabled groups' roles, allows the privilege at the
-object or anywhere above it, and none denies it there. An owner is not bound by what is denied.
+A user has a privilege for an object if one of its roles, or a role of one of its enabled groups, allows it there or
+anywhere above, and none denies it there. An owner is not bound by what is denied.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 from metastore.governance.privileges import OWNERSHIP, WAY, needs_of
 
-__all__ = ["Decision", "Facts", "Granted", "Member", "Place", "Verdict", "decide", "sees"]
+__all__ = ["Decision", "Facts", "Granted", "Level", "Member", "Ruling", "decide", "sees"]
 
 
-class Place(NamedTuple):
+class Level(NamedTuple):
     """A node on the way from the metalake to an object."""
 
     id: int
@@ -41,7 +41,7 @@ class Member(NamedTuple):
 
 
 class Granted(NamedTuple):
-    """A privilege that a role allows, or denies, on one of the places."""
+    """A privilege that a role allows, or denies, on one of the levels."""
 
     role: int
     privilege: str
@@ -63,24 +63,24 @@ class Facts:
 
     user: str
     """The name by which the user was asked for."""
-    chain: tuple[Place, ...]
-    """The places from the metalake to the object."""
+    chain: tuple[Level, ...]
+    """The levels from the metalake to the object."""
     members: tuple[Member, ...] = ()
     """The user and its groups, disabled ones too; none: the metalake has no such user."""
     roles: tuple[Has, ...] = ()
     owners: Mapping[int, int] = field(default_factory=dict)
-    """Which member owns a place; only those of the user."""
+    """Which member owns a level; only those of the user."""
     grants: tuple[Granted, ...] = ()
 
     @property
-    def object(self) -> Place:
+    def object(self) -> Level:
         """The object itself."""
         return self.chain[-1]
 
     @cached_property
-    def places(self) -> Mapping[int, int]:
-        """Where in the chain each place stands, by its id."""
-        return {place.id: n for n, place in enumerate(self.chain)}
+    def levels(self) -> Mapping[int, int]:
+        """Where in the chain each level stands, by its id."""
+        return {level.id: n for n, level in enumerate(self.chain)}
 
     @cached_property
     def active(self) -> Mapping[int, Member]:
@@ -96,18 +96,18 @@ class Facts:
 
     @cached_property
     def owned_from(self) -> int:
-        """The place in the chain from which on the user owns everything; behind the end if it owns nothing."""
-        owned = (n for n, place in enumerate(self.chain) if self.owners.get(place.id) in self.active)
+        """The level in the chain from which on the user owns everything; behind the end if it owns nothing."""
+        owned = (n for n, level in enumerate(self.chain) if self.owners.get(level.id) in self.active)
         return next(owned, len(self.chain))
 
 
-class Verdict(NamedTuple):
-    """What was decided, the rule that decided, and on which roles it rests besides members and places."""
+class Ruling(NamedTuple):
+    """What was decided, the rule that decided, and on which roles it rests besides members and levels."""
 
     allowed: bool
     because: str
     roles: frozenset[int] = frozenset()
-    missing: tuple[str, Place] | None = None
+    missing: tuple[str, Level] | None = None
     """The privilege that is missing, and where."""
 
 
@@ -122,33 +122,33 @@ class Decision:
         return self.allowed
 
 
-def decide(facts: Facts, any_of: Sequence[str], at: int | None = None, *, below: bool = False) -> list[Verdict]:
-    """Return the verdicts on the way and at the object: all allow it, or the last of them says why it is not allowed.
+def decide(facts: Facts, any_of: Sequence[str], at: int | None = None, *, below: bool = False) -> list[Ruling]:
+    """Return the rulings on the way and at the object: all allow it, or the last of them says why it is not allowed.
 
     ``any_of``: privileges of which one is enough at the object; none: only an owner may do it. ``at``: where in the
     chain the object stands; None: at its end. ``below``: it is done below the object, which is on the way as well.
     """
     at = len(facts.chain) - 1 if at is None else at
-    verdicts = list[Verdict]()
-    for verdict in _steps(facts, any_of, at, at + 1 if below else at):
-        verdicts.append(verdict)
-        if not verdict.allowed:
+    rulings = list[Ruling]()
+    for ruling in _steps(facts, any_of, at, at + 1 if below else at):
+        rulings.append(ruling)
+        if not ruling.allowed:
             break
-    return verdicts
+    return rulings
 
 
-def sees(facts: Facts, at: int | None = None) -> list[Verdict]:
-    """Return the verdicts on whether the user sees the object, or the place ``at`` in the chain."""
+def sees(facts: Facts, at: int | None = None) -> list[Ruling]:
+    """Return the rulings on whether the user sees the object, or the level ``at`` in the chain."""
     at = len(facts.chain) - 1 if at is None else at
-    place = facts.chain[at]
-    if (at == 0 or place.id in facts.active) and facts.active:
+    level = facts.chain[at]
+    if (at == 0 or level.id in facts.active) and facts.active:
         return [_is_member(facts)]
-    if place.id in facts.role_names:
-        return [_is_member(facts), Verdict(True, f"{facts.user} has the role {place.path}", frozenset({place.id}))]
-    return decide(facts, needs_of(place.kind).see, at)
+    if level.id in facts.role_names:
+        return [_is_member(facts), Ruling(True, f"{facts.user} has the role {level.path}", frozenset({level.id}))]
+    return decide(facts, needs_of(level.kind).see, at)
 
 
-def _steps(facts: Facts, any_of: Sequence[str], at: int, way: int) -> Iterator[Verdict]:
+def _steps(facts: Facts, any_of: Sequence[str], at: int, way: int) -> Iterator[Ruling]:
     yield _is_member(facts)
     for n in range(1, way):
         word = WAY.get(facts.chain[n].kind)
@@ -157,42 +157,42 @@ def _steps(facts: Facts, any_of: Sequence[str], at: int, way: int) -> Iterator[V
     yield _at(facts, any_of, at)
 
 
-def _is_member(facts: Facts) -> Verdict:
+def _is_member(facts: Facts) -> Ruling:
     lake = facts.chain[0]
     if not facts.members:
-        return Verdict(False, f"{lake.path} has no user {facts.user}", missing=("membership", lake))
+        return Ruling(False, f"{lake.path} has no user {facts.user}", missing=("membership", lake))
     if not facts.active:
-        return Verdict(False, f"the user {facts.user} is disabled in {lake.path}", missing=("membership", lake))
-    return Verdict(True, f"{facts.user} is a user of {lake.path}")
+        return Ruling(False, f"the user {facts.user} is disabled in {lake.path}", missing=("membership", lake))
+    return Ruling(True, f"{facts.user} is a user of {lake.path}")
 
 
-def _at(facts: Facts, any_of: Sequence[str], at: int) -> Verdict:
-    """Return whether the user owns a place, or has one of the privileges there."""
-    place = facts.chain[at]
+def _at(facts: Facts, any_of: Sequence[str], at: int) -> Ruling:
+    """Return whether the user owns a level, or has one of the privileges there."""
+    level = facts.chain[at]
     if facts.owned_from <= at:
         above = facts.chain[facts.owned_from]
         owner = facts.active[facts.owners[above.id]]
         who = facts.user if owner.kind == "user" else f"the group {owner.name} of {facts.user}"
-        return Verdict(True, f"{who} owns {above.path}")
+        return Ruling(True, f"{who} owns {above.path}")
     if not any_of:
-        why = f"{facts.user} owns neither {place.path} nor anything above it"
-        return Verdict(False, why, missing=(OWNERSHIP, place))
-    verdicts = [_holds(facts, word, at) for word in any_of]
-    return next((one for one in verdicts if one.allowed), verdicts[0])
+        why = f"{facts.user} owns neither {level.path} nor anything above it"
+        return Ruling(False, why, missing=(OWNERSHIP, level))
+    rulings = [_holds(facts, word, at) for word in any_of]
+    return next((one for one in rulings if one.allowed), rulings[0])
 
 
-def _holds(facts: Facts, privilege: str, at: int) -> Verdict:
-    """Return whether the user has a privilege at a place."""
-    places, roles = facts.places, facts.role_names
-    mine = [g for g in facts.grants if g.privilege == privilege and places.get(g.on, at + 1) <= at and g.role in roles]
+def _holds(facts: Facts, privilege: str, at: int) -> Ruling:
+    """Return whether the user has a privilege at a level."""
+    levels, roles = facts.levels, facts.role_names
+    mine = [g for g in facts.grants if g.privilege == privilege and levels.get(g.on, at + 1) <= at and g.role in roles]
     for grant in mine:
         if not grant.allow:
-            role, where = roles[grant.role], facts.chain[places[grant.on]].path
+            role, where = roles[grant.role], facts.chain[levels[grant.on]].path
             why = f"the role {role} denies {privilege} on {where}"
-            return Verdict(False, why, missing=(privilege, facts.chain[at]))
+            return Ruling(False, why, missing=(privilege, facts.chain[at]))
     if not mine:
         why = f"no role of {facts.user} allows {privilege} on {facts.chain[at].path}"
-        return Verdict(False, why, missing=(privilege, facts.chain[at]))
+        return Ruling(False, why, missing=(privilege, facts.chain[at]))
     best = min(mine, key=lambda grant: grant.role)  # one is enough; always the same, so that few roles are guarded
-    why = f"the role {facts.role_names[best.role]} allows {privilege} on {facts.chain[places[best.on]].path}"
-    return Verdict(True, why, frozenset({best.role}))
+    why = f"the role {facts.role_names[best.role]} allows {privilege} on {facts.chain[levels[best.on]].path}"
+    return Ruling(True, why, frozenset({best.role}))

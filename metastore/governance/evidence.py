@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from metastore.governance.decision import Facts, Granted, Has, Member, Place, Verdict, sees
+from metastore.governance.decision import Facts, Granted, Has, Level, Member, Ruling, sees
 from metastore.governance.privileges import effect_of
 from metastore.names import clean_name, exact_text, format_path, parse_path
 from metastore.port.backend import Rights
 from metastore.port.records import Lookup, Node
 from metastore.port.rights import RightRows, Whose
 
-__all__ = ["Known", "Memory", "Nodes", "Remembered", "Who", "evidence", "evidence_at", "who"]
+__all__ = ["KnownFacts", "Memory", "Nodes", "Remembered", "Who", "evidence", "evidence_at", "who"]
 
 Nodes = tuple[Node, ...]
 _MOST: Final = 10_000
@@ -36,7 +36,7 @@ class Who(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownFacts:
     """The facts about one object, the nodes that lead to it, and the scope versions on which the facts rest."""
 
     nodes: Nodes
@@ -47,8 +47,8 @@ class Known:
     """By operation and kind, once it was decided: what must hold for it (see ``guards``); None: it is not allowed."""
 
     @cached_property
-    def seen(self) -> list[Verdict]:
-        """The verdicts on whether the user sees the object."""
+    def seen(self) -> list[Ruling]:
+        """The rulings on whether the user sees the object."""
         return sees(self.facts)
 
     @cached_property
@@ -59,22 +59,22 @@ class Known:
         """
         return dict(sorted(self.rests_on(self.seen).items())) if self.seen[-1].allowed else {}
 
-    def rests_on(self, verdicts: Iterable[Verdict]) -> dict[int, int]:
-        """Return the scope versions that must hold for ``verdicts``, apart from those of the nodes."""
-        roles = frozenset[int]().union(*[verdict.roles for verdict in verdicts])
+    def rests_on(self, rulings: Iterable[Ruling]) -> dict[int, int]:
+        """Return the scope versions that must hold for ``rulings``, apart from those of the nodes."""
+        roles = frozenset[int]().union(*[ruling.roles for ruling in rulings])
         members = [member.id for member in self.facts.members]
         return {i: self.scopes[i] for i in (*members, *roles)}
 
-    def guards(self, verdicts: Iterable[Verdict]) -> dict[int, int]:
-        """Return all scope versions that must hold for ``verdicts``."""
-        return {**{node.id: node.scope_version for node in self.nodes}, **self.rests_on(verdicts)}
+    def guards(self, rulings: Iterable[Ruling]) -> dict[int, int]:
+        """Return all scope versions that must hold for ``rulings``."""
+        return {**{node.id: node.scope_version for node in self.nodes}, **self.rests_on(rulings)}
 
     def stands_at(self, nodes: Nodes) -> bool:
         """Whether the facts are about an object at the end of these nodes, as they are."""
         return self.nodes == nodes or [n[:4] for n in self.nodes] == [n[:4] for n in nodes]
 
-    def owning(self, ids: Iterable[int]) -> Known:
-        """Return the facts about a user that owns these places too."""
+    def owning(self, ids: Iterable[int]) -> KnownFacts:
+        """Return the facts about a user that owns these levels too."""
         if not self.facts.members:
             return self
         owners = {**dict.fromkeys(ids, self.facts.members[0].id), **self.facts.owners}
@@ -92,23 +92,23 @@ class Known:
         of_all = [grant for node in self.nodes for grant in on.get(node.id, ())]
         owners = {i: owner for i, owner in self.facts.owners.items() if i in above}
         usually = self._sees_child(-1, kind, of_all, owners)
-        verdicts: dict[tuple[object, ...], bool] = {}
+        rulings: dict[tuple[object, ...], bool] = {}
         different = set[int]()
         for i in {*on, *self.facts.owners, *self.facts.active, *self.facts.role_names} - above:
             grants, owner = on.get(i, []), self.facts.owners.get(i)
             itself = i if i in self.facts.active or i in self.facts.role_names else None
             alike = (owner, itself, *sorted([grant[:3] for grant in grants]))
-            if alike not in verdicts:
+            if alike not in rulings:
                 mine = [grant._replace(on=-1) for grant in grants]
                 own = owners if owner is None else {**owners, -1 if itself is None else i: owner}
-                verdicts[alike] = self._sees_child(-1 if itself is None else i, kind, [*of_all, *mine], own)
-            if verdicts[alike] != usually:
+                rulings[alike] = self._sees_child(-1 if itself is None else i, kind, [*of_all, *mine], own)
+            if rulings[alike] != usually:
                 different.add(i)
         return usually, frozenset(different)
 
     def _sees_child(self, entity_id: int, kind: str, grants: Iterable[Granted], owners: Mapping[int, int]) -> bool:
         on = tuple([g if g.on != -1 else g._replace(on=entity_id) for g in grants])
-        chain = (*self.facts.chain, Place(entity_id, kind, ""))
+        chain = (*self.facts.chain, Level(entity_id, kind, ""))
         return sees(replace(self.facts, chain=chain, grants=on, owners=owners))[-1].allowed
 
 
@@ -116,17 +116,17 @@ class Remembered:
     """The facts that were read last for one user, and where paths led. Threads share it."""
 
     def __init__(self) -> None:
-        self.known: dict[int, Known] = {}
+        self.known: dict[int, KnownFacts] = {}
         """By the id of the object."""
         self._paths: dict[Lookup, int] = {}
 
-    def note(self, known: Known) -> None:
+    def note(self, known: KnownFacts) -> None:
         """Remember facts."""
         if len(self.known) >= _MOST:
             self.known.clear()
         self.known[known.nodes[-1].id] = known
 
-    def at(self, path: Lookup) -> Known | None:
+    def at(self, path: Lookup) -> KnownFacts | None:
         """Return what is remembered about the object to which a path led."""
         entity_id = self._paths.get(path)
         return None if entity_id is None else self.known.get(entity_id)
@@ -156,7 +156,7 @@ class Memory:
         return remembered
 
 
-def evidence(reads: Rights, who: Who, chains: Sequence[Nodes], below: int | None = None) -> list[Known]:
+def evidence(reads: Rights, who: Who, chains: Sequence[Nodes], below: int | None = None) -> list[KnownFacts]:
     """Read the facts about the objects at the ends of ``chains``: one round trip for each metalake among them."""
     places: dict[int, set[int]] = {}
     for chain in chains:
@@ -166,7 +166,7 @@ def evidence(reads: Rights, who: Who, chains: Sequence[Nodes], below: int | None
     return [by_lake[chain[0].id].known(chain, everything=below is not None) for chain in chains]
 
 
-def evidence_at(who: Who, chain: Nodes, rows: RightRows) -> Known:
+def evidence_at(who: Who, chain: Nodes, rows: RightRows) -> KnownFacts:
     """Return the facts about the object at the end of ``chain``, from rows that were read with it."""
     return _Rows(who, rows).known(chain, everything=False)
 
@@ -185,16 +185,16 @@ class _Rows:
         for grant in self._all:
             self._grants.setdefault(grant.on, []).append(grant)
 
-    def known(self, nodes: Nodes, *, everything: bool) -> Known:
+    def known(self, nodes: Nodes, *, everything: bool) -> KnownFacts:
         """Return the facts about the object at the end of ``nodes``; with ``everything``, also about its children."""
         names = [node.name for node in nodes]
-        chain = tuple([Place(n.id, n.kind, format_path(names[: i + 1])) for i, n in enumerate(nodes)])
+        chain = tuple([Level(n.id, n.kind, format_path(names[: i + 1])) for i, n in enumerate(nodes)])
         if not self._members or not _is_meant(self._who, nodes, self._members[0]):
-            return Known(nodes, Facts(self._who.name, chain), {})
+            return KnownFacts(nodes, Facts(self._who.name, chain), {})
         owners = self._owners if everything else {p.id: self._owners[p.id] for p in chain if p.id in self._owners}
         grants = self._all if everything else tuple([g for p in chain for g in self._grants.get(p.id, ())])
         facts = Facts(self._who.name, chain, self._members, self._roles, owners, grants)
-        return Known(nodes, facts, self._scopes)
+        return KnownFacts(nodes, facts, self._scopes)
 
 
 def _is_meant(who: Who, nodes: Nodes, user: Member) -> bool:

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from metastore.governance.access import Access, Want
-from metastore.governance.evidence import Known, Nodes
+from metastore.governance.evidence import KnownFacts, Nodes
 from metastore.port.backend import Backend, Guards
-from metastore.port.commit import LIVE, ROOT_ID
-from metastore.port.records import Child, Lookup, Node, OwnedRecord, Resolved, RowPage, Step
-from metastore.port.records import Known as Row
+from metastore.port.conditions import LIVE, ROOT_ID
+from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import GONE, End, Owning, Related, Relating
 from metastore.port.rights import Chosen
 from metastore.port.search import Matches, Search
@@ -80,7 +79,7 @@ class Seen:
             for lookup, one, chain in zip(lookups, resolved, chains, strict=True)
         ]
 
-    def _cut(self, lookup: Lookup, resolved: Resolved, chain: Nodes, known: Known | None) -> Resolved:
+    def _cut(self, lookup: Lookup, resolved: Resolved, chain: Nodes, known: KnownFacts | None) -> Resolved:
         if known is not None or not resolved.nodes:
             if resolved.record is not None:
                 self._access.led(lookup, chain[-1].id)
@@ -99,7 +98,7 @@ class Seen:
             return known.nodes
         return self._nodes_of([start.id]).get(start.id, (start,))
 
-    def by_id(self, ids: Sequence[int]) -> list[Row | None]:
+    def by_id(self, ids: Sequence[int]) -> list[Known | None]:
         """Return each entity that the user sees."""
         probe = self._access.probe(ids)
         rows, held = self._base.by_id_holding(ids, sorted(probe.items())) if probe else (self._base.by_id(ids), False)

@@ -1,9 +1,8 @@
 """Import any catalog of PyIceberg: its namespaces, tables and views, by their metadata files.
 
-A table keeps its metadata file: both catalogs show the same snapshots, and no data moves. It may be repeated while
-others still commit over there: a table whose metadata file is another one by then gets that. Switch writers over
-after the last repetition: two catalogs that both commit to one table lose each other's commits. Needs the extra
-[iceberg].
+A table keeps its metadata file: both catalogs show the same snapshots, and no data moves. Repeat the import while other
+programs still commit to the old catalog: it updates tables whose metadata file has changed. Switch writers only after
+the last import: two catalogs that both commit to one table lose each other's commits. Needs the extra [iceberg].
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 
 from metastore.errors import InvalidArgument, MetastoreError
-from metastore.imports.outcome import Outcome, Tell
+from metastore.imports.counts import ImportCounts, Tell
 from metastore.names import Path, format_path, parse_path
 from metastore.pyiceberg.catalog import MetastoreCatalog
 from metastore.store import open_store
@@ -30,9 +29,9 @@ Names = tuple[str, ...]
 
 
 def open_catalog(source: str, properties: Mapping[str, str]) -> Catalog:
-    """Open a catalog: the name of one that PyIceberg's configuration has, or the URI of one. Raises InvalidArgument.
+    """Open a catalog by its name in PyIceberg's configuration, or by its URI. Raises InvalidArgument if that fails.
 
-    The property ``name`` is the catalog's own name: a SQL catalog shows only what is under it.
+    The property ``name`` is the catalog's name there: a SQL catalog shows only the tables under it.
     """
     given = {"uri": source, **properties} if "://" in source else dict(properties)
     name = given.pop("name", "source" if "://" in source else source)
@@ -42,12 +41,12 @@ def open_catalog(source: str, properties: Mapping[str, str]) -> Catalog:
         raise InvalidArgument(f"the catalog cannot be opened by PyIceberg: {type(error).__name__}: {error}") from error
 
 
-def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Tell | None = None) -> Outcome:
-    """Import all of ``source`` below the catalog ``into``, made where it is missing. Raises InvalidArgument."""
+def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Tell | None = None) -> ImportCounts:
+    """Import all of ``source`` below ``into``, a catalog, which is created if missing. Else raises InvalidArgument."""
     root = parse_path(into)
     if len(root) != 2:
         raise InvalidArgument("an Iceberg catalog is imported into a catalog, such as lake.ice")
-    outcome, tell = Outcome(), progress or (lambda _step, _share: None)
+    outcome, tell = ImportCounts(), progress or (lambda _step, _share: None)
     with open_store(url, principal=_PRINCIPAL) as store:
         store.metalakes.create((root[0],), if_exists="return")
         store.catalogs.create(root, type="relational", provider="lakehouse-iceberg", if_exists="return")

@@ -1,7 +1,7 @@
 """Import every catalog that a Spark session sees, the Hive metastore included, through Spark's own catalog API.
 
-The driver lists and describes, which only a session can; the executors write to the store, each a share of the tables.
-Needs the extra [spark]. It may be repeated: what is there already as it is there stays as it is.
+The driver lists and describes the tables, because only it has a session. Each executor writes a share of them to the
+store. Needs the extra [spark]. Repeat it as often as you like: a table that is up to date is not written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from metastore.columns.column import Column
 from metastore.errors import InvalidArgument
-from metastore.imports.outcome import Outcome, Tell
+from metastore.imports.counts import ImportCounts, Tell
 from metastore.kinds.view.document import SQL
 from metastore.names import Path, clean_name, parse_path
 from metastore.spark.context import spark_context
@@ -59,7 +59,7 @@ def spark_session(master: str, options: Mapping[str, str]) -> Iterator[SparkSess
         session.stop()
 
 
-def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell | None = None) -> Outcome:
+def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell | None = None) -> ImportCounts:
     """Import all catalogs of a session below the metalake ``into``, which is made where it is missing.
 
     The executors open ``url``, so it names a place that they reach. Raises InvalidArgument.
@@ -67,7 +67,7 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
     lake = parse_path(into)
     if len(lake) != 1:
         raise InvalidArgument("Spark's catalogs are imported into a metalake, such as lake")
-    outcome, tell = Outcome(), progress or (lambda _step, _share: None)
+    outcome, tell = ImportCounts(), progress or (lambda _step, _share: None)
     described: list[Described] = []
     with open_store(url, principal=_PRINCIPAL) as store:
         store.metalakes.create(lake, if_exists="return")
@@ -121,7 +121,7 @@ def _tables(session: SparkSession, namespace: Names) -> list[str]:
 
 
 def _described(session: SparkSession, names: Names) -> Described | str:
-    """Return what Spark says of a table; a text: why it cannot be read."""
+    """Return Spark's description of a table; a text instead says why it cannot be read."""
     try:
         rows = [tuple(row) for row in session.sql(f"DESCRIBE TABLE EXTENDED {_quoted(names)}").collect()]
         columns = columns_from_spark(session.table(_quoted(names)).schema)

@@ -1,4 +1,4 @@
-"""From a filled-in command to the words and the environment of a process, in a folder of its own."""
+"""Turn a filled-in command into the words and the environment of a process, in a separate folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run one command, and end it when the server that started this guard is gone, stops it, or may no longer run it.
+"""Run one command, and end it when the server is gone, stops the command, or may no longer run it.
 
 The server runs this file as a program: ``python guard.py -- WORD…``. It imports nothing of metastore, so that it starts
 at once. Lines on its input: ``until SECONDS``, the time on the monotonic clock up to which the command may run, and

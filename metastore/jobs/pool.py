@@ -1,8 +1,8 @@
 """A server's workers: threads that claim jobs and run them, under the server's seat.
 
-A claim is one commit: the job is still free, and gets this server's seat and token. So of several servers that see the
-same job one has it. A server that dies loses its seat when its lease is over, and its commands die with it (guard.py).
-After that the others may claim its jobs, and nothing that it writes later counts.
+A claim is one commit. It requires that the job is still free, and writes this server's seat and token into it. So only
+one of several servers that see the same job gets it. A server that dies loses its seat when its lease is over; its
+commands die before that (guard.py). Then the others may claim its jobs, and its later writes have no effect.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _LOG = logging.getLogger("metastore.jobs")
 class WorkerPool:
     """Runs jobs until it is closed: ``with WorkerPool(store, workers=2): …``.
 
-    ``workers``: how many jobs at once. ``ttl``: after how many seconds the jobs of a server that died are taken over;
-    the others see it up to half a second later. Close the pool before its store.
+    ``workers``: how many jobs run at once. ``ttl``: how long after a server's last renewal others take its jobs over
+    (seconds); they notice up to half a second later. Close the pool before its store.
     """
 
     def __init__(self, store: Store, *, workers: int = 2, ttl: float = 6.0) -> None:
         self._store, self._workers, self._ttl = store, workers, ttl
         self._wake, self._closing = threading.Event(), threading.Event()
         self._running: dict[int, str | None] = {}
-        """The jobs that run here, by their ids, and why they must end."""
+        """By id, the jobs that run here: why each must end, or None."""
         self._guard = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="metastore-jobs", daemon=True)
 
@@ -93,7 +93,7 @@ class WorkerPool:
                     _LOG.warning("the queue of jobs could not be read: %s", error)
                 self._wake.wait(_LOOKS)
         finally:
-            with self._guard:
+            with self._guard:  # each running job looks here, and ends its command
                 self._running = dict.fromkeys(self._running, "leave")
             while self._running:
                 self._wake.wait(_LOOKS)

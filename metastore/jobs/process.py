@@ -1,4 +1,4 @@
-"""A job's command as this server sees it: started under a guard, kept running, ended, and read."""
+"""Start a job's command under a guard, let it run, end it, and read its output."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Process:
             )
 
     def allow(self, seconds: float) -> None:
-        """Let the command run for so many seconds from now, unless it is allowed more before."""
+        """Let the command run for so many seconds from now; the newest call counts, even if it allows less."""
         self._tell(f"until {SYSTEM.monotonic() + seconds:.6f}\n")
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What there is to run: the jobs that have not ended, kept up to date from the change feed.
+"""Keep the list of jobs that have not ended, by following the change feed.
 
 The tables are read once. After that each look costs one read of the feed, however many jobs have ended.
 """
@@ -28,7 +28,7 @@ class Queue:
         self._open: dict[int, Job] = {}
 
     def look(self) -> None:
-        """Take up what has changed."""
+        """Apply the changes since the last look."""
         try:
             if self._position is None:
                 self._read_all()

@@ -35,7 +35,7 @@ Stop = Callable[[], str | None]
 
 
 def run(store: Store, job: Job, seat: Lease, stop: Stop) -> None:
-    """Run a job until it ends, and write down how; nothing is written by a server that has lost its seat."""
+    """Run a job until it ends, and write its status; a server that has lost its seat writes nothing."""
     if job.attempts > MOST_ATTEMPTS:
         _finish(store, job, seat, "failed", None, f"its server died {job.attempts - 1} times while it ran")
         return

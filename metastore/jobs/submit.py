@@ -22,10 +22,11 @@ _PLACEHOLDER: Final = re.compile(r"\{\{([\w.-]+)\}\}")
 
 
 def submit(store: Store, template: Target, conf: Mapping[str, str] | None = None) -> Job:
-    """Queue a run of a template: ``conf`` has the values of its placeholders. Return the job.
+    """Queue a run of a template, and return the job. ``conf`` maps the names of placeholders to their values.
 
-    A placeholder without a value stays as it is. Template and job are one commit: no job is left of a template that is
-    dropped at this moment. Raises EntityNotFound, InvalidArgument, NotInUse.
+    A placeholder without a value stays as it is. The commit requires the template, so a template that is dropped at
+    this moment gets no job. Raises EntityNotFound without the template (create it first), InvalidArgument for a
+    ``conf`` that is no mapping of strings, NotInUse below a disabled metalake (enable it first).
     """
     values = _values(conf or {})
     name = f"job-{SYSTEM.operation_id().hex}"

@@ -6,9 +6,9 @@ draft in place, and raises the caller's error when it does not fit. A change say
 wanted and not what results, so it can be applied again to a fresher document. That is how
 conflicts merge.
 
-Changes are written into history as JSON: ``encode`` and ``decode`` are each other's inverse.
-A change class gets its JSON tag from its name, or from ``class AddPanel(EntityChange, tag="acme.AddPanel")``: a class
-is renamed only with a migration, or with its old name as the tag.
+Changes are written into history as JSON: ``encode`` and ``decode`` are each other's inverse. A change class gets its
+JSON tag from its name, or from ``class AddPanel(EntityChange, tag="acme.AddPanel")``. To rename a class, keep its old
+name as the tag, or write a migration.
 """
 
 from __future__ import annotations

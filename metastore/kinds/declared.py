@@ -3,8 +3,9 @@
     ms.Kind("dashboard", parent="schema", fields={"panels": ms.Field(list, default=[])}, changes=(AddPanel, DropPanel))
     store.manager("dashboard").create("lake.sales.eu.revenue")
 
-docs/kinds.md has the whole example. Every program that works on one database should declare the same kinds: one that
-does not know a kind leaves it alone, but sees it in the feed and in ``verify``, and does not take its schema for empty.
+docs/kinds.md has the whole example. Every program that works on one database should declare the same kinds. A program
+that does not know a kind leaves its entities alone. It sees them in the feed and in ``verify``, and does not take their
+schema for empty.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from metastore.kinds.kind import base_doc, to_json
 from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS, kind_named
 from metastore.names import clean_text
 from metastore.plain import ReadOnly, plain
-from metastore.port.commit import FORMAT
+from metastore.port.intents import FORMAT
 from metastore.port.records import Origin, Record
 
 __all__ = ["DeclaredEntity", "Field", "Kind"]

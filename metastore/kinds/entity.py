@@ -115,7 +115,7 @@ class _Stored:
     def _own_fields(self) -> dict[str, Any]:
         return {name: plain(getattr(self, name)) for name in type(self).doc_fields}
 
-    if not TYPE_CHECKING:  # a type checker shall refuse an attribute that the class does not declare
+    if not TYPE_CHECKING:  # a type checker must refuse an attribute that the class does not declare
 
         def __getattr__(self, name: str) -> NoReturn:
             raise AttributeError(f"a {type(self).__name__} has no field {name!r}")

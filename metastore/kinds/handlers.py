@@ -1,12 +1,13 @@
 """The handlers of drops in steps, by kind: what destroys the data that the store does not hold.
 
-A handler must be idempotent, and find the data by the entity's id: after a take-over, the process that had the drop
-before may still be destroying, and by then the path may lead to something else.
+A handler must be idempotent, and find the data by the entity's id. After a take-over, the process that had the drop
+before may still destroy data, and by then the path may lead to another entity.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 from metastore.arguments import shown
@@ -16,7 +17,7 @@ from metastore.kinds.registry import KINDS
 __all__ = ["Handler", "drop_handler", "handler_name", "on_drop"]
 
 Handler = Callable[[Any], object]
-"""Gets the pending drop (:class:`metastore.managers.pending_drop.PendingDrop`), and destroys its data."""
+"""Gets the pending drop (:class:`metastore.managers.drops.pending.PendingDrop`), and destroys its data."""
 
 _HANDLERS: dict[str, Handler] = {}
 
@@ -39,9 +40,18 @@ def drop_handler(kind: str) -> Handler | None:
 
 
 def checked(handler: Handler) -> Handler:
-    """Return ``handler``. Raises InvalidArgument if it cannot be called."""
+    """Return ``handler``. Raises InvalidArgument if it cannot be called with a pending drop.
+
+    Found out now: once its call has begun, the drop cannot be rolled back any more.
+    """
     if not callable(handler):
         raise InvalidArgument(f"a handler is a function that gets the pending drop, not {shown(handler)}")
+    try:
+        signature(handler).bind(None)
+    except TypeError as error:
+        raise InvalidArgument(f"a handler is called with the pending drop alone; {shown(handler)}: {error}") from None
+    except ValueError:  # some functions written in C do not tell
+        pass
     return handler
 
 

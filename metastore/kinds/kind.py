@@ -67,7 +67,7 @@ COMMON_CHANGES: tuple[type[EntityChange], ...] = (SetComment, SetProperty, Remov
 class Kind:
     """An entity kind. ``parents``: the kinds it may stand below; none: below the root.
 
-    ``since``: the format of changes (:data:`metastore.port.commit.FORMAT`) that a program must know to apply some here.
+    ``since``: the format of changes (``FORMAT`` in ``port/intents.py``) that a program must know to apply some here.
     """
 
     name: str

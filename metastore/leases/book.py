@@ -21,7 +21,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from metastore.port.commit import LeaseToken
+from metastore.port.conditions import LeaseToken
 from metastore.port.unreadable import Unreadable
 
 __all__ = ["Book", "Grant", "Holder", "LeaseEvent", "Queue", "Refusal", "Want"]

@@ -27,7 +27,8 @@ from metastore.managers.history import steps_of
 from metastore.names import format_path
 from metastore.operation.record import ask_until_it_answers
 from metastore.operation.session import Session
-from metastore.port.commit import Conflicted, LeaseToken, Unknown
+from metastore.port.commit import Conflicted, Unknown
+from metastore.port.conditions import LeaseToken
 from metastore.port.leases import Fenced, LeaseRow, Mirror, Take, Taken, Waker
 from metastore.port.note import read_note
 from metastore.port.records import Step

@@ -12,7 +12,7 @@ from metastore.leases.leases import Leases, clean_lease, clean_owner
 from metastore.leases.staging import StoreStaging
 from metastore.names import clean_text
 from metastore.operation.session import Session
-from metastore.port.commit import LeaseToken
+from metastore.port.conditions import LeaseToken
 
 __all__ = ["StoreLeases"]
 

@@ -22,10 +22,10 @@ from metastore.clock import Clock
 from metastore.deadlines import until
 from metastore.errors import InvalidArgument, LeaseLost, MetastoreError
 from metastore.kinds.entity import Entity
-from metastore.leases.book import Book, Grant
+from metastore.leases.book import Book, Grant, Want
 from metastore.leases.heartbeat import Heartbeat, Lost
 from metastore.leases.validity import Instant, Validity
-from metastore.port.commit import LeaseToken
+from metastore.port.conditions import LeaseToken
 
 __all__ = ["Hold", "Lease", "LeaseSet", "OnLost", "Staging"]
 
@@ -60,17 +60,20 @@ class Hold:
         book: Book,
         clock: Clock,
         grants: Sequence[Grant],
-        owner: str,
-        incarnation: str,
-        ttl: float,
+        want: Want,
         since: Instant | None,
-        renew_every: float | None,
-        staging: Staging | None,
+        *,
+        renew_every: float | None = None,
+        staging: Staging | None = None,
     ) -> None:
-        """Hold ``grants``. ``since``: the time before the request; None: a parent process renews the lease."""
+        """Hold ``grants``, as ``want`` asked. ``since``: the time before that; None: a parent process renews the lease.
+
+        ``renew_every`` is in seconds; None: a quarter of the ttl.
+        """
+        ttl = want.ttl
         self._book, self.clock, self._staging = book, clock, staging
         self._grants = tuple(grants)
-        self.owner, self.incarnation = owner, incarnation
+        self.owner, self.incarnation = want.owner, want.incarnation
         self._ttl = ttl
         self._validity = None if since is None else Validity(clock, ttl, since)
         self._expires_at = min(grant.expires_at for grant in grants)
@@ -289,8 +292,8 @@ class Hold:
     def publish(self, changes: object = (), *, only: Iterable[Entity] | None = None) -> tuple[Entity, ...]:
         """Make all staged values visible, in one commit that requires the token; return the entities.
 
-        Each staged value becomes a property of its entity. ``changes`` are made in the same commit: one or several
-        changes of the one entity that has staged values; a mapping from entities to changes; or a function that is
+        Each staged value becomes a property of its entity. ``changes`` are made in the same commit. They are one or
+        several changes of the one entity with staged values, a mapping from entities to changes, or a function that is
         called with the transaction. ``only``: publish the values of these entities, and leave the rest staged. Raises
         LeaseLost, EntityNotFound for an entity that is gone, and what the changes raise; then nothing is published, and
         everything stays staged.

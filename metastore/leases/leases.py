@@ -104,15 +104,7 @@ class Leases:
         renew_every: float | None,
         on_lost: OnLost | None,
     ) -> H:
-        if (ttl := positive_seconds(ttl, "a ttl")) < _SHORTEST:
-            raise InvalidArgument(f"a ttl of {ttl} s would be over before its answer; take {_SHORTEST} s at least")
-        if timeout != 0 or isinstance(timeout, bool):
-            timeout = positive_seconds(timeout, "a timeout, unless it is 0,")
-        if renew_every is not None and positive_seconds(renew_every, "renew_every") >= ttl / _SHARE:
-            raise InvalidArgument(
-                f"renew_every ({renew_every} s) must be less than a third of the ttl ({ttl} s), so that a renewal or "
-                "two may fail; renew more often, or take a longer ttl"
-            )
+        ttl, timeout = _clean_times(ttl, timeout, renew_every)
         if on_lost is not None and not callable(on_lost):
             raise InvalidArgument(f"on_lost is a function, not {shown(on_lost)}")
         owner = clean_owner(owner)
@@ -126,17 +118,7 @@ class Leases:
             return held
         want = Want(names, owner, self._incarnation, ttl)
         grants, since = self._wait_for(want, timeout)
-        hold = cls(
-            self._book,
-            self._clock,
-            grants,
-            owner,
-            self._incarnation,
-            ttl,
-            since,
-            renew_every,
-            self._staging,
-        )
+        hold = cls(self._book, self._clock, grants, want, since, renew_every=renew_every, staging=self._staging)
         try:
             hold.check()  # the answer may have come after the ttl
             hold.watch(on_lost)
@@ -145,12 +127,16 @@ class Leases:
         except BaseException:
             hold.end()
             raise
+        self._note(key, hold)
+        return hold
+
+    def _note(self, key: tuple[tuple[str, ...], str, Alive], hold: Hold) -> None:
+        """Remember a lease, so that its holder gets it again; forget those that are over."""
         over = [k for k, h in list(self._held.items()) if h.is_over()]  # may call on_lost: not under the lock
         with self._lock:
             for k in over:
                 self._held.pop(k, None)
             self._held[key] = hold
-        return hold
 
     def _wait_for(self, want: Want, timeout: float) -> tuple[tuple[Grant, ...], Instant]:
         ends = self._clock.monotonic() + timeout
@@ -211,17 +197,8 @@ class Leases:
             raise LeaseLost(name, token)
         grant, holder = granted
         ttl = (holder.expires_at - holder.acquired_at).total_seconds()
-        return Lease(
-            self._book,
-            self._clock,
-            (grant,),
-            holder.owner,
-            holder.incarnation,
-            ttl,
-            None,
-            None,
-            self._staging,
-        )
+        asked = Want((name,), holder.owner, holder.incarnation, ttl)
+        return Lease(self._book, self._clock, (grant,), asked, None, staging=self._staging)
 
     def close(self) -> None:
         """Release the leases that this process renews. The others last for their ttl."""
@@ -251,6 +228,20 @@ class Leases:
         it is left out, and that function gets the error.
         """
         return self._book.audit(clean_lease(name), unreadable)
+
+
+def _clean_times(ttl: float, timeout: float, renew_every: float | None) -> tuple[float, float]:
+    """Return the ttl and the timeout, checked."""
+    if (ttl := positive_seconds(ttl, "a ttl")) < _SHORTEST:
+        raise InvalidArgument(f"a ttl of {ttl} s would be over before its answer; take {_SHORTEST} s at least")
+    if timeout != 0 or isinstance(timeout, bool):
+        timeout = positive_seconds(timeout, "a timeout, unless it is 0,")
+    if renew_every is not None and positive_seconds(renew_every, "renew_every") >= ttl / _SHARE:
+        raise InvalidArgument(
+            f"renew_every ({renew_every} s) must be less than a third of the ttl ({ttl} s), so that a renewal or "
+            "two may fail; renew more often, or take a longer ttl"
+        )
+    return ttl, timeout
 
 
 def clean_lease(name: object) -> str:

@@ -1,7 +1,7 @@
 """Stage work outside the store, where no reader sees it, and publish it in one commit under the lease.
 
-A late holder may go on to produce files. What it stages is refused, or belongs to a token that no lease has any more:
-no commit can publish it, no reader sees it, and gc hands it over for removal.
+A late holder may go on to produce files. A value that it stages is refused, or belongs to a token that no lease has any
+more. No commit can publish such a value, no reader sees it, and gc hands it over for removal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from metastore.names import clean_text
 from metastore.operation.request import Call, committed
 from metastore.operation.session import Session
 from metastore.port.backend import Backend
-from metastore.port.commit import LeaseToken
+from metastore.port.conditions import LeaseToken
 from metastore.port.leases import Staged
 from metastore.transaction.transaction import Transaction, run_transaction
 

@@ -15,7 +15,7 @@ from metastore.managers.manager import Manager
 from metastore.managers.models import Models
 from metastore.managers.owned import Partitions
 from metastore.managers.principals import Groups, Owners, Roles, Users
-from metastore.managers.relations import RelationManager
+from metastore.managers.relations.manager import RelationManager
 from metastore.managers.sources import Crawls, Sources
 from metastore.managers.statistics import Statistics
 from metastore.managers.tags_and_policies import Policies, Tags

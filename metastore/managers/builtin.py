@@ -22,7 +22,7 @@ from metastore.kinds.table.layout import Index
 from metastore.kinds.topic import Topic
 from metastore.kinds.view.document import SQL
 from metastore.kinds.view.kind import View
-from metastore.managers import exclusive
+from metastore.managers.attempts import exclusive
 from metastore.managers.manager import E, Manager
 from metastore.managers.mutation import actor_of
 from metastore.managers.options import CallOptions, CreateOptions, call_of, shows_options

@@ -13,13 +13,15 @@ from metastore.arguments import shown
 from metastore.errors import InvalidArgument, VersionConflict
 from metastore.kinds.catalog import CATALOG
 from metastore.kinds.kind import Kind, dump
-from metastore.managers.create import Chunk, IfExists, Wish, check_if_exists, chunks, create_chunk
-from metastore.managers.listing import parent_nodes
-from metastore.managers.sealing import Seal, Stale, fresh_seal, seal_of_catalog
+from metastore.managers.attempts.chunk import NamedWish, chunks, create_chunk
+from metastore.managers.attempts.create import IfExists, Wish, check_if_exists
+from metastore.managers.pages.listing import parent_nodes
+from metastore.managers.secrets.sealing import fresh_seal, seal_of_catalog
 from metastore.managers.target import Target
 from metastore.names import clean_name
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
+from metastore.operation.seals import Seal, Stale
 from metastore.operation.session import ManagerSession
 from metastore.port.records import Node
 
@@ -62,7 +64,7 @@ class _Writer:
     seal: Seal | None = field(default=None, init=False)
     """What the rows encrypt; None: none of them has properties yet."""
 
-    def wish(self, row: Mapping[str, Any]) -> tuple[str, Wish, str]:
+    def wish(self, row: Mapping[str, Any]) -> NamedWish:
         """Return the name, the wish and the document of a row. Raises InvalidArgument."""
         if not isinstance(row, Mapping) or "name" not in row:
             raise InvalidArgument("each row is a mapping with a name and the fields of create")
@@ -72,9 +74,9 @@ class _Writer:
         if properties:
             properties = self._sealing(properties).properties(properties)
         wish = Wish(self.kind, comment, properties, self.kind.take(fields))
-        return name, wish, dump(wish.document(), (name,))
+        return NamedWish(name, wish, dump(wish.document(), (name,)))
 
-    def write(self, chunk: Chunk) -> int:
+    def write(self, chunk: list[NamedWish]) -> int:
         """Commit a chunk; return how many entities it wrote."""
 
         def attempt(view: View) -> Proposal[int] | int:

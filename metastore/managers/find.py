@@ -26,10 +26,10 @@ from metastore.operation.request import committed
 from metastore.operation.session import Session
 from metastore.operation.timed import timing
 from metastore.port.backend import Backend, Matches, Search
-from metastore.port.commit import ROOT_ID
+from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Lookup, Node, Record
 
-__all__ = ["Wanted", "find", "wanted"]
+__all__ = ["CheckedSearch", "find", "wanted"]
 
 Ask = Callable[[Search], Matches]
 
@@ -39,7 +39,7 @@ _BEYOND: Final = "\U0010ffff" * 256
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CheckedSearch:
     """A checked search."""
 
     scope: Node | None
@@ -58,7 +58,7 @@ def wanted(
     name: str | None,
     properties: Mapping[str, str] | None,
     recursive: bool,
-) -> Wanted:
+) -> CheckedSearch:
     """Check a search. Raises InvalidArgument, and EntityNotFound for a scope that is not there."""
     if kind is not None and (not isinstance(kind, str) or kind not in KINDS):
         known = ", ".join(sorted(KINDS))
@@ -70,7 +70,7 @@ def wanted(
         raise InvalidArgument("the name to find has no NUL: no name has one")
     if len(glob.replace("*", "")) > MAX_NAME:  # SQLite takes no pattern of any length
         raise InvalidArgument(f"the name to find has more than {MAX_NAME} characters beside *: no name has so many")
-    return Wanted(_scope(backend, under), kind or "", re.sub(r"\*+", "*", glob), _pairs(properties), recursive)
+    return CheckedSearch(_scope(backend, under), kind or "", re.sub(r"\*+", "*", glob), _pairs(properties), recursive)
 
 
 def _pairs(properties: object) -> dict[str, str]:
@@ -107,7 +107,7 @@ def _no_container(backend: Backend, under: Path, missed: Sequence[tuple[Lookup, 
     return EntityNotFound(str(under), message)
 
 
-def find(session: Session, looked_for: Wanted, scope_path: str) -> Iterator[Entity]:
+def find(session: Session, looked_for: CheckedSearch, scope_path: str) -> Iterator[Entity]:
     """Yield the entities that fit; by name where the name begins with plain text, else container by container.
 
     ``scope_path`` is the scope's path, for messages. Raises EntityNotFound if the scope is dropped meanwhile.
@@ -122,7 +122,7 @@ def find(session: Session, looked_for: Wanted, scope_path: str) -> Iterator[Enti
         _live(backend, looked_for.scope.id, scope_path)
 
 
-def _records(ask: Ask, uncounted: Ask, looked_for: Wanted) -> Iterator[Record]:
+def _records(ask: Ask, uncounted: Ask, looked_for: CheckedSearch) -> Iterator[Record]:
     scope, prefix = looked_for.scope, re.split(r"[*?]", looked_for.glob, maxsplit=1)[0]
     if prefix and scope is not None and scope.fold:
         yield from _by_parent(ask, looked_for, scope.id)
@@ -163,7 +163,7 @@ def _id(scope: Node | None) -> int:
     return ROOT_ID if scope is None else scope.id
 
 
-def _by_name(ask: Ask, looked_for: Wanted, prefix: str) -> Iterator[Record]:
+def _by_name(ask: Ask, looked_for: CheckedSearch, prefix: str) -> Iterator[Record]:
     parent = -1 if looked_for.recursive else _id(looked_for.scope)
     before = prefix if prefix == looked_for.glob else prefix + _BEYOND
     # one name: up to the least text that comes after it
@@ -171,7 +171,7 @@ def _by_name(ask: Ask, looked_for: Wanted, prefix: str) -> Iterator[Record]:
     yield from _pages(ask, _search(looked_for, parent, True, (prefix, -1), before), [])
 
 
-def _by_parent(ask: Ask, looked_for: Wanted, top: int) -> Iterator[Record]:
+def _by_parent(ask: Ask, looked_for: CheckedSearch, top: int) -> Iterator[Record]:
     waiting = [top]
     while waiting:
         below: list[int] = []
@@ -180,7 +180,7 @@ def _by_parent(ask: Ask, looked_for: Wanted, top: int) -> Iterator[Record]:
             waiting += below
 
 
-def _search(looked_for: Wanted, parent: int, by_name: bool, after: tuple[Any, ...], before: str) -> Search:
+def _search(looked_for: CheckedSearch, parent: int, by_name: bool, after: tuple[Any, ...], before: str) -> Search:
     glob, scope = looked_for.glob, _id(looked_for.scope)
     return Search(scope, looked_for.kind, glob, fold(glob), parent, by_name, after, before, _PAGE)
 

@@ -11,11 +11,11 @@ from metastore.kinds.change import decode
 from metastore.kinds.entity import Change, Entity, Owned, Version, utc
 from metastore.kinds.kind import Kind
 from metastore.kinds.secret import masked
-from metastore.managers.page import Listed, Page
-from metastore.managers.page_sources import NumberedSource, page_after
+from metastore.managers.pages.page import Page, TokenScope
+from metastore.managers.pages.sources import NumberedSource, page_after
 from metastore.managers.target import Target, find, names_of
 from metastore.names import parse_path
-from metastore.operation.outcome import entity_at
+from metastore.operation.kept_result import entity_at
 from metastore.operation.request import View, committed
 from metastore.operation.session import ManagerSession
 from metastore.operation.timed import timing
@@ -55,7 +55,7 @@ def history_page(session: ManagerSession, kind: Kind, target: Target, size: int,
         return entity_id
 
     source = NumberedSource(
-        listed=Listed("history", kind.name),
+        listed=TokenScope("history", kind.name),
         entity=entity,
         read=backend.history,
         number=lambda step: step.version or 0,

@@ -1,9 +1,8 @@
 """The manager: everything that can be done with the entities of one kind.
 
-A manager checks the call and hands it on. It reads through :mod:`metastore.managers.reader` and
-:mod:`metastore.managers.history`, creates through :mod:`metastore.managers.creation` and
-:mod:`metastore.managers.bulk`, and changes an entity by running a :class:`metastore.managers.mutation.Mutation`, whose
-attempts are in :mod:`metastore.managers.alter` and :mod:`metastore.managers.exclusive`.
+A manager checks the call and hands it on. ``reader.py`` and ``history.py`` read; ``create_call.py`` and ``bulk.py``
+create. A change of an entity is a ``Mutation`` (``mutation.py``), whose attempts are in ``attempts/alter.py``
+and ``attempts/exclusive.py``.
 """
 
 from __future__ import annotations
@@ -17,12 +16,15 @@ from metastore.kinds.catalog import CATALOG
 from metastore.kinds.change import EntityChange
 from metastore.kinds.entity import Entity, Version
 from metastore.kinds.kind import Kind
-from metastore.managers import bulk, exclusive
+from metastore.managers import bulk
 from metastore.managers import history as histories
-from metastore.managers.alter import alter, merge_of
-from metastore.managers.create import IfExists
-from metastore.managers.creation import create_entity
-from metastore.managers.drop_steps import Begin, check_no_pending
+from metastore.managers.attempts import exclusive
+from metastore.managers.attempts.alter import alter, merge_of
+from metastore.managers.attempts.create import IfExists
+from metastore.managers.create_call import create_entity
+from metastore.managers.drops.announce import Begin
+from metastore.managers.drops.pending import PendingDrop, begin_drop
+from metastore.managers.drops.row import check_no_pending
 from metastore.managers.mutation import Mutation, actor_of, first_entity
 from metastore.managers.options import (
     BULK_OPTIONS,
@@ -33,17 +35,17 @@ from metastore.managers.options import (
     call_of,
     shows_options,
 )
-from metastore.managers.page import Page
-from metastore.managers.pending_drop import PendingDrop, begin_drop
+from metastore.managers.pages.page import Page
 from metastore.managers.purge import delete_tree
 from metastore.managers.reader import E, Reader
-from metastore.managers.sealing import Seal, declared, sealed_call, sets_properties, settles
+from metastore.managers.secrets.sealing import declared, sealed_call, sets_properties, settles
 from metastore.managers.target import Target
 from metastore.names import Path, parse_path
 from metastore.operation.request import Attempt, Call
+from metastore.operation.seals import Seal
 from metastore.operation.session import ManagerSession
 from metastore.operation.timed import timed
-from metastore.port.commit import DROPPED, LIVE
+from metastore.port.conditions import DROPPED, LIVE
 from metastore.port.unreadable import Unreadable
 
 __all__ = ["E", "Manager"]

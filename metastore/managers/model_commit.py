@@ -18,8 +18,8 @@ from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.merge import altered
 from metastore.operation.request import Proposal, Results, View
-from metastore.port.commit import Delete, Event, Put, Update, Write
 from metastore.port.records import OwnedRecord
+from metastore.port.writes import Delete, Event, Put, Update, Write
 from metastore.retry.runner import Conflict
 
 __all__ = ["ModelEdit", "SeenModel"]

@@ -26,13 +26,14 @@ from metastore.managers.model_commit import ModelEdit, SeenModel
 from metastore.managers.mutation import Mutation, actor_of
 from metastore.managers.options import CallOptions, CreateOptions, call_of, shows_options
 from metastore.managers.owned import OwnedManager, still
-from metastore.managers.page import Listed, Page
-from metastore.managers.page_sources import NumberedSource, page_after, parent_of
-from metastore.managers.sealing import NO_SEAL, Seal, sealed_call, sets_properties
+from metastore.managers.pages.page import Page, TokenScope
+from metastore.managers.pages.sources import NumberedSource, page_after, parent_of
+from metastore.managers.secrets.sealing import sealed_call, sets_properties
 from metastore.managers.target import Target, check_standing, find, standing
 from metastore.names import Path
-from metastore.operation.outcome import entity_at
+from metastore.operation.kept_result import entity_at
 from metastore.operation.request import Attempt, Proposal, View
+from metastore.operation.seals import NO_SEAL, Seal
 from metastore.operation.session import ManagerSession
 from metastore.port.records import OwnedRecord, Step
 
@@ -85,10 +86,10 @@ class Models(Manager[Model]):
 
         def model_id(in_token: int | None) -> int:
             view = View(backend, trusting=False)
-            return parent_of(view, lambda v: find(v, self._kind, model).chain, in_token)[-1].id
+            return parent_of(view, lambda v: find(v, self._kind, model).chain, in_token)[0][-1].id
 
         source = NumberedSource[OwnedRecord, ModelVersion](
-            listed=Listed("versions", self._kind.name),
+            listed=TokenScope("versions", self._kind.name),
             entity=model_id,
             read=self._numbered,
             number=lambda row: int(row.name),

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, OwnedKind
-from metastore.managers.target import Target, place_of, shown
-from metastore.operation.outcome import entity_at
+from metastore.managers.target import Target, place_of, target_value
+from metastore.operation.kept_result import entity_at
 from metastore.operation.perform import perform
 from metastore.operation.request import Attempt, Call, Merge, Request, committed
 from metastore.operation.session import ManagerSession
@@ -53,7 +53,7 @@ class Mutation(Generic[T]):
             return f"{self.verb} {kind.name} {subject if self.name is None else repr(self.name)}"
 
         def all_arguments() -> Any:
-            return [kind.name, shown(target), *(() if self.name is None else (self.name,)), self.arguments()]
+            return [kind.name, target_value(target), *(() if self.name is None else (self.name,)), self.arguments()]
 
         if isinstance(target, Entity):
             committed(session.backend, target)  # before anything is announced, or purged, under its id

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from metastore.arguments import known_keywords
 from metastore.kinds.entity import Entity
-from metastore.managers.create import IfExists
+from metastore.managers.attempts.create import IfExists
 from metastore.operation.request import Call, Fencing
 
 __all__ = [

@@ -21,25 +21,28 @@ from metastore.kinds.kind import Kind, OwnedKind, dump, to_json
 from metastore.kinds.partition import PARTITION, Partition
 from metastore.kinds.secret import SEALED, kept_in
 from metastore.kinds.table.kind import TABLE
-from metastore.managers.drop_steps import Begin, check_partition, marked_by
-from metastore.managers.listing import owner_pages
+from metastore.managers.drops.announce import Begin
+from metastore.managers.drops.parts import check_partition, marked_by
+from metastore.managers.drops.pending import PendingDrop, begin_drop
 from metastore.managers.mutation import Mutation
 from metastore.managers.options import CallOptions, call_of, shows_options
-from metastore.managers.page import Listed, Page
-from metastore.managers.page_sources import PageSource, clean_prefix, page_of
-from metastore.managers.pending_drop import PendingDrop, begin_drop
-from metastore.managers.sealing import NO_SEAL, Seal, sealed_call
+from metastore.managers.pages.listing import owner_pages
+from metastore.managers.pages.page import Page, TokenScope
+from metastore.managers.pages.sources import PageSource, clean_prefix, page_of
+from metastore.managers.secrets.sealing import sealed_call
 from metastore.managers.target import Target, check_standing, find
 from metastore.names import clean_name, format_path
 from metastore.operation.guards import check_in_use, guards_of
-from metastore.operation.outcome import entity_at
+from metastore.operation.kept_result import entity_at
 from metastore.operation.request import Attempt, Call, Proposal, Results, View
+from metastore.operation.seals import NO_SEAL, Seal
 from metastore.operation.session import ManagerSession
 from metastore.operation.timed import timed, timing
 from metastore.port.backend import Guards, Reads
-from metastore.port.commit import Absent, Delete, Event, Expect, Put, Read
+from metastore.port.conditions import Absent, Expect, Read
 from metastore.port.records import Node, OwnedRecord, RowPage, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
+from metastore.port.writes import Delete, Event, Put
 
 __all__ = ["OwnedManager", "Partitions", "Row", "still"]
 
@@ -107,7 +110,7 @@ class OwnedManager(Generic[O]):
     ) -> Page[T]:
         backend, kind = self._session.backend, self._kind.name
         source = PageSource[OwnedRecord, T](
-            listed=Listed("owned", kind, clean_prefix(prefix)),
+            listed=TokenScope("owned", kind, clean_prefix(prefix)),
             parent=lambda view: find(view, self._owner, owner).chain,
             read=lambda above, after, limit, guards: _shown(backend, above.id, kind, after[0], limit, guards),
             key=lambda record: [record.name],

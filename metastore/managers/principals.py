@@ -20,10 +20,10 @@ from metastore.kinds.relation import GRANT, MEMBERSHIP, OWNER
 from metastore.managers.builtin import Disableable
 from metastore.managers.manager import Manager
 from metastore.managers.options import CallOptions, CreateOptions, shows_options
-from metastore.managers.related_entities import leading_to, leads_to
-from metastore.managers.relation_ends import end_of
-from metastore.managers.relation_reads import live_related
-from metastore.managers.relations import RelationManager, Wanted
+from metastore.managers.relations.ends import WantedRelation, end_of
+from metastore.managers.relations.entities import leading_to, leads_to
+from metastore.managers.relations.manager import RelationManager
+from metastore.managers.relations.reads import live_related
 from metastore.managers.target import Target
 from metastore.names import Path, exact_text, format_path
 from metastore.operation.session import ManagerSession
@@ -98,8 +98,8 @@ class Groups(Disableable[Group]):
         """Take a user out of a group; False: it was not in it."""
         return self._relations.unrelate(self._in(group, user), lambda _: True, None, options)
 
-    def _in(self, group: Target, user: Target) -> Wanted:
-        return Wanted(end_of(user, ("user",)), end_of(group, ("group",)))
+    def _in(self, group: Target, user: Target) -> WantedRelation:
+        return WantedRelation(end_of(user, ("user",)), end_of(group, ("group",)))
 
     def members(self, group: Target) -> Iterator[User]:
         """Yield the users in a group, by id. Raises EntityNotFound."""
@@ -135,7 +135,7 @@ class Roles(Manager[Role]):
         ``kind`` says what stands at a path. Raises EntityNotFound, InvalidArgument.
         """
         value = f"{_effect(effect)}:{known_privilege(privilege)}"
-        made = self._grants.relate(Wanted(end_of(role, ("role",)), end_of(on, (), kind), value), options)
+        made = self._grants.relate(WantedRelation(end_of(role, ("role",)), end_of(on, (), kind), value), options)
         return Grant(
             id=made.id,
             role=made.target_path,
@@ -154,7 +154,7 @@ class Roles(Manager[Role]):
         """Take back what was granted or denied of a privilege on an object; False: there was neither."""
         word = clean_privilege(privilege)
         values = [f"{effect}:{word}" for effect in ("allow", "deny")]
-        wanted = Wanted(end_of(role, ("role",)), end_of(on, (), kind))
+        wanted = WantedRelation(end_of(role, ("role",)), end_of(on, (), kind))
         return self._grants.unrelate(wanted, lambda row: row.value in values, values, options)
 
     def grants(self, role: Target) -> Iterator[Grant]:
@@ -175,8 +175,8 @@ class Roles(Manager[Role]):
         """Take a role from a user or a group; False: it did not have it."""
         return self._members.unrelate(self._has(role, frm), lambda _: True, None, options)
 
-    def _has(self, role: Target, member: Target) -> Wanted:
-        return Wanted(end_of(member, ("user", "group")), end_of(role, ("role",)))
+    def _has(self, role: Target, member: Target) -> WantedRelation:
+        return WantedRelation(end_of(member, ("user", "group")), end_of(role, ("role",)))
 
     def of(self, member: Target) -> list[Role]:
         """Return the roles that a user or group itself has, by name. Raises EntityNotFound."""

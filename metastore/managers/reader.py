@@ -10,18 +10,18 @@ from metastore.arguments import items, positive_integer
 from metastore.errors import EntityNotFound
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
-from metastore.managers.listing import pages, parent_nodes
-from metastore.managers.page import Listed, Page
-from metastore.managers.page_sources import Guards, Key, Nodes, PageSource, clean_prefix, page_of
+from metastore.managers.pages.listing import pages, parent_nodes
+from metastore.managers.pages.page import Page, TokenScope
+from metastore.managers.pages.sources import Guards, Key, Nodes, PageSource, clean_prefix, page_of
 from metastore.managers.target import Target, absent, find, missing, names_of, unless_back
 from metastore.names import Path, parse_path
 from metastore.operation.guards import lookup
-from metastore.operation.outcome import entity_at
+from metastore.operation.kept_result import entity_at
 from metastore.operation.request import View, committed
 from metastore.operation.session import Caches, Found, ManagerSession
 from metastore.operation.timed import timing
 from metastore.port.backend import Reads
-from metastore.port.commit import LIVE
+from metastore.port.conditions import LIVE
 from metastore.port.records import Child, Lookup, Node, Record, Resolved
 from metastore.port.records import RowPage as Rows
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
@@ -47,7 +47,9 @@ class Reader(Generic[E]):
     def kept_as(self, target: Target) -> object:
         """Return under what a cache keeps what a target means: the text of a path, as it is given; names; an id."""
         if isinstance(target, Entity):
-            return target.id if target.kind == self._kind.name else None
+            origin, here = target.origin, self._backend.origin
+            mine = origin is here or origin is None or origin.database == here.database
+            return target.id if mine and target.kind == self._kind.name else None
         return target if isinstance(target, str) else parse_path(target)
 
     def load(self, target: Target, version: int | None) -> E:
@@ -171,7 +173,7 @@ class Reader(Generic[E]):
             return backend.children(above.id, kind.name, kind.family, state, (after[0], after[1]), limit, guards)
 
         source = PageSource(
-            listed=Listed("children" if state == LIVE else "dropped", kind.name, clean_prefix(prefix)),
+            listed=TokenScope("children" if state == LIVE else "dropped", kind.name, clean_prefix(prefix)),
             parent=lambda view: parent_nodes(view, kind, parent),
             read=read,
             key=lambda child: [child.key, child.node.id],
@@ -188,7 +190,7 @@ class Reader(Generic[E]):
             return backend.names(above.id, kind.name, kind.family, after[0], limit, guards)
 
         source = PageSource(
-            listed=Listed("names", kind.name, clean_prefix(prefix)),
+            listed=TokenScope("names", kind.name, clean_prefix(prefix)),
             parent=lambda view: parent_nodes(view, kind, parent),
             read=read,
             key=lambda row: [row[0], 0],
@@ -199,12 +201,11 @@ class Reader(Generic[E]):
 
     def _parent_as(self, parent: Target | None) -> object:
         if isinstance(parent, Entity):
-            return parent.kind, parent.id
+            return parent.kind, parent.id, parent.origin and parent.origin.database
         return None if parent is None else parse_path(parent)
 
     def _entity(self, state: int, nodes: Nodes, child: Child) -> E:
-        record = Record((*nodes, child.node), *child[3:], live=state == LIVE)
-        return cast(E, self._kind.entity(record, self._backend.origin))
+        return cast(E, self._kind.entity(child.record(nodes, live=state == LIVE), self._backend.origin))
 
 
 def _same(entity: Any) -> Any:

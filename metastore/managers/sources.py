@@ -20,19 +20,20 @@ from metastore.kinds.partition import PARTITION
 from metastore.kinds.source import SOURCE, Source
 from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table.kind import TABLE, Table
-from metastore.managers.create import new_entity
-from metastore.managers.listing import owner_pages
+from metastore.managers.attempts.create import new_entity
 from metastore.managers.options import CallOptions, call_of, shows_options
 from metastore.managers.owned import OwnedManager
-from metastore.managers.page import just_before
-from metastore.managers.sealing import Seal, seal_in_hand
+from metastore.managers.pages.listing import owner_pages
+from metastore.managers.pages.page import just_before
+from metastore.managers.secrets.sealing import seal_in_hand
 from metastore.names import clean_text, format_path
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.perform import perform
 from metastore.operation.request import Proposal, Request, View, committed
+from metastore.operation.seals import Seal
 from metastore.operation.session import ManagerSession
-from metastore.port.commit import Event, Put, Write
 from metastore.port.records import Node, OwnedRecord
+from metastore.port.writes import Event, Put, Write
 
 __all__ = ["Crawls", "NewTable", "Sources"]
 

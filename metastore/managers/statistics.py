@@ -27,8 +27,8 @@ from metastore.operation.guards import guards_of
 from metastore.operation.request import Proposal, View, committed
 from metastore.operation.session import ManagerSession
 from metastore.port.backend import Reads
-from metastore.port.commit import Delete, Put
 from metastore.port.records import Node, OwnedRecord
+from metastore.port.writes import Delete, Put
 
 __all__ = ["Statistics", "partition_contents", "revert_partition_statistics"]
 

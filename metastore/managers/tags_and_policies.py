@@ -14,8 +14,8 @@ from metastore.kinds.relation import POLICY_ON, TAG_ON
 from metastore.kinds.tag import Tag
 from metastore.managers.manager import E, Manager
 from metastore.managers.options import CallOptions, CreateOptions, shows_options
-from metastore.managers.relation_writes import path_of
-from metastore.managers.relations import RelationManager
+from metastore.managers.relations.manager import RelationManager
+from metastore.managers.relations.writes import path_of
 from metastore.managers.target import Target
 from metastore.names import Path
 from metastore.operation.session import ManagerSession

@@ -33,8 +33,8 @@ __all__ = [
     "not_live",
     "place_of",
     "root_or_last",
-    "shown",
     "standing",
+    "target_value",
     "unless_back",
 ]
 
@@ -91,7 +91,7 @@ def unless_back(error: Callable[[], MetastoreError], again: Callable[[], T]) -> 
         return again()
 
 
-def shown(target: Target) -> object:
+def target_value(target: Target) -> object:
     """Return ``target`` as a JSON value: an entity is its id."""
     return target.id if isinstance(target, Entity) else list(parse_path(target))
 

@@ -1,8 +1,8 @@
 """Check a request for a user: what each of its writes needs, and the guards that keep the evidence true.
 
-The attempt itself stays as it is, and reads what the user sees (:mod:`metastore.governance.seen`). What it proposes is
-checked write by write, and gets the scope versions of the evidence as guards. A commit that rests on a right that was
-taken away meanwhile finds one of them changed; then the next attempt decides again, from a new read.
+The attempt stays as it is, and reads only what the user sees (:mod:`metastore.governance.seen`). This module checks its
+proposal write by write, and adds the scope versions of the evidence as guards. If a right was taken away meanwhile, the
+commit finds one of these changed, and the next attempt decides again from a new read.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from typing import Final, TypeVar
 
 from metastore.errors import EntityNotFound, InvalidArgument, PermissionDenied
 from metastore.governance.access import Access, Want, guessing
-from metastore.governance.evidence import Known, Nodes
+from metastore.governance.evidence import KnownFacts, Nodes
 from metastore.governance.privileges import OWNER
 from metastore.kinds.drop import DROP, part_of, target_id
 from metastore.kinds.entity import Entity
 from metastore.kinds.relation import relation_doc
 from metastore.names import format_path
 from metastore.operation.request import Call, Merge, Proposal, Request, Results, View
-from metastore.port.commit import ROOT_ID, Commit, Delete, Event, Guard, Insert, Put, Relate, Update, Write
+from metastore.port.commit import Commit
+from metastore.port.conditions import ROOT_ID, Guard
 from metastore.port.records import Step
 from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
+from metastore.port.writes import Delete, Event, Insert, Put, Relate, Update, Write
 
 __all__ = ["authorized", "check_principal", "with_evidence"]
 
@@ -39,7 +41,7 @@ _ALLOWED: Final = "METASTORE_SECRETS"
 
 
 def authorized(access: Access, request: Request[T], call: Call) -> Request[T]:
-    """Return ``request`` as the user may make it: its attempts raise PermissionDenied, and guard their evidence.
+    """Return ``request`` with checks: its attempts raise PermissionDenied, and guard their evidence.
 
     Raises InvalidArgument for a call with another principal.
     """
@@ -98,7 +100,7 @@ def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | N
 
 
 def _both(one: Pairs, other: Pairs) -> Pairs:
-    """Return all evidence; of two scope versions of one guard the older: then nothing lands under it, as it should."""
+    """Return the evidence of both; of two scope versions of one guard the older: then the commit fails."""
     found = dict(one)
     for i, scope in other:
         found[i] = min(scope, found.get(i, scope))
@@ -113,9 +115,9 @@ def _nodes_of(view: View, ids: Sequence[int]) -> dict[int, Nodes]:
 
 
 def with_evidence(commit: Commit, access: Access) -> Commit:
-    """Return a transaction's commit that guards what its reads rest on as well.
+    """Return a transaction's commit that also guards the evidence of its reads.
 
-    Of two scope versions that the block saw of one guard, the older one counts: then the commit fails, as it should.
+    If the block saw two scope versions of one guard, the older counts: then the commit fails, as it should.
     """
     own = {w.id for w in commit.writes if isinstance(w, Update) and w.scope_version is not None}
     noted = {i: scope for i, scope in access.noted.items() if i not in own and i not in (access.mine or ())}
@@ -212,9 +214,9 @@ def _check_references(access: Access, event: Event, doc: str | None) -> None:
 
 
 def _owned(
-    access: Access, proposal: Proposal[T], known: Mapping[int, Known]
+    access: Access, proposal: Proposal[T], known: Mapping[int, KnownFacts]
 ) -> tuple[tuple[Write, ...], Callable[[Results], T]]:
-    """Return the writes that let the user own what it creates, and what makes the call's result of theirs."""
+    """Return the writes that make the user the owner of what it creates, and what returns the call's result."""
     made = [write for write in proposal.writes if isinstance(write, Insert)]
     if not made:
         return proposal.writes, proposal.finish

@@ -1,11 +1,11 @@
-"""Say that something is being dropped in steps, where a call did not find it, or did not get its name.
+"""Find out whether a missing entity, or the entity with a taken name, is being dropped in steps.
 
-Nothing here runs on the way of a call that succeeds: what is dropping is not live, so every read and every guard fails
-as for something that was dropped. Only then these questions are asked.
+A call that succeeds runs nothing of this: an entity in a drop is not live, so every read and every guard fails as for a
+dropped one. Only then does the call ask these questions.
 
-Two questions are of two instants. What is being dropped may come back between them: then it was there, or was being
-dropped, at each moment of the call. So a second answer counts only if one snapshot shows that the name is neither live
-nor being dropped, below the same parents. Otherwise :class:`LookAgain` is raised.
+Two questions have two instants. Between them a rollback of the drop may bring the entity back, although it was live or
+in the drop at each moment of the call. So the second answer counts only if one snapshot shows that the name is neither
+live nor in a drop, below the same parents. Else :class:`LookAgain` is raised.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from metastore.kinds.registry import KINDS, kind_named
 from metastore.names import format_path
 from metastore.operation.guards import key_under
 from metastore.port.backend import Guards, Reads
-from metastore.port.commit import DROPPING, LIVE, Commit, Insert, Update
+from metastore.port.commit import Commit
+from metastore.port.conditions import DROPPING, LIVE
 from metastore.port.records import Child, Lookup, Node, RowPage
+from metastore.port.writes import Insert, Update
 from metastore.retry.runner import Conflict
 
 __all__ = ["LookAgain", "dropping_named", "pending_above", "pending_at", "pending_name", "pending_named"]
@@ -28,9 +30,9 @@ _Children = Callable[[int, str, str, int, tuple[str, int], int, Guards], RowPage
 
 
 class LookAgain(Conflict):
-    """What was not there is there now, or its parents have changed. A read follows the path again, a write runs again.
+    """A missing entity is there now, or its parents have changed. A read follows the path again, a write runs again.
 
-    Each time something else was committed meanwhile, so that a read which looks again waits for nobody.
+    Each repetition means that another commit succeeded, so a read that looks again needs no wait.
     """
 
     def __init__(self, path: str) -> None:

@@ -9,7 +9,7 @@ from metastore.errors import InvalidArgument, NotInUse
 from metastore.kinds.families import _shape, families_of
 from metastore.kinds.kind import Kind
 from metastore.names import fold, format_path
-from metastore.port.commit import Guard
+from metastore.port.conditions import Guard
 from metastore.port.records import ROOT, Lookup, Node
 
 __all__ = ["both", "check_in_use", "guards_of", "key_under", "lookup"]
@@ -43,10 +43,10 @@ def _guards_of(*nodes: Node) -> tuple[Guard, ...]:
 
 
 def both(first: Sequence[Node], second: Sequence[Node]) -> tuple[Guard, ...]:
-    """Return the guards of two chains, of which the first was read before the second.
+    """Return the guards of two chains; the first was read before the second.
 
-    What stands in both is guarded as it was read first: had it changed between the two reads, the
-    first chain, and the path that the event says, would not be true at the commit.
+    An entity in both is guarded as the first read saw it. If it changed between the two reads, the commit must fail:
+    the first chain, and the path in the event, would be wrong.
     """
     return tuple({g.id: g for g in guards_of(second) + guards_of(first)}.values())
 

@@ -1,7 +1,7 @@
 """Apply all processes' pending intents on one entity in one compare-and-swap.
 
 Pure: from what one snapshot showed (:class:`~metastore.port.records.Pending`) to a
-:class:`~metastore.port.commit.Help` that resolves each intent. docs/progress.md has the protocol and its
+:class:`~metastore.port.intents.Help` that resolves each intent. docs/progress.md has the protocol and its
 proof.
 """
 
@@ -21,14 +21,15 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
 from metastore.names import fold, format_path, parse_path
 from metastore.operation.guards import check_in_use, guards_of
+from metastore.operation.kept_result import encode_error, encode_value
 from metastore.operation.merge import altered
-from metastore.operation.outcome import encode_error, encode_value
 from metastore.operation.replace import Replace
-from metastore.port.commit import FORMAT, Guard, Help, Resolution
+from metastore.port.conditions import Guard
+from metastore.port.intents import FORMAT, Help, Resolution
 from metastore.port.note import read_note
 from metastore.port.records import Node, Pending, Record, Step
 
-__all__ = ["BATCH", "Batch", "Plan", "evidence_of", "leads_to", "own_guards", "plan"]
+__all__ = ["BATCH", "BatchSize", "PlannedHelp", "evidence_of", "leads_to", "own_guards", "plan"]
 
 BATCH = 64
 """How many intents are resolved at once."""
@@ -40,8 +41,8 @@ BATCH_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A helping commit, and the asking operation's result if it is applied by it."""
+class PlannedHelp:
+    """A helping commit, and the result of the asking operation if this commit applies it."""
 
     help: Help
     record: Record
@@ -70,7 +71,7 @@ def leads_to(path: str | None, chain: Sequence[Node]) -> bool:
     return True
 
 
-class Batch:
+class BatchSize:
     """How many intents are resolved at once: fewer while the database refuses what one of them writes.
 
     Half of a refused batch is tried, until the culprit is alone. The next batch resolves it as failed.
@@ -94,11 +95,12 @@ class Batch:
         self.rejected = None
 
 
-def plan(seen: Pending, own: UUID | None, batch: Batch, scopes: Mapping[int, int] = _NONE) -> Plan | None:
+def plan(seen: Pending, own: UUID | None, batch: BatchSize, scopes: Mapping[int, int] = _NONE) -> PlannedHelp | None:
     """Resolve the oldest intents that this program understands, and that of ``own``; None: there is none.
 
-    While a culprit is looked for, ``own`` waits for its turn. The entity must be live. ``scopes``: the scope versions
-    of what users' intents rest on. An intent whose evidence does not hold is moved: nobody but its owner decides again.
+    The entity must be live. While ``batch`` looks for a culprit, ``own`` waits for its turn. ``scopes``: the scope
+    versions of the evidence of users' intents. An intent whose evidence no longer holds is *moved*: only its owner
+    decides again.
     """
     most, strictly = batch.most, batch.most < BATCH
     assert seen.known is not None
@@ -129,7 +131,7 @@ def plan(seen: Pending, own: UUID | None, batch: Batch, scopes: Mapping[int, int
     known = seen.known.record
     path = format_path([n.name for n in known.chain])
     guards = {guard.id: guard for guard in (*[Guard(*pair) for pair in rests.items()], *own_guards(known.chain))}
-    return Plan(Help(tuple(guards.values()), known.chain[-1].id, known.version, path, tuple(resolutions)), mine)
+    return PlannedHelp(Help(tuple(guards.values()), known.chain[-1].id, known.version, path, tuple(resolutions)), mine)
 
 
 def _resolve(intent: Step, record: Record, now: int, rejected: bool, own: bool) -> Resolution | None:
@@ -147,7 +149,8 @@ def _resolve(intent: Step, record: Record, now: int, rejected: bool, own: bool) 
         check_in_use(record.chain[:-1])
         text = altered(record.doc, names, changes, kind_named(record.chain[-1].kind).check_doc)
         if rejected:
-            raise InvalidArgument(f"the database refuses what {format_path(names)} would become")
+            path = format_path(names)
+            raise InvalidArgument(f"the database refuses the new content of {path}; change the values of the call")
     except MetastoreError as error:
         return become("failed", result=encode_error(error))
     except Exception:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from metastore.clock import Clock
 
-__all__ = ["Bounded", "Hot"]
+__all__ = ["ForgetfulMap", "Hot"]
 
 V = TypeVar("V")
 _MOST = 1024
@@ -16,14 +16,14 @@ _STAYS_HOT = 1.0
 """How long after its last conflict an entity counts as hot (seconds)."""
 
 _FIRST_ROUND, _LONGEST_ROUND = 0.004, 0.1
-"""How long a round of helping is thought to take before one was seen, and at most (seconds)."""
+"""The assumed length of a round of helping before one was measured, and its upper bound (seconds)."""
 _LONGEST_TURN = 0.5
-"""What a turn is thought to take at most (seconds)."""
+"""The upper bound of the assumed length of a turn (seconds)."""
 _SHARES = (0.5, 0.25, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5)
 """After which parts of a round a waiting process looks whether help came."""
 
 
-class Bounded(Generic[V]):
+class ForgetfulMap(Generic[V]):
     """A mapping that forgets what was set longest ago. Without a lock, which a forked child could find held."""
 
     def __init__(self) -> None:
@@ -52,9 +52,9 @@ class Hot:
         self.turn = _FIRST_ROUND
         """How long a transaction's turn takes (seconds)."""
         self._leads = (0, 0.0)
-        self._until: Bounded[float] = Bounded()
-        self._ids: Bounded[int] = Bounded()
-        self._lines: Bounded[float] = Bounded()
+        self._until: ForgetfulMap[float] = ForgetfulMap()
+        self._ids: ForgetfulMap[int] = ForgetfulMap()
+        self._lines: ForgetfulMap[float] = ForgetfulMap()
 
     def note(self, entity_id: int, address: Hashable = None) -> None:
         """Note that a change of the entity lost; ``address`` is the path that led to it, if one did."""
@@ -99,7 +99,7 @@ class Hot:
         self.turn += (min(seconds, _LONGEST_TURN) - self.turn) / 2
 
     def waits(self) -> Iterator[float]:
-        """Yield how long to wait for others' help before each look whether it came, in seconds."""
+        """Yield the waits before each look whether another process has helped (seconds)."""
         for share in _SHARES:
             yield share * self._round * self._clock.uniform(0.75, 1.25)
 

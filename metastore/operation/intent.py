@@ -1,7 +1,7 @@
 """Announce an operation as an intent, and help: the process that comes first applies it.
 
-From the announcement on each attempt *helps*: it applies all that is pending on the entity, its own
-intent among it, or finds that another process did. docs/progress.md has the bound and its proof.
+From the announcement on each attempt *helps*: it applies all pending intents on the entity, its own too, or finds that
+another process did. docs/progress.md has the bound and its proof.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from metastore.kinds.change import EntityChange, encode
 from metastore.kinds.kind import MAX_CHANGES
 from metastore.kinds.registry import kind_named
 from metastore.names import format_path
-from metastore.operation.helping import BATCH, Batch, Plan, leads_to, plan
+from metastore.operation.helping import BATCH, BatchSize, PlannedHelp, leads_to, plan
+from metastore.operation.kept_result import with_origin
 from metastore.operation.marks import OwnMark
-from metastore.operation.outcome import with_origin
 from metastore.operation.record import OperationRow, detail
 from metastore.operation.request import Merge, Results
 from metastore.operation.session import Session
 from metastore.operation.tickets import Watch, scopes_of
-from metastore.port.commit import CLAIMABLE, PENDING, WITH_EVIDENCE, Committed, Conflicted, Entry, Unknown
+from metastore.port.commit import Committed, Conflicted, Unknown
+from metastore.port.intents import CLAIMABLE, PENDING, WITH_EVIDENCE, Entry
 from metastore.port.records import Pending, Record, Step
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict
@@ -30,7 +31,7 @@ from metastore.retry.runner import Conflict
 __all__ = ["Intent", "help_others"]
 
 _CLOSE = 0.1
-"""So shortly before a call's deadline an intent that expired expired because of it (seconds)."""
+"""An intent that expires within this time before its call's deadline expired because of that deadline (seconds)."""
 
 
 class Intent:
@@ -42,9 +43,9 @@ class Intent:
         self._mark = mark
         self._what = what
         self.merge: Merge | None = None
-        """What is announced; None: the operation cannot be."""
+        """The changes to announce; None: the operation cannot be announced."""
         self._others = 0  # how many intents were there before
-        self._batch = Batch()
+        self._batch = BatchSize()
 
     def hot(self, merge: Merge, lost_on: int | None = None) -> int | None:
         """Return the entity on which to announce ``merge`` at once: a change of it lost a moment ago.
@@ -83,9 +84,9 @@ class Intent:
         session.hot.note(entity_id, merge.names and (merge.kind, merge.names))
 
     def help(self, entity_id: int) -> Record | Step:
-        """Apply what is pending, the own intent among it, with one compare-and-swap; or find it done.
+        """Apply all pending intents, the own one too, with one compare-and-swap; or find the own one decided.
 
-        Return the entity as the own change made it, or the own row if it says something else. Raise Conflict.
+        Return the entity after the own change, or the own row if it has another outcome. Raise Conflict.
         """
         session = self._session
         if (self._others or session.hot.has_line(entity_id)) and not session.hot.leads(entity_id):
@@ -105,7 +106,7 @@ class Intent:
             if done is not None:
                 return self._decided(done)
 
-    def _plan(self, seen: Pending, own: Step) -> Plan:
+    def _plan(self, seen: Pending, own: Step) -> PlannedHelp:
         """Return what to commit; or find that the intent means something else now."""
         known = seen.known
         if known is None or not known.live or not leads_to(own.path_before, known.record.chain):
@@ -116,7 +117,7 @@ class Intent:
         self._session.metrics.pending(len(seen.intents), (seen.now - seen.intents[0].time) / 1e6)
         return planned
 
-    def _apply(self, planned: Plan, own: Step, began: float) -> Record | Step:
+    def _apply(self, planned: PlannedHelp, own: Step, began: float) -> Record | Step:
         session = self._session
         try:
             outcome = session.backend.help(planned.help)
@@ -134,7 +135,7 @@ class Intent:
     def _wait_for_others(self, entity_id: int) -> Step | None:
         """Let the oldest intent's owner apply this one too; return the own row if that happened.
 
-        That saves work, and is no part of the proof: the oldest does not wait, and a process that has
+        This saves work; the proof does not need it. The oldest intent's owner does not wait, and a process that has
         waited for some rounds in vain helps by itself.
         """
         self._others, clock, hot = 0, self._session.clock, self._session.hot
@@ -154,7 +155,7 @@ class Intent:
     def _wait_in_line(self, entity_id: int) -> Step | None:
         """Let the transactions in line pass; the next one's commit applies the intent. Return the own row then.
 
-        No attempt is lost meanwhile. None: nobody is in line any more.
+        The operation loses no attempt meanwhile. None: the line is empty.
         """
         watch = Watch(self._session, [entity_id])
         self._session.hot.saw_line(entity_id)
@@ -164,14 +165,14 @@ class Intent:
                 return own
             watch.wait(line._replace(ahead=min(line.ahead, 2)), self._row.ends)
 
-    def _lost(self, planned: Plan, outcome: Conflicted) -> NoReturn:
+    def _lost(self, planned: PlannedHelp, outcome: Conflicted) -> NoReturn:
         if REACTIONS[outcome.cause].helper is Reaction.STEP_ASIDE:
             raise self._mark.step_aside([n.id for n in planned.record.chain] + [g.id for g in planned.help.guards])
         if outcome.found is not None:
             self._session.metrics.overtaken(outcome.found - planned.help.version)
         raise self._conflict(planned, outcome.cause, detail(outcome), 0.0)
 
-    def _helped(self, planned: Plan, results: Results, own: Step) -> Record | Step:
+    def _helped(self, planned: PlannedHelp, results: Results, own: Step) -> Record | Step:
         """Return what the commit made of the own intent. Raise Conflict if it was left, or is not applied."""
         record, resolutions = planned.record, planned.help.resolutions
         self._note_batch(record, len(resolutions))
@@ -211,7 +212,7 @@ class Intent:
         return with_origin([own], self._session.backend)[0]
 
     def _withdraw(self) -> NoReturn:
-        """Take the intent back, because what it names is not there any more: find out again what the call means."""
+        """Withdraw the intent, because its path no longer leads to this entity: the call looks its path up again."""
         if self.merge is not None and self.merge.names is not None:
             self._session.hot.leave((self.merge.kind, self.merge.names))
         if self._session.backend.cancel(self._row.id):
@@ -219,16 +220,16 @@ class Intent:
         self._row.look = True
         raise Conflict("ancestor", "the entity was renamed, moved or dropped", 0.0)
 
-    def _conflict(self, planned: Plan, cause: str, text: str, wait: float | None = None) -> Conflict:
+    def _conflict(self, planned: PlannedHelp, cause: str, text: str, wait: float | None = None) -> Conflict:
         return Conflict(cause, text, wait, planned.help.id, planned.help.version)
 
 
 def help_others(session: Session, entity_id: int) -> bool:
     """Apply what is pending on an entity, for a commit that cannot bring it along.
 
-    False: what is left there is not understood by this program, and must not hold it up.
+    False: this program does not understand the intents that are left, and they must not hold it up.
     """
-    batch = Batch()
+    batch = BatchSize()
     while True:
         seen = session.backend.pending(entity_id, None, BATCH)
         if not seen.intents or seen.known is None or not seen.known.live:

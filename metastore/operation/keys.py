@@ -1,9 +1,9 @@
 """Operation ids of any text: a client's idempotency key becomes a UUIDv8 (RFC 9562, section 5.8), by its hash.
 
-A UUIDv7 says when its operation began, and gc refuses one that it may have forgotten. A key says no time, and so it
-is the *call* that has one: each message of a call carries when the call began. The operation's row does the rest, as
-for any operation id: docs/progress.md has the proof. A key is remembered for as long as gc keeps operations (its
-retention); a call that begins after that is another operation.
+A UUIDv7 says when its operation began, so the store can refuse one that gc may have forgotten. A key carries no time.
+Instead, each message of a call carries the time at which the call began. The operation's row does the rest, as for any
+operation id: docs/progress.md has the proof. The store knows a key for as long as gc keeps operations (its retention);
+a later call with it is another operation.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _bytes(text: object, what: str) -> bytes:
 
 
 def clean_operation_id(value: object) -> UUID:
-    """Return ``value`` as the UUIDv7, or the key, that it is, or raise InvalidArgument."""
+    """Return ``value``, a UUIDv7 or a key, as a UUID. Raises InvalidArgument for anything else."""
     try:
         given = value if isinstance(value, UUID) else UUID(exact_text(value, "an operation id"))
     except (ValueError, InvalidArgument):

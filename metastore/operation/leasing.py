@@ -6,7 +6,8 @@ from metastore.errors import LeaseLost, MetastoreError
 from metastore.operation.record import OperationRow, detail
 from metastore.operation.request import Call
 from metastore.operation.session import Session
-from metastore.port.commit import Commit, Conflicted, LeaseToken, Unknown
+from metastore.port.commit import Commit, Conflicted, Unknown
+from metastore.port.conditions import LeaseToken
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict
 
@@ -14,7 +15,7 @@ __all__ = ["OwnLeases"]
 
 
 class OwnLeases:
-    """The leases of one operation. Before an error says that one is lost, the operation's row is looked at."""
+    """The leases of one operation. Before it reports a lost lease, it looks at the operation's row."""
 
     def __init__(self, session: Session, row: OperationRow, call: Call) -> None:
         self._session, self._row, self._call = session, row, call

@@ -12,27 +12,28 @@ from uuid import UUID
 
 from metastore.errors import ScopeFrozen
 from metastore.port.backend import Backend
-from metastore.port.commit import Committed, Mark, Unknown
+from metastore.port.commit import Committed, Unknown
+from metastore.port.intents import Mark
 from metastore.retry.runner import Conflict
 
 __all__ = ["MARK_TTL", "InTheWay", "OwnMark", "in_the_way"]
 
 MARK_TTL = 1.0
-"""How long a mark of a rename, move or drop holds others up if its owner has died, or if it landed late (seconds)."""
+"""How long a mark of a rename, move or drop holds others up if its owner has died, or if it arrived late (seconds)."""
 
 
 @dataclass(frozen=True)
 class InTheWay:
-    """What makes a commit step aside: another operation's mark, or the others' turn after one (``quiet`` seconds)."""
+    """The reason to step aside: another operation's mark, or the others' turn after one (for ``quiet`` seconds)."""
 
     other: UUID | None
     quiet: float
     mine: tuple[int, ...]
-    """Where the asking operation's own mark is."""
+    """The guards that carry the asking operation's own mark."""
 
 
 def in_the_way(backend: Backend, ids: Sequence[int], operation_id: UUID) -> InTheWay:
-    """Return what is marked of the guards ``ids``; clear the marks that dead operations left behind."""
+    """Return the reason to step aside at the guards ``ids``; clear the marks that dead operations left behind."""
     marked = backend.marked(ids)
     others = [one for one in marked if one.mark not in (None, operation_id)]
     for one in others:
@@ -44,7 +45,7 @@ def in_the_way(backend: Backend, ids: Sequence[int], operation_id: UUID) -> InTh
 
 
 class OwnMark:
-    """The mark of one operation, and whose mark it stepped aside for last."""
+    """The mark of one operation, and the operation for whose mark it stepped aside last."""
 
     def __init__(self, backend: Backend, operation_id: UUID, *, exclusive: bool = True) -> None:
         self._backend = backend
@@ -76,10 +77,10 @@ class OwnMark:
         return True
 
     def step_aside(self, ids: Sequence[int], *, keep: bool = False, cause: str = "marked") -> Conflict:
-        """Return the conflict with what is in the way on the guards ``ids``; with ``cause`` if nothing is any more.
+        """Return the conflict with the mark at the guards ``ids``; with ``cause`` if none is left there.
 
-        The operation keeps no mark while another one passes: the other may have to pass this mark. With ``keep`` it
-        keeps a mark that is still there: a freeze needs it for its commit.
+        The operation removes its own mark meanwhile, because the other one may have to pass it. With ``keep`` it keeps
+        its mark: a freeze needs it for its commit.
         """
         marks = in_the_way(self._backend, ids, self._id)
         self.other = marks.other or self.other

@@ -20,7 +20,7 @@ def altered(
     changes: Sequence[EntityChange],
     check: Callable[[Doc, Doc], None] | None = None,
 ) -> str | None:
-    """Return the document after ``changes``; None if they leave it equal. Raises what they, and ``check``, raise.
+    """Return the document after ``changes``; None if they leave it equal. Raises what they and ``check`` raise.
 
     ``names`` is the entity's path. ``check`` gets the document after and before them.
     """

@@ -1,91 +1,67 @@
 """One logical operation, over all its attempts: from a request to its result, exactly once.
 
-An operation begins on the *fast path*: read what is not in hand, decide, one compare-and-swap. A
-change that loses is *announced*: written down as an intent that every process may apply. From then
-on each attempt *helps*: it applies all that is pending on the entity, its own intent among it, or
-finds that another process did. An exclusive operation that loses *marks* its scope instead, so that
-others step aside. The table in :mod:`metastore.retry.reactions` says which conflict leads to what.
+An operation begins on the *fast path*: read what is not in hand, decide, one compare-and-swap. A change that loses is
+*announced*: written down as an intent that every process may apply. From then on each attempt *helps*: it applies all
+pending intents on the entity, its own too, or finds that another process did. An exclusive operation that loses *marks*
+its scope instead, so that others step aside. The table in :mod:`metastore.retry.reactions` says which conflict leads to
+which reaction.
 
-An operation has parts, each with its own state: its row (``record.py``), which says at any time what
-became of it; its intent (``intent.py``); its mark (``marks.py``); its place in line (``tickets.py``); its
-leases (``leasing.py``). A lost answer is resolved by the row; what may still be in flight is made
-impossible before it is sent again. docs/progress.md has the protocol and its proof.
+An operation has parts, each with its own state. Its row (``record.py``) says at any time what became of it. The others
+are its intent (``intent.py``), its mark (``marks.py``), its place in line (``tickets.py``) and its leases
+(``leasing.py``). After a lost answer the operation asks its row. Before it sends again, it makes impossible what may
+still be in flight. ``ending.py`` removes what a failed call leaves behind. docs/progress.md has the protocol and its
+proof.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, NoReturn, TypeVar, cast
-from uuid import UUID
 
-from metastore.deadlines import cleaning, until
+from metastore.deadlines import GRACE, cleaning, until
 from metastore.errors import (
     BackendUnavailable,
     DeadlineExceeded,
     InvalidArgument,
     MetastoreError,
     OutcomeUnknown,
-    RetriesExhausted,
 )
 from metastore.kinds.registry import kind_named
 from metastore.metrics import Decided
+from metastore.operation.begun import Begun
 from metastore.operation.dropping import pending_name
+from metastore.operation.ending import clean_up, give_up
 from metastore.operation.intent import Intent, help_others
+from metastore.operation.kept_result import encode_error, encode_value, entity_at, merits, replay
 from metastore.operation.leasing import OwnLeases
 from metastore.operation.marks import OwnMark
-from metastore.operation.outcome import encode_error, encode_value, entity_at, merits, replay
-from metastore.operation.record import OperationRow, detail, tell_id, winner, withdraw
+from metastore.operation.record import OperationRow, detail, tell_id, winner
 from metastore.operation.request import Call, Merge, Proposal, Request, View
 from metastore.operation.session import Session
 from metastore.operation.tickets import OwnTicket, carrying, without_others
-from metastore.port.commit import (
-    ROOT_ID,
-    Commit,
-    Committed,
-    Conflicted,
-    Outcome,
-    Unknown,
-    Update,
-    Write,
-)
+from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
+from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Step
+from metastore.port.writes import Update, Write
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
 
-__all__ = ["Begun", "Operation"]
+__all__ = ["Operation"]
 
 T = TypeVar("T")
 
 _PATIENCE = 50
 """How long an exclusive operation waits for those in flight before it marks its scope (milliseconds)."""
-_GRACE = 0.5
-"""How long after its deadline a call tries to withdraw its intent (seconds)."""
 _ROUNDS = 8
 """How often an attempt begins again when its intent was withdrawn, before it waits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """What was done for an operation before it came here: see :mod:`metastore.combine`."""
-
-    id: UUID
-    started: float
-    ends: float
-    """When its time is over, by the clock's ``monotonic``."""
-    lost: int
-    """How many attempts it lost."""
-    doubt: Unknown | None
-    """It was sent, and the answer was lost."""
-    announce_on: int | None = None
-    """The entity on which it is announced before any other attempt, because it lost its batches there."""
-
-
 class Operation(Generic[T]):
-    """See the module. Used by one thread, once.
+    """One logical operation; see the module. One thread uses it, once.
 
-    ``begun``: what was done for it before. ``lost``: what it calls when an attempt has lost.
+    ``begun``: its state after batches. ``lost``: a function to call after each lost attempt.
     """
 
     def __init__(
@@ -148,10 +124,10 @@ class Operation(Generic[T]):
             raise
         except Exception as error:  # noqa: BLE001  (it is raised again, unless the operation was applied)
             self._decided_by = "error"
-            return self._give_up(error)
+            return give_up(session, row, self._mark, error, self._unavailable, self._ended)
         except BaseException as interrupt:
             self._decided_by = "error"
-            self._clean_up()
+            clean_up(session, row, self._mark, self._policy.deadline)
             tell_id(interrupt, row.id)
             raise
         finally:
@@ -160,21 +136,21 @@ class Operation(Generic[T]):
             seconds = session.clock.monotonic() - started
             session.metrics.operation(self._request.verb, self._attempts, seconds, self._decided_by)
             if self._ticket.number is not None:
-                with cleaning(session.clock.monotonic() + _GRACE):
+                with cleaning(session.clock.monotonic() + GRACE):
                     self._ticket.leave()
-        if self._mark.held is not None:
-            self._clean_up()
+        if self._mark.held is not None:  # no commit of its own removed the mark: the result came by another way
+            clean_up(session, row, self._mark, self._policy.deadline)
         return result
 
     def _check_doubt(self) -> None:
-        """Find out what became of a message in flight, if the call's time is over: nothing else can become of it then.
+        """If the call's time is over, find out what became of a message in flight, because no attempt is left to do it.
 
         Raises DeadlineExceeded, OutcomeUnknown.
         """
         row, now = self._row, self._session.clock.monotonic()
         if self._doubt is None or now < row.ends:
             return
-        row.ends = now + _GRACE
+        row.ends = now + GRACE
         with cleaning(row.ends), suppress(Conflict):
             row.lost(self._doubt)
         raise DeadlineExceeded(
@@ -182,7 +158,7 @@ class Operation(Generic[T]):
         )
 
     def _attempt(self, number: int) -> T:
-        number += 0 if self._begun is None else self._begun.lost
+        number += 0 if self._begun is None else self._begun.lost  # a lost batch counts as an attempt
         self._attempts, self._lost_to = number, None
         try:
             return self._try(number)
@@ -190,7 +166,7 @@ class Operation(Generic[T]):
             if self._lost is not None:
                 self._lost()
             self._unavailable = None
-            if conflict.cause != "marked":
+            if conflict.cause != "marked":  # ScopeFrozen blames a mark only if the last conflict was one
                 self._mark.other = None
             self._lost_to = conflict.entity_id
             self._session.metrics.conflict(self._request.verb, conflict.cause, conflict.entity_id)
@@ -275,7 +251,7 @@ class Operation(Generic[T]):
         self._exclusive = self._request.exclusive or proposal.exclusive
         merge = self._intent.merge = self._merge or self._announceable(proposal)
         updated = _updated(proposal.writes)
-        if withdrawn and updated and merge is not None:
+        if withdrawn and updated and merge is not None:  # it was announced before: announce it where the path leads now
             self._intent.announce(updated[0])
             return self._help(updated[0])
         commit = Commit(
@@ -308,12 +284,13 @@ class Operation(Generic[T]):
         self._check_name(outcome, commit)
         return self._refused(outcome, commit)
 
-    def _committed(self, commit: Commit) -> Outcome:
+    def _committed(self, commit: Commit) -> CommitOutcome:
         try:
             outcome = self._backend.commit(commit)
         except InvalidArgument:
             if not any(one.resolutions for one in commit.carries):
                 raise
+            # the refused value may be another operation's: leave those to their owners
             outcome = self._backend.commit(without_others(commit))
         if commit.leaves and isinstance(outcome, Committed):
             self._ticket.passed()
@@ -347,7 +324,7 @@ class Operation(Generic[T]):
         raise Conflict(cause, detail(conflict), None if reaction is Reaction.BACK_OFF else 0.0, entity_id, expected)
 
     def _check_name(self, conflict: Conflicted, commit: Commit) -> None:
-        """Raise DropPending for a name that seemed to be free and was not, if it is that of a drop in steps."""
+        """Raise DropPending if a name that seemed to be free belongs to an entity in a drop in steps."""
         if conflict.cause == "name" and not self._guessed:
             pending = pending_name(self._backend, commit)
             if pending is not None:
@@ -371,7 +348,7 @@ class Operation(Generic[T]):
             return Reaction.AT_ONCE  # what was in hand was old: that is no contention yet, and the next attempt reads
         return reaction
 
-    # --- what it came to
+    # --- the outcome
 
     def _help(self, entity_id: int) -> T:
         ended = self._intent.help(entity_id)
@@ -391,40 +368,6 @@ class Operation(Generic[T]):
         if first.seq is None:
             return replay(steps, self._request.replay)
         return cast(T, entity_at(first, session.recent.of(first.entity_id)))
-
-    def _give_up(self, error: Exception) -> T:
-        """Withdraw the intent of a call that failed, or return its result if a helper applied it meanwhile."""
-        row = self._row
-        with cleaning(self._session.clock.monotonic() + _GRACE):
-            try:
-                while row.pending_on is not None or row.look:
-                    if not row.look and self._backend.cancel(row.id):
-                        break
-                    try:
-                        return self._ended(row.read())
-                    except Conflict:  # it is pending, or may be claimed: neither for long
-                        continue
-                self._mark.remove()
-            except (BackendUnavailable, DeadlineExceeded, InvalidArgument) as unasked:  # the last: the store was closed
-                if row.pending_on is not None or row.look:
-                    raise OutcomeUnknown(row.id) from error
-                if isinstance(unasked, InvalidArgument):
-                    raise  # what the operation came to
-        if not isinstance(error, DeadlineExceeded | RetriesExhausted):
-            raise error
-        if self._unavailable is not None:
-            raise self._unavailable from None
-        raise self._mark.blame(error) from error.__cause__
-
-    def _clean_up(self) -> None:
-        """Remove the mark and the intent after an error or an interrupt, as far as that is possible."""
-        row = self._row
-        if not row.sent and row.pending_on is None and self._mark.held is None:
-            return
-        with cleaning(self._session.clock.monotonic() + _GRACE), suppress(MetastoreError):  # all end by themselves
-            if row.sent or row.pending_on is not None:
-                withdraw(self._session, row.id, self._policy.deadline, sent=row.sent)
-            self._mark.remove()
 
     def _was_helped(self) -> bool:
         return self._decided_by == "other"

@@ -1,159 +1,32 @@
-"""Write and read an operation's result, which its row keeps: for repeats, for lost answers, for ``store.outcome``.
-
-What was applied is told by the row itself. Errors on their merits, and calls that found nothing to
-change, are kept as JSON beside it.
-"""
+"""What became of an operation, as ``store.outcome`` says it."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, TypeVar
-from uuid import UUID
+from typing import Any
 
-from metastore import errors
-from metastore.errors import DropPending, MetastoreError, UnreadableRow
 from metastore.governance.privileges import OWNER
-from metastore.kinds.attached import Attached
-from metastore.kinds.entity import Entity, Owned
-from metastore.kinds.registry import kind_named, owned_kind_named
-from metastore.names import parse_path
-from metastore.port.backend import Backend
-from metastore.port.commit import CLAIMABLE, PENDING
-from metastore.port.records import Node, Origin, OwnedRecord, Record, Step
-from metastore.port.unreadable import reason
+from metastore.operation.kept_result import decode_value, entity_at
+from metastore.port.intents import CLAIMABLE, PENDING
+from metastore.port.records import Origin, Step
 
-__all__ = [
-    "Outcome",
-    "decode_value",
-    "encode_error",
-    "encode_value",
-    "entity_at",
-    "merits",
-    "outcome_of",
-    "replay",
-    "with_origin",
-]
-
-T = TypeVar("T")
-_UNKNOWN = -1
-"""The id of an ancestor in an entity that comes from history: no guard holds for it."""
-
-_MERITS = (
-    *("InvalidArgument", "EntityNotFound", "EntityAlreadyExists", "NotEmpty", "NotInUse", "VersionConflict"),
-    "DropPending",
-)
+__all__ = ["Outcome", "outcome_of"]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an operation.
+    """What became of an operation. ``state`` is one of:
 
-    ``state`` is *committed* (``result``: what the call returned, or would have), *failed* (``result``:
-    the error it raised), *pending* (written down, and not applied yet), *cancelled* (not applied, and
-    nothing that was sent can apply it any more; a repeat may), or *unknown* (there is no row:
-    the operation never came here, or longer ago than the retention).
+    * *committed*: ``result`` is the call's result, also if its answer was lost;
+    * *failed*: ``result`` is the error that the call raised;
+    * *pending*: announced, and not applied yet; ask again later;
+    * *cancelled*: not applied, and no message that was sent can apply it any more; repeat the call;
+    * *unknown*: there is no row, because the operation never came here, or gc has deleted the row.
     """
 
     state: str
     result: Any = None
-
-
-def merits(error: MetastoreError) -> bool:
-    """Whether an error lies in the operation itself, so that it is the operation's result."""
-    return type(error).__name__ in _MERITS
-
-
-def encode_error(error: MetastoreError) -> str:
-    """Return an error as JSON."""
-    attributes = {k: v if isinstance(v, str | int | None) else str(v) for k, v in vars(error).items() if k[0] != "_"}
-    return json.dumps({"error": type(error).__name__, "message": str(error), "attributes": attributes})
-
-
-def encode_value(value: Entity | Owned | Attached | bool | int | None) -> str:
-    """Return what a call returned as JSON."""
-    if isinstance(value, Entity):
-        return json.dumps({"entity": value.record})
-    if isinstance(value, Owned):
-        return json.dumps({"owned": value.record})
-    if isinstance(value, Attached):
-        return json.dumps({"attached": value.to_dict()})
-    return json.dumps({"value": value})
-
-
-def decode_value(text: str, origin: Origin | None = None) -> Any:
-    """Return what ``encode_value`` or ``encode_error`` wrote; an error as a value."""
-    try:
-        kept = json.loads(text)
-    except (ValueError, RecursionError) as why:
-        raise UnreadableRow("what an operation came to", reason(why)) from why
-    if "entity" in kept:
-        chain, *rest = kept["entity"]
-        record = Record(tuple([Node(*node) for node in chain]), *rest)
-        return kind_named(record.chain[-1].kind).entity(record, origin)
-    if "owned" in kept:
-        owned = OwnedRecord(*kept["owned"])
-        return owned_kind_named(owned.kind).row(owned)
-    if "attached" in kept:
-        return Attached.from_dict(kept["attached"])
-    if "error" not in kept:
-        return kept["value"]
-    cls = getattr(errors, kept["error"], MetastoreError)
-    error = cls.__new__(cls)
-    error.args = (kept["message"],)
-    error.__dict__.update(kept["attributes"])
-    if isinstance(error, DropPending):
-        error.operation = UUID(str(error.operation))
-    return error
-
-
-def entity_at(step: Step, chain: tuple[Node, ...] | None = None, origin: Origin | None = None) -> Entity | Owned | None:
-    """Return what the entity was after ``step``; None if the step does not say.
-
-    ``chain``: the nodes above it as they are now, if they are known and lead to the same path. ``origin``: of which
-    database the step is.
-    """
-    kind, path = step.kind or "", step.path_after or step.path_before
-    if step.doc is None or path is None or step.entity_id is None or step.version is None:
-        return None
-    names = parse_path(path)
-    first = step.created_at is None and step.action == "create"  # what it made is gone
-    created_by = step.principal if first else step.created_by
-    audit = (created_by, step.created_at or step.time, step.principal, step.time)
-    if step.owner_id is not None:
-        owned = OwnedRecord(step.entity_id, step.owner_id, kind, names[-1], step.version, step.doc, *audit)
-        return owned_kind_named(kind).row(owned)
-    if chain is not None and tuple(n.name for n in chain) == names:
-        nodes = (*chain[:-1], chain[-1]._replace(scope_version=step.scope_version or 1, in_use=bool(step.in_use)))
-    else:
-        nodes = (
-            *_unknown(names[:-1]),
-            Node(step.entity_id, kind, names[-1], step.scope_version or 1, bool(step.in_use), False),
-        )
-    return kind_named(kind).entity(Record(nodes, step.version, step.doc, *audit), origin)
-
-
-@lru_cache(4096)
-def _unknown(names: tuple[str, ...]) -> tuple[Node, ...]:
-    """Return nodes of which only the names are known; a reader of the feed meets the same ones again and again."""
-    return tuple([Node(_UNKNOWN, "", name, 0, True, False) for name in names])
-
-
-def with_origin(steps: list[Step], backend: Backend) -> list[Step]:
-    """Return an operation's steps; each row that is gone meanwhile with who made it, as far as history remembers."""
-    return [_with_origin(step, backend) for step in steps]
-
-
-def _with_origin(step: Step, backend: Backend) -> Step:
-    made_here = step.action == "create"  # then the step itself says who made it, and when
-    if step.created_at is not None or step.seq is None or step.entity_id is None or made_here:
-        return step
-    for origin in backend.history(step.entity_id, 0, 1):
-        if origin.action == "create":
-            return step._replace(created_by=origin.principal, created_at=origin.time)
-    return step
 
 
 def outcome_of(steps: Sequence[Step], origin: Origin) -> Outcome:
@@ -180,15 +53,3 @@ def _makes_with_owner(steps: Sequence[Step]) -> bool:
         return False
     made, owner = steps
     return made.action == owner.action == "create" and owner.kind == OWNER and owner.owner_id == made.entity_id
-
-
-def replay(steps: Sequence[Step], applied: Callable[[Sequence[Step]], T]) -> T:
-    """Return, or raise, what an operation that is decided came to; ``applied`` makes it of what was written."""
-    first = steps[0]
-    if first.seq is not None:
-        return applied(steps)
-    value = decode_value(first.result or '{"value": null}')
-    if isinstance(value, MetastoreError):
-        raise value
-    kept: T = value
-    return kept

@@ -1,4 +1,4 @@
-"""The door of this folder: run a request, in a store or in a transaction.
+"""Run a request, in a store or in a transaction: the entry point of this folder.
 
 In a store a request may travel with others (:mod:`metastore.combine`); else it is one
 :class:`~metastore.operation.operation.Operation`. In a transaction it is laid over the transaction's overlay.
@@ -18,7 +18,8 @@ from metastore.operation.operation import Operation
 from metastore.operation.record import refused_id
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import ManagerSession, Session
-from metastore.port.commit import Caller, Commit, Committed, Conflicted
+from metastore.port.commit import Commit, Committed, Conflicted
+from metastore.port.conditions import Caller
 
 __all__ = ["is_new", "perform"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from metastore.operation.hot import Bounded
+from metastore.operation.hot import ForgetfulMap
 from metastore.port.records import Lookup, Node
 
 __all__ = ["Recent"]
@@ -14,8 +14,8 @@ class Recent:
     """The nodes that led to scopes last. A call with an old entity, or a create by path, need not look them up."""
 
     def __init__(self) -> None:
-        self._chains: Bounded[tuple[Node, ...]] = Bounded()
-        self._led: Bounded[tuple[Node, ...]] = Bounded()
+        self._chains: ForgetfulMap[tuple[Node, ...]] = ForgetfulMap()
+        self._led: ForgetfulMap[tuple[Node, ...]] = ForgetfulMap()
 
     def note(self, chain: tuple[Node, ...]) -> None:
         """Note the nodes that lead to a scope; the last one is the scope."""

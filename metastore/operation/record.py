@@ -1,8 +1,8 @@
 """Read, claim and write the row that says what became of an operation, under its id, at any time.
 
-The row resolves a lost answer: the owner makes impossible what may still be in flight, and then sends the
-operation again under a *claim*. A repeat of a caller's id finds the first call's result in the row.
-docs/progress.md has the states and why at most one of all messages is ever applied.
+The row resolves a lost answer: the owner makes impossible what may still be in flight, and then sends the operation
+again under a *claim*. A repeat of a caller's id finds the first call's result in the row. docs/progress.md has the
+states, and the proof that at most one of all messages is ever applied.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from metastore.errors import (
     OutcomeUnknown,
     outcome_forgotten,
 )
+from metastore.operation.kept_result import with_origin
 from metastore.operation.keys import began
-from metastore.operation.outcome import with_origin
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
-from metastore.port.commit import CLAIMABLE, PENDING, Caller, Committed, Conflicted, Entry, Outcome, Unknown
+from metastore.port.commit import CommitOutcome, Committed, Conflicted, Unknown
+from metastore.port.conditions import Caller
+from metastore.port.intents import CLAIMABLE, PENDING, Entry
 from metastore.port.records import Step
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict
@@ -63,7 +65,7 @@ class OperationRow:
         self.sent = False
         """A message may be in flight that writes under the operation's id."""
         self.withdrawn = False
-        """It was an intent, which was taken back: that is no lost commit."""
+        """The intent was withdrawn; that does not count as a lost commit."""
         self._may_be_absent = False
 
     def read(self) -> list[Step]:
@@ -127,13 +129,13 @@ class OperationRow:
         raise Conflict("operation" if cause == "stale_id" else cause, "the operation id is known", wait)
 
     def keep(self, action: Literal["failed", "unchanged"], result: str) -> None:
-        """Note what a caller's operation came to, before it is told."""
+        """Note the outcome of an operation with the caller's id, before the caller gets it."""
         self.write_down(Entry(self.id, action, self.principal, result=result, claim=self.claim, caller=self.caller))
 
     def write_down(self, entry: Entry) -> int:
         """Write the row without applying anything; return how many others were waiting."""
         self.sent = True
-        outcome: Outcome = self._session.backend.write_down(entry)
+        outcome: CommitOutcome = self._session.backend.write_down(entry)
         if isinstance(outcome, Unknown):
             self.lost(outcome)
         self.sent = False

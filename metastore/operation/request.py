@@ -1,10 +1,9 @@
-"""What all calls of one store share, and what a manager hands over: a request.
+"""A request: what a manager hands over, with the options of the call, and the view through which an attempt reads.
 
-A request holds an *attempt*: a function that reads through a :class:`View`, decides with pure
-functions, and returns either a :class:`Proposal` to commit or the value itself. On the first
-attempt the view trusts the entities that the caller has in hand, which saves the read; an error or
-a no-op that rests on such a guess is decided again from a fresh read. How a request becomes one
-operation, however many attempts it takes, is in :mod:`metastore.operation.operation`.
+A request holds an *attempt*: a function that reads through a :class:`View`, decides with pure functions, and returns
+either a :class:`Proposal` to commit or the value itself. On the first attempt the view trusts the entities that the
+caller has in hand, which saves the read. If an error or a no-op rests on such a guess, the attempt runs again on a
+fresh read. :mod:`metastore.operation.operation` makes one operation of a request, however many attempts it takes.
 """
 
 from __future__ import annotations
@@ -22,9 +21,10 @@ from metastore.names import clean_text
 from metastore.operation.keys import clean_operation_id
 from metastore.operation.recent import Recent
 from metastore.port.backend import Reads
-from metastore.port.commit import Guard, LeaseToken, Read, Result, Write
+from metastore.port.conditions import Guard, LeaseToken, Read
 from metastore.port.records import Lookup, Node, Resolved, Step
 from metastore.port.value import value
+from metastore.port.writes import Result, Write
 
 __all__ = [
     "Attempt",
@@ -55,11 +55,11 @@ class Proposal(Generic[T]):
     finish: Callable[[Results], T]
     skip_existing: bool = False
     merge: Merge | None = None
-    """What can be announced when the commit loses, where the request itself does not say it."""
+    """The changes to announce when the commit loses, if the request does not name them; None: none."""
     exclusive: bool = False
-    """It counts scope versions up by its guards: it waits for sharers, and may mark what it waits at."""
+    """Its guards raise scope versions: it waits for the operations that share them, and may mark a guard."""
     reads: tuple[Read, ...] = ()
-    """What was read, and must be unchanged at the commit. (A transaction notes its reads by itself.)"""
+    """Reads that must still be true at the commit. (A transaction notes its reads by itself.)"""
     evidence: tuple[tuple[int, int], ...] = ()
     """Those of the guards on which the right of a user to do it rests."""
 
@@ -119,8 +119,7 @@ def clean_principal(principal: object) -> str:
 def committed(backend: Reads, entity: Entity) -> bool:
     """Whether an entity's state was committed in this database. Raises InvalidArgument for one of another database.
 
-    False: a transaction returned it that was refused, has not ended, or whose outcome is unknown. Its id is valid all
-    the same.
+    False: its transaction was refused, has not ended, or has an unknown outcome. Its id is still valid.
     """
     origin, here = entity.origin, backend.origin
     if origin is here:

@@ -1,11 +1,11 @@
-"""What all calls of one store share."""
+"""The session: what all calls of one store, or of one transaction, share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
@@ -14,16 +14,14 @@ from metastore.governance.evidence import Memory
 from metastore.governance.seen import Seen
 from metastore.kinds.entity import Entity
 from metastore.metrics import Metrics
-from metastore.operation.hot import Bounded, Hot
+from metastore.operation.hot import ForgetfulMap, Hot
 from metastore.operation.recent import Recent
 from metastore.operation.request import Call, Request
+from metastore.operation.seals import Seals
 from metastore.port.backend import Backend, Reads
 from metastore.port.records import Lookup, Node, Resolved
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
-
-if TYPE_CHECKING:
-    from metastore.managers.sealing import Seals
 
 __all__ = ["Caches", "Combines", "Found", "Listed", "ManagerSession", "Session"]
 
@@ -54,6 +52,8 @@ class Listed(NamedTuple):
     items: tuple[Any, ...]
     more: str | None
     """The token of the next page."""
+    found: bool = True
+    """``above`` is where it was looked for. Else its path leads nowhere, and the token said which entity it is."""
 
 
 class Caches(Protocol):
@@ -94,8 +94,8 @@ class ManagerSession:
     bucket: TokenBucket = field(init=False)
     hot: Hot = field(init=False)
     recent: Recent = field(default_factory=Recent)
-    places: Bounded[Any] = field(default_factory=Bounded)
-    """Where threads wait for the same entities: see :mod:`metastore.transaction.turns`."""
+    doors: ForgetfulMap[Any] = field(default_factory=ForgetfulMap)
+    """Orders threads of this process that wait for the same entities: see :mod:`metastore.transaction.turns`."""
     outer: Session | None = None
     """The store's session, of a transaction's."""
     bounds_reads: bool = False
@@ -161,7 +161,7 @@ class Session(ManagerSession):
         return self
 
     def bound(self, principal: str | None, deadline: float | None) -> Session:
-        """Return a session with another principal or deadline that shares all else: the backend, what is remembered."""
+        """Return a session with another principal or deadline (seconds) that shares all else, such as the backend."""
         bound = copy(self)
         bound.principal = self.principal if principal is None else principal
         if deadline is not None:

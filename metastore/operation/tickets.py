@@ -1,7 +1,7 @@
 """Wait in line for entities on which others write all the time: one ticket for each operation that waits.
 
-An operation that has its turn commits by a compare-and-swap, as every other one does; while its ticket stands, nobody
-else's commit passes on its entities. docs/progress.md has the protocol and the bound.
+An operation that has its turn commits by a compare-and-swap, as every other one does. While its ticket stands, the
+database refuses other commits on its entities. docs/progress.md has the protocol and the bound.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from contextlib import suppress
 from dataclasses import replace
 
 from metastore.errors import MetastoreError
-from metastore.operation.helping import BATCH, Batch, evidence_of, plan
+from metastore.operation.helping import BATCH, BatchSize, evidence_of, plan
 from metastore.operation.session import Session
 from metastore.port.backend import Intents
-from metastore.port.commit import Commit, Help, Update
+from metastore.port.commit import Commit
+from metastore.port.intents import Help
 from metastore.port.records import Pending
 from metastore.port.tickets import Line
+from metastore.port.writes import Update
 from metastore.retry.runner import Conflict
 
 __all__ = ["OwnTicket", "Watch", "carrying", "scopes_of", "without_others"]
@@ -150,8 +152,8 @@ Seen = Mapping[int, Pending]
 def carrying(session: Session, commit: Commit, seen: Seen | None = None) -> Commit:
     """Return the commit with the intents that are visible on what it writes, resolved on top of its own writes.
 
-    They are not answered yet, so that their order after the commit is one that could have been. Beside exclusive
-    updates nothing is carried: a path may lead elsewhere then. ``seen``: what one snapshot has shown already.
+    They have no answer yet, so to apply them after the own writes is a valid serial order. A commit with an exclusive
+    update carries nothing, because a path may lead elsewhere after it. ``seen``: what one snapshot has shown already.
     """
     updates = {w.id: w for w in commit.writes if isinstance(w, Update)}
     if any(w.scope_version is not None for w in updates.values()) or any(guard.bump for guard in commit.guards):
@@ -173,7 +175,7 @@ def _carried(seen: Pending, commit: Commit, last: Update, scopes: Mapping[int, i
     doc = next((w.doc for w in reversed(commit.writes) if isinstance(w, Update) and w.id == last.id and w.doc), None)
     after = record._replace(version=last.version + 1, doc=record.doc if doc is None else doc)
     on_top = seen._replace(known=seen.known._replace(record=after))
-    planned = plan(on_top, None, Batch(), scopes) if seen.intents else None
+    planned = plan(on_top, None, BatchSize(), scopes) if seen.intents else None
     nothing = Help((), last.id, last.version + 1, last.event.path_after or "", ())
     return nothing if planned is None else planned.help
 

@@ -1,4 +1,4 @@
-"""Reads that are counted: how many there were by method, and how long each took; and the deadline of a view's reads."""
+"""Count and time the reads of a store by method, and give a view's reads their deadline."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from metastore.kinds.entity import Change
 from metastore.names import clean_name
 from metastore.operation.request import Call, Fencing
 from metastore.operation.session import Session
-from metastore.port.commit import Advance
 from metastore.port.past import ConsumerRow
+from metastore.port.writes import Advance
 from metastore.transaction.transaction import Transaction, run_transaction
 
 __all__ = ["Consumer", "Consumers", "Lag"]
@@ -33,7 +33,7 @@ class Lag(NamedTuple):
     changes: int
     """How many changes it has not read."""
     seconds: float
-    """How old the oldest of these is; 0: there is none."""
+    """The age of the oldest unread change (seconds); 0: there is none."""
 
 
 class Consumers:
@@ -43,9 +43,10 @@ class Consumers:
         self._session = session
 
     def get(self, name: str, *, start: str = "now") -> Consumer:
-        """Return the consumer with this name; make it if there is none, at ``start``.
+        """Return the consumer with this name; create it at ``start`` if there is none.
 
-        ``start`` is "now", "beginning" (from where on all changes are kept) or a position. Raises InvalidArgument.
+        ``start`` is "now", "beginning" (the oldest position after which gc has kept all changes) or a position. Raises
+        InvalidArgument for anything else, HistoryGone for a position that is too old: take "beginning".
         """
         check_whole(self._session)
         name, backend = clean_name(name), self._session.backend
@@ -61,7 +62,7 @@ class Consumers:
         return [Consumer(self._session, row) for row in self._session.backend.readers.consumers()]
 
     def drop(self, name: str) -> bool:
-        """Forget a consumer, so that gc does not wait for it any more; False: there is none."""
+        """Forget a consumer, so that gc no longer waits for it; False: there is none."""
         check_whole(self._session)
         return self._session.backend.readers.drop_consumer(clean_name(name))
 
@@ -94,7 +95,7 @@ class Consumer:
     def read(self, limit: int = 500) -> list[Change]:
         """Return the next changes, at most ``limit``; []: there are none now. It does not move the position.
 
-        Raises HistoryGone if gc did not wait for it: read the tables again, and ``reset`` it.
+        Raises HistoryGone if gc has deleted unread changes: read the tables again, and ``reset`` the consumer.
         """
         return self._after(self._seq, limit)
 
@@ -104,17 +105,18 @@ class Consumer:
         return list(islice(changes(backend, self._session.clock, after, limit), limit))
 
     def commit(self, position: str) -> None:
-        """Move on to a position, which is not read again; an earlier one reads changes again.
+        """Move to a position: the next ``read`` returns changes after it. An earlier position reads changes again.
 
-        Raises VersionConflict if another instance has moved it meanwhile: what was read since then is the other's.
-        This instance then knows the new position. Raises EntityNotFound if the consumer was dropped, HistoryGone.
+        Raises VersionConflict if another instance has moved the consumer meanwhile: discard what this one read. This
+        instance then knows the new position, and can read on from there. Raises EntityNotFound if the consumer was
+        dropped (create it again with ``get``), HistoryGone (see ``read``), InvalidArgument for a wrong position.
         """
         self._move(_readable(self._session, position))
 
     def reset(self, start: str) -> None:
-        """Read on from "now", "beginning" (from where on all changes are kept) or a position: also after HistoryGone.
+        """Move to "now", "beginning" (see ``Consumers.get``) or a position, also after HistoryGone.
 
-        Raises VersionConflict, EntityNotFound and HistoryGone as ``commit`` does, InvalidArgument.
+        Raises VersionConflict, EntityNotFound, HistoryGone and InvalidArgument, as ``commit`` does.
         """
         _check_start(start)
         self._move(_start(self._session, start))
@@ -130,10 +132,10 @@ class Consumer:
     ) -> int:
         """Call ``fn(tx, changes)`` with the next changes; commit what it writes, and the position, in one commit.
 
-        Return how many changes that were; 0: there are none now, and ``fn`` is not called. ``fn`` may run several
-        times, as in ``store.run``. The changes that it makes are in the feed, too. With a ``lease``, of several
-        instances the one that holds it works. Raises LeaseLost if it holds it no more; VersionConflict if another
-        instance was faster: nothing of this call is written. Raises as ``read`` does, and what ``fn`` raises.
+        Return the number of changes; 0: there are none now, and ``fn`` was not called. ``fn`` may run several times, as
+        in ``store.run``. The changes that it makes appear in the feed, too. With a ``lease``, only the instance that
+        holds it works. Raises LeaseLost if the lease is lost (acquire it again), VersionConflict if another instance
+        was faster (call again). Nothing of this call is written then. Raises as ``read`` does, and what ``fn`` raises.
         """
         function(fn, "what a consumer runs")
         call = Call(lease=lease)
@@ -183,5 +185,5 @@ def _readable(session: Session, position: str) -> int:
     changes(session.backend, session.clock, position, 0)
     seq = number_in(session.backend, position)
     if seq > session.backend.watermark().position:
-        raise InvalidArgument(f"the position {position} lies ahead of the feed")
+        raise InvalidArgument(f"the position {position} lies ahead of the feed; use one of this database's feed")
     return seq

@@ -1,8 +1,8 @@
 """The difference between two positions: the changes of the feed between them, folded for each entity.
 
-It reads all changes between the two, and then looks where each entity that has any stood at both. So its cost grows
-with what changed, not with the tree. An entity whose path changed only because one above it was renamed has no
-difference of its own. A relation belongs to its object, and exists while both of its ends are live.
+It reads all changes between the two, and then looks up where each changed entity stood at both. So its cost grows with
+the number of changes, not with the tree. An entity whose path changed only because one above it was renamed has no
+difference. A relation belongs to its object, and exists while both of its ends are live.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from metastore.operation.session import Session
 from metastore.past.reads import PastReads, reads_at
 from metastore.past.related import Between, Connected, connected, key_of
 from metastore.plain import plain
-from metastore.port.commit import LIVE
+from metastore.port.conditions import LIVE
 from metastore.port.records import Known, Lookup, Step
 from metastore.port.relations import RelationKey
 
@@ -40,10 +40,10 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True)
 class Difference:
-    """What became of one entity, owned row or relation between two positions."""
+    """The difference of one entity, owned row or relation between two positions."""
 
     action: str
-    """created, altered, renamed, moved, restored, or dropped. Renamed and moved ones may be altered too."""
+    """"created", "altered", "renamed", "moved", "restored" or "dropped". A renamed or moved one may be altered too."""
     kind: str
     entity_id: int
     path_before: str | None
@@ -65,7 +65,7 @@ class Difference:
 
 
 class Ends(NamedTuple):
-    """The relation that differs: its kind and slot; between which entities it goes in the end (none: it is gone)."""
+    """The relation that differs: its kind and slot, and the entities at its two ends afterwards (none: it is gone)."""
 
     kind: str
     slot: int
@@ -105,9 +105,9 @@ def differences(session: Session, a: int, b: int, under: int | None) -> Iterator
 
 
 def differing(session: Session, a: int, b: int, under: int | None, *, hidden: bool = False) -> Iterator[Differing]:
-    """Yield what differs, with what it is of.
+    """Yield the differences, each with the entity, row or relation that differs.
 
-    ``hidden``: it also yields, as dropped, what stands below something dropped at ``a``, and was not there at ``b``.
+    ``hidden``: also yield, as dropped, each entity below one that is dropped at ``a``, if it was not there at ``b``.
     """
     before, after = reads_at(session, a), reads_at(session, b)
     low, high = sorted((a, b))

@@ -1,4 +1,4 @@
-"""What OpenLineage says of a table: the dataset that a change leaves behind, as its facets.
+"""Describe a changed table as an OpenLineage dataset with its facets.
 
 https://openlineage.io/spec/2-0-2/OpenLineage.json and the facets that ``_FACETS`` names.
 A test lets OpenLineage's own client read them (``make openlineage-client``).

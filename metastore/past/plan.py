@@ -1,9 +1,12 @@
-"""What going back to a position means: which entities go where, what is dropped, what gets its old content.
+"""Plan a return to a position: which entities change places, which are dropped, and which get their old content.
 
-A plan is made from what differs between now and then. It says what to do as a list of steps, each about one entity.
-Each step looks at what is there when it runs, so that a step that runs again changes nothing. The order of the steps:
-entities get back their places, parents first; what is new is dropped, the topmost first; each entity gets back its
-document, owned rows and relations; what was disabled is disabled again.
+A plan follows from the differences between now and then. It is a list of steps, each about one entity. A step looks at
+the present state when it runs, so a step that runs again changes nothing. The order of the steps:
+
+1. entities get back their places, parents first;
+2. new entities are dropped, the topmost first;
+3. each entity gets back its document, owned rows and relations;
+4. entities that were disabled are disabled again.
 """
 
 from __future__ import annotations
@@ -27,13 +30,13 @@ from metastore.operation.guards import key_under
 from metastore.operation.session import Session
 from metastore.past.diff import Differing, differing, scope_at
 from metastore.past.reads import reads_at
-from metastore.port.commit import DROPPING, LIVE, ROOT_ID
+from metastore.port.conditions import DROPPING, LIVE, ROOT_ID
 from metastore.port.records import ROOT, Known, OwnedRecord, Record
 
 __all__ = ["Goal", "Plan", "Step", "in_batches", "parent_of", "planned", "rows_of"]
 
 _STAYS = ("source", "crawl", "drop", "job")
-"""What says what happened, and not how something is: crawls, drops in steps, jobs."""
+"""Kinds that record events, not a state: crawls, drops in steps, jobs. They do not go back."""
 _OF_PARTITIONS = ("partition", "partition_statistic")
 _SHOWN = 20
 """How many paths a message names."""
@@ -47,7 +50,7 @@ _Place = tuple[int, str, str]
 
 
 class Goal(NamedTuple):
-    """Where an entity was, and shall be."""
+    """The old place of an entity, to which it goes back."""
 
     id: int
     kind: str
@@ -68,13 +71,13 @@ class Plan:
     """The position at which it was made."""
     tried: bool = False
     goals: dict[int, Goal] = field(default_factory=dict)
-    """What shall be there, by id."""
+    """The entities that exist after the revert, by id."""
     new: list[Differing] = field(default_factory=list)
-    """What shall go, the topmost first."""
+    """The entities to drop, the topmost first."""
     places: dict[_Place, int] = field(default_factory=dict)
     """Which of these entities has a place now."""
     holders: set[int] = field(default_factory=set)
-    """Below what entities with a goal stand now: it is not dropped before they have left."""
+    """The present parents of entities with a goal: none is dropped before these have left it."""
     rows: dict[int, set[str]] = field(default_factory=dict)
     """By owner: the kinds of owned rows that differ."""
     relations: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
@@ -114,7 +117,7 @@ def _planned(session: Session, target: Target, to: int) -> Plan:
 
 
 def _in_place(one: Differing, scope: int) -> Differing:
-    """Return the difference; that of the entity that goes back itself without its name and place, which it keeps."""
+    """Return the difference; that of the reverted entity itself without name and place, which it keeps."""
     if one.owner_id is not None or one.difference.entity_id != scope:
         return one
     return one._replace(difference=replace(one.difference, action="altered"))
@@ -227,14 +230,14 @@ def _listed(paths: Sequence[str]) -> str:
 
 
 def _goal(then: Known, stays: Known | None) -> Goal:
-    """Return where an entity was, and shall be; ``stays``: as it is now, if it keeps its name and place."""
+    """Return the place to which an entity goes back; ``stays``: its present record, if it keeps its name and place."""
     node, there = then.record.chain[-1], (stays or then).record
     name, depth = there.chain[-1].name, len(then.record.chain)
     return Goal(node.id, node.kind, parent_of(there), name, place_of(there), depth, node.in_use)
 
 
 def _is_reached(goal: Goal, then: Known, present: Known | None) -> bool:
-    """Whether an entity is what it was, and where it shall be."""
+    """Whether an entity has its old content, and stands at its goal."""
     if present is None or not _stands(present, goal):
         return False
     same = present.record.doc == then.record.doc or _numberless(present.record) == _numberless(then.record)

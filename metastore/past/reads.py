@@ -15,11 +15,23 @@ from metastore.feed.position import gone
 from metastore.operation.dropping import dropping_named
 from metastore.operation.session import Session
 from metastore.port.backend import Guards
-from metastore.port.commit import LIVE, Commit
+from metastore.port.commit import Commit
+from metastore.port.conditions import LIVE
 from metastore.port.owning import read_owning
 from metastore.port.past import NotKept, PastRow, PastRows
 from metastore.port.records import Child, Known, Lookup, Node, Origin, OwnedRecord, Resolved, RowPage, Step
-from metastore.port.relations import NO_COLUMN, ONLY, End, Owning, Related, Relating, RelationRecord, end_of_known
+from metastore.port.relations import (
+    NO_COLUMN,
+    ONLY,
+    End,
+    Owning,
+    Related,
+    Relating,
+    RelationRecord,
+    end_of_known,
+    incoming_order,
+    outgoing_order,
+)
 
 __all__ = ["READ_ONLY", "PastReads", "reads_at"]
 
@@ -137,9 +149,9 @@ class PastReads:
         if (to_id, kind, False) not in self._led:
             self._led.clear()  # one listing at a time
             rows = [_relation(row) for row in self._ask(lambda past: past.led(self.at, to_id, kind))]
-            self._led[to_id, kind, False] = sorted(rows, key=_order)
+            self._led[to_id, kind, False] = sorted(rows, key=incoming_order)
         led = self._led[to_id, kind, False]
-        begin = bisect_right(led, after, key=_order)
+        begin = bisect_right(led, after, key=incoming_order)
         page = [row for row in led[begin:] if value in (None, row.value)][:limit]
         return Relating(end_of_known(known), self._with_ends(page))
 
@@ -151,7 +163,7 @@ class PastReads:
             self._led.clear()
             self._led[from_id, kind, True] = sorted(map(_relation, self._ask(partial(_from, self.at, from_id, kind))))
         led = self._led[from_id, kind, True]
-        begin = bisect_right(led, after, key=lambda row: row[2:5])
+        begin = bisect_right(led, after, key=outgoing_order)
         page = led[begin : begin + limit]
         ends = self.by_id([row.to_id for row in page]) if page else []
         return Relating(
@@ -202,10 +214,6 @@ def _relation(row: OwnedRecord) -> RelationRecord:
     doc = json.loads(row.doc)
     to_id, column, value = doc["other_id"], doc["column_id"], doc["value"]
     return RelationRecord(row.owner_id, row.kind, to_id, column, value, row.id, to_id, row.version, *row[6:])
-
-
-def _order(row: RelationRecord) -> tuple[str, int, int]:
-    return row.value, row.from_id, row.column_id
 
 
 _NOTHING = Commit(operation_id=UUID(int=0), principal=None)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from metastore.kinds.relation import relation_doc, relation_named
-from metastore.managers.bumps import bumping
-from metastore.managers.relation_writes import event_of, path_of, removal
+from metastore.managers.attempts.bumps import bumping
+from metastore.managers.relations.writes import event_of, path_of, removal
 from metastore.operation.guards import both, check_in_use
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import ManagerSession
 from metastore.past.reads import PastReads
-from metastore.port.commit import Relate
 from metastore.port.records import Record
 from metastore.port.relations import RelationKey, RelationRecord, end_of_known, in_one_metalake
+from metastore.port.writes import Relate
 
 __all__ = ["Relating"]
 
@@ -44,7 +44,7 @@ class Relating:
         if (old and old.to_id) == (new and new.to_id):
             return
         to_id = old.to_id if old is not None else new.to_id if new is not None else 0
-        ends = self._ends(key[0], to_id)
+        ends = self._ends(key.from_id, to_id)
         if ends is None:
             return
         here, there = ends
@@ -57,7 +57,7 @@ class Relating:
 
         request = Request[None](
             verb="revert",
-            what=lambda: f"revert {key[1]}",
+            what=lambda: f"revert {key.kind}",
             attempt=attempt,
             replay=lambda _: None,
             arguments=lambda: [list(key), to_id],

@@ -1,7 +1,7 @@
-"""The relations that differ between two positions: what a detach, an attach or a change of owner left behind.
+"""Find the relations that differ between two positions, after a detach, an attach or a change of owner.
 
-A relation is told by what it connects, not by its row: one that was removed and made again does not differ. It is there
-while both of its ends are live in one metalake.
+Its ends identify a relation, not its row: one that was removed and made again does not differ. It exists while both of
+its ends are live in one metalake.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def key_of(step: Step) -> RelationKey:
     doc = json.loads(step.doc or "{}")
     to_id, kind = step.other_id or 0, step.kind or ""
     slot = ONLY if relation_named(kind).exclusive else to_id
-    return step.owner_id or 0, kind, slot, doc.get("column_id", 0), doc.get("value", "")
+    return RelationKey(step.owner_id or 0, kind, slot, doc.get("column_id", 0), doc.get("value", ""))
 
 
 def connected(
@@ -61,9 +61,12 @@ def connected(
     ``also``: where it counts too while an end was not live, if it was not there at the other position.
     """
     earlier = _earlier(some, low)
-    froms = [one.key[0] for one in some]
+    froms = [one.key.from_id for one in some]
     led = [
-        (None if one.before is None else earlier.get(one.key, one.key[2]), None if one.after is None else one.to_after)
+        (
+            None if one.before is None else earlier.get(one.key, one.key.slot),
+            None if one.after is None else one.to_after,
+        )
         for one in some
     ]
     before, after = (
@@ -84,8 +87,8 @@ def connected(
 
 def _earlier(some: Sequence[Between], low: PastReads) -> dict[RelationKey, int]:
     """Return where the relations led at first of which an entity has one at most."""
-    wanted = [one.key for one in some if one.key[2] == ONLY and one.before is not None]
-    rows = [row for key in wanted for row in low.relations(key[1], [(key[0], ONLY)])]
+    wanted = [one.key for one in some if one.key.slot == ONLY and one.before is not None]
+    rows = [row for key in wanted for row in low.relations(key.kind, [(key.from_id, ONLY)])]
     return {row.key: row.to_id for row in rows}
 
 
@@ -97,12 +100,12 @@ def _known(reads: PastReads, ids: set[int]) -> _Found:
 def _at(one: Between, version: int | None, to_id: int | None, found: _Found, *, dead: bool) -> Connected | None:
     if version is None or to_id is None:
         return None
-    here, there = found.get(one.key[0]), found.get(to_id)
+    here, there = found.get(one.key.from_id), found.get(to_id)
     if here is None or there is None:
         return None
     if not dead and not in_one_metalake(end_of_known(here), end_of_known(there)):
         return None
-    if relation_named(one.key[1]).to_the_object:
+    if relation_named(one.key.kind).to_the_object:
         here, there = there, here
     chain = here.record.chain
     paths = [format_path([node.name for node in known.record.chain]) for known in (here, there)]

@@ -1,8 +1,8 @@
 """Relay the feed to others as CloudEvents 1.0, at least once and in order: to a stream, a file, or a webhook.
 
-A consumer keeps the position, which moves after the events were handed over. A process that dies between the two hands
-them over again: a receiver tells repeats by their id, which is the position. A webhook that does not answer with 2xx
-gets the same event again, after a longer and longer pause; nothing is skipped.
+A consumer keeps the position, which moves after the events were delivered. If the process dies between the two, the
+events are delivered again: a receiver knows a repeat by its id, which is the position. A webhook that does not answer
+with 2xx gets the same event again, after longer and longer pauses; no event is skipped.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def lines_to(stream: IO[str]) -> Deliver:
 def post_to(url: str, *, clock: Clock = SYSTEM, told: Callable[[str], None] | None = None) -> Deliver:
     """Return what posts events to a webhook one by one, each until it answers with 2xx.
 
-    ``told`` gets a word on each failure. Raises InvalidArgument for a URL that is none.
+    ``told`` is called with a message on each failure. Raises InvalidArgument for a URL that is none.
     """
     if not url.startswith(("http://", "https://")):
         raise InvalidArgument("a webhook has a URL that begins with http:// or https://")

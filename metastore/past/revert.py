@@ -1,8 +1,8 @@
 """Go back: make an entity, and all below it, what it was at a position.
 
 The entity itself keeps its present name and place. Below it, each entity gets back the place, the name, the document,
-the owned rows and the relations that it had; what was dropped or moved out comes back, what is new is dropped. Ids
-stay. History goes on: going back is a change like others. Sources, crawls and jobs stay: they say what happened.
+the owned rows and the relations that it had. Entities that were dropped or moved out come back; new ones are dropped.
+Ids stay. History goes on: a revert is a change like others. Sources, crawls and jobs stay, because they record events.
 
 Up to 10,000 entities go back in one transaction. More of them go back in chunks. Each chunk is a transaction. If a
 chunk fails, those before it stay; the same call again does the rest.
@@ -29,7 +29,7 @@ __all__ = ["revert"]
 _ATOMIC = 10_000
 """How many entities, owned rows and relations go back in one transaction."""
 _TRIES = 10
-"""How often it plans again where a name was taken, or an entity went, after it had planned."""
+"""How often a revert makes a new plan because a name was taken, or an entity went, after the last plan."""
 _CHUNK = 2000
 """How many steps a chunk has, where there are more."""
 _PINNED = 600.0
@@ -37,7 +37,7 @@ _PINNED = 600.0
 
 
 def revert(session: Session, target: Target, to: int, *, dry_run: bool) -> list[Difference]:
-    """Make ``target`` and all below it what it was at ``to``; return what that changes."""
+    """Make ``target`` and all below it what it was at ``to``; return what that changes. Raises as ``planned`` does."""
     plan = planned(session, target, to)
     if not dry_run and plan.wanted:
         if len(plan.wanted) <= _ATOMIC:

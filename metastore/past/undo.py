@@ -1,6 +1,6 @@
-"""The steps of a plan, in one transaction: each gives one entity back its place, its content, or drops it.
+"""Run the steps of a plan in one transaction: each gives one entity back its place or its content, or drops it.
 
-A step looks at what is there. What is as it shall be is left alone.
+A step looks at the present state, and leaves alone what has its old state already.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.kind import dump
 from metastore.kinds.registry import KINDS, OWNED_KINDS, kind_named
 from metastore.kinds.table.dropping import MARKER
-from metastore.managers.alter import rewrite
-from metastore.managers.drop_steps import marked_by
+from metastore.managers.attempts.alter import rewrite
+from metastore.managers.drops.parts import marked_by
 from metastore.managers.mutation import Mutation, first_entity
 from metastore.managers.owned import OwnedManager, Row
 from metastore.managers.statistics import revert_partition_statistics
@@ -27,7 +27,7 @@ from metastore.operation.session import Session
 from metastore.past.plan import Goal, Plan, Step, in_batches, parent_of, place_of, rows_of
 from metastore.past.reads import reads_at
 from metastore.past.relate import Relating
-from metastore.port.commit import LIVE
+from metastore.port.conditions import LIVE
 from metastore.port.records import Known
 from metastore.transaction.transaction import Transaction
 
@@ -69,7 +69,7 @@ class Undoing:
     # --- places
 
     def _put(self, goal: Goal, via: tuple[int, ...] = ()) -> None:
-        """Give an entity its old name and place, after what it shall stand below, and what it stands below now."""
+        """Give an entity its old name and place; its parent there, and its present ancestors, go back before it."""
         if goal.id in via:
             return
         via = (*via, goal.id)

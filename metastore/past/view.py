@@ -11,10 +11,10 @@ __all__ = ["Past", "past_at"]
 
 
 class Past(Managers):
-    """What was there at a position: ``store.at(…).tables.load(path)``. It is read-only.
+    """The store as it was at a position: ``store.at(…).tables.load(path)``. It is read-only.
 
-    Paths lead where they led then. A target in hand means its id. What writes raises InvalidArgument. A read raises
-    HistoryGone if gc has removed what it needs; ``store.pin`` keeps a position from that.
+    Paths lead where they led then. An entity in hand means its id. A call that writes raises InvalidArgument. A read
+    raises HistoryGone if gc has removed what it needs: choose a later position, and keep it with ``store.pin``.
     """
 
     def __init__(self, session: Session, reads: PastReads) -> None:

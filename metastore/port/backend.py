@@ -12,8 +12,9 @@ from contextlib import AbstractContextManager
 from typing import Protocol, runtime_checkable
 from uuid import UUID
 
-from metastore.port.commit import Commit, Entry, Help, Mark, Outcome
+from metastore.port.commit import Commit, CommitOutcome
 from metastore.port.feed import Feed
+from metastore.port.intents import Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
 from metastore.port.records import (
@@ -41,10 +42,10 @@ from metastore.port.upkeep import Upkeep
 
 __all__ = [
     "DRIFT",
-    "FORMAT",
     "LONGEST_QUIET",
     "MOST_AHEAD",
     "QUIET",
+    "SCHEMA_FORMAT",
     "TOMBSTONES_STAY",
     "Backend",
     "Content",
@@ -61,7 +62,7 @@ __all__ = [
 ]
 
 
-FORMAT = 10
+SCHEMA_FORMAT = 10
 """The format of the schema that this program needs; migrations count it up in ``info``."""
 
 TOMBSTONES_STAY = 3_600_000_000
@@ -99,7 +100,7 @@ class Reads(Protocol):
         """Read again which database this is: a restore through another store makes it another one."""
         ...
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         """Apply ``commit`` atomically, in one attempt. Return Committed if and only if everything was applied."""
         ...
 
@@ -237,7 +238,7 @@ class Rights(Protocol):
 class Intents(Protocol):
     """Operations that are written down before they are applied, so that any client can apply them."""
 
-    def write_down(self, entry: Entry) -> Outcome:
+    def write_down(self, entry: Entry) -> CommitOutcome:
         """Insert an operation's row, or replace the one that was claimed. One attempt.
 
         Its one result says when, and in place of a version how many other intents the entity had.
@@ -259,7 +260,7 @@ class Intents(Protocol):
         """Return what became of an intent, or how many are before it."""
         ...
 
-    def help(self, help: Help) -> Outcome:
+    def help(self, help: Help) -> CommitOutcome:
         """Resolve intents. One attempt; a result for each of them."""
         ...
 
@@ -284,7 +285,7 @@ class Intents(Protocol):
 class Marks(Protocol):
     """Exclusive operations that are announced on a scope: guards step aside for them."""
 
-    def mark(self, mark: Mark) -> Outcome:
+    def mark(self, mark: Mark) -> CommitOutcome:
         """Set a mark, unless there is one or others have their turn. One attempt, which never waits for a mark."""
         ...
 

@@ -10,8 +10,11 @@ from collections.abc import Hashable, Sequence
 from typing import Final, Literal, NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
-from metastore.port.commit import Conflicted, Guard, Insert, Resolution, Result, Unknown, Update
+from metastore.port.commit import Conflicted, Unknown
+from metastore.port.conditions import Guard
+from metastore.port.intents import Resolution
 from metastore.port.records import Node, Record
+from metastore.port.writes import Insert, Result, Update
 
 __all__ = [
     "TAKEN",

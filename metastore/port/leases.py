@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from metastore.port.commit import Conflicted, LeaseToken, Unknown
+from metastore.port.commit import Conflicted, Unknown
+from metastore.port.conditions import LeaseToken
 
 __all__ = [
     "ALIVE",
@@ -58,8 +59,9 @@ class LeaseRow(NamedTuple):
 class Take:
     """Take all of ``names`` (sorted), or none, for ``ttl`` from now on.
 
-    A lease is free if it has no holder, or its time is over, and if no live waiter came before the ``ticket`` (None: if
-    it has no live waiter at all). A waiter that takes the leases leaves the queue; one that does not is noted as alive.
+    A lease is free if it has no holder, or its time is over. Also, no live waiter may have come before the ``ticket``
+    (None: there may be no live waiter at all). A waiter that takes the leases leaves the queue; one that does not is
+    noted as alive.
     """
 
     operation_id: UUID

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from metastore.port.commit import Help, Insert, Update, Write
+from metastore.port.intents import Help
+from metastore.port.writes import Insert, Update, Write
 
 __all__ = [
     "NOTHING",
@@ -132,21 +133,24 @@ class Wake(Protocol):
 
 
 class MemberRows(Protocol):
-    """What a member and an operator ask of the database. Raises BackendUnavailable where it does not answer."""
+    """What a member and an operator ask of the database. Raises BackendUnavailable where it does not answer.
+
+    A member asks on the connection of its ``wake``: writers wait for it, so it must not wait for one of the pool.
+    """
 
     def wake(self) -> Wake:
-        """Return what to wait with, and a connection in which :meth:`look` asks."""
+        """Return what to wait with, and a connection in which a member asks."""
         ...
 
-    def join(self, before: Membership | None, ttl: int, host: str, pid: int) -> Membership:
+    def join(self, wake: Wake, before: Membership | None, ttl: int, host: str, pid: int) -> Membership:
         """Register; remove ``before``, a registration of this process whose lease is over. Durable at the return."""
         ...
 
-    def begin(self) -> int:
+    def begin(self, wake: Wake) -> int:
         """Let a new generation begin, which ends that of commits without announcement; return a transaction id."""
         ...
 
-    def oldest(self) -> int:
+    def oldest(self, wake: Wake) -> int:
         """Return the oldest transaction that runs."""
         ...
 
@@ -161,7 +165,7 @@ class MemberRows(Protocol):
         """
         ...
 
-    def leave(self, member: Membership) -> None:
+    def leave(self, wake: Wake | None, member: Membership) -> None:
         """Remove a registration whose lease is over."""
         ...
 
@@ -173,7 +177,7 @@ class MemberRows(Protocol):
         """Remove a member that has not renewed for its ttl; with ``force``, any. False: there is none to remove."""
         ...
 
-    def forget(self, older: int) -> None:
+    def forget(self, wake: Wake, older: int) -> None:
         """Remove announcements that are ``older`` microseconds: their owners are gone, or announce again."""
         ...
 

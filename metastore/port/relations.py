@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from metastore.port.commit import LIVE
+from metastore.port.conditions import LIVE
 from metastore.port.records import Known, Node, OwnedRecord
 
 __all__ = [
@@ -28,6 +28,8 @@ __all__ = [
     "end_of",
     "end_of_known",
     "in_one_metalake",
+    "incoming_order",
+    "outgoing_order",
 ]
 
 NO_COLUMN = 0
@@ -39,8 +41,15 @@ ONLY = 0
 NO_VALUE = ""
 """The ``value`` of a relation without one."""
 
-RelationKey = tuple[int, str, int, int, str]
-"""From which entity, the kind, the slot, the column, the value."""
+
+class RelationKey(NamedTuple):
+    """What tells a relation from all others."""
+
+    from_id: int
+    kind: str
+    slot: int
+    column_id: int
+    value: str
 
 
 class RelationRecord(NamedTuple):
@@ -62,7 +71,17 @@ class RelationRecord(NamedTuple):
 
     @property
     def key(self) -> RelationKey:
-        return self.from_id, self.kind, self.slot, self.column_id, self.value
+        return RelationKey(self.from_id, self.kind, self.slot, self.column_id, self.value)
+
+
+def incoming_order(row: RelationRecord) -> tuple[str, int, int]:
+    """Return where a relation stands in pages of those that lead to one entity."""
+    return row.value, row.from_id, row.column_id
+
+
+def outgoing_order(row: RelationRecord) -> tuple[int, int, str]:
+    """Return where a relation stands in pages of those that go from one entity."""
+    return row.slot, row.column_id, row.value
 
 
 @dataclass(frozen=True, slots=True)

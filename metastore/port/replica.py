@@ -11,10 +11,10 @@ from uuid import UUID
 
 from metastore.port.backend import Backend
 
-__all__ = ["Newest", "ReplicaBackend", "Shown"]
+__all__ = ["NewestChange", "ReplicaBackend", "Shown"]
 
 
-class Newest(NamedTuple):
+class NewestChange(NamedTuple):
     """The newest change of a state, or the last one that gc has removed there."""
 
     seq: int
@@ -24,7 +24,7 @@ class Newest(NamedTuple):
 class Shown(NamedTuple):
     """What one snapshot shows."""
 
-    newest: Newest
+    newest: NewestChange
     """All lower positions were drawn by transactions below ``next``."""
     next: int
     """No transaction that had begun when ``newest`` committed has this id or a greater one."""

@@ -2,7 +2,7 @@
 
 A restore takes several steps, each a transaction, and can stop and go on after any of them. From the first to the last
 no program can open the database: ``info.compatible_from`` is beyond every format. A program that has it open already
-finds no path, because the guard rows below the root come last, and can create nothing, because the root carries a mark
+finds no path, because the guard rows below the root come last. It can create nothing, because the root carries a mark
 that does not expire. Meanwhile ``info.epoch`` says what is being restored and how far the restore is.
 """
 

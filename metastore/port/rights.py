@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Chosen", "GrantRow", "MemberRow", "RightRows", "RoleRow", "Whose"]
+__all__ = ["Chosen", "GrantRow", "MembershipRow", "RightRows", "RoleRow", "Whose"]
 
 
 class Whose(NamedTuple):
@@ -15,7 +15,7 @@ class Whose(NamedTuple):
     user: str
 
 
-class MemberRow(NamedTuple):
+class MembershipRow(NamedTuple):
     """A live user or group. The user comes first."""
 
     id: int
@@ -45,7 +45,7 @@ class GrantRow(NamedTuple):
 class RightRows(NamedTuple):
     """All of it, at one instant. ``owners``: (place, the id of the user or group that owns it)."""
 
-    members: list[MemberRow]
+    members: list[MembershipRow]
     roles: list[RoleRow]
     owners: list[tuple[int, int]]
     grants: list[GrantRow]

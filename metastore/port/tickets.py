@@ -46,7 +46,7 @@ class Tickets(Protocol):
     def queue(self, ids: Sequence[int], patience: float) -> int:
         """Take a ticket for these entities, behind all that stand there; return its number.
 
-        ``patience``: how long others shall wait for it, if it stands still at the head (seconds).
+        ``patience``: how long others wait for it if it stands still at the head (seconds).
         """
         ...
 

@@ -1,7 +1,7 @@
 """Damaged rows: how an error names one, and how a reader leaves them out.
 
 A reader without ``unreadable=`` raises UnreadableRow. With it, the function is called with that error, and the row is
-left out; entities are then read completely, while they otherwise decode a field when it is first asked for.
+left out. Entities are then decoded completely; otherwise a field is decoded when it is first used.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ class Upkeep(Protocol):
     def forget(self, before: int) -> None:
         """Refuse operation ids that are older than ``before`` (µs since 1970) from now on, so that gc may delete them.
 
-        A limit that an earlier call set is lowered to the clock if it lies ahead: the clock was set back since then,
-        and no id would be accepted until the clock reaches the limit again.
+        If an earlier call set a limit that lies ahead of the clock, it is lowered to the clock. The clock was set back
+        since then, and no id would be accepted until it reaches the limit again.
         """
         ...
 

@@ -75,10 +75,10 @@ class MetastoreCatalog(_PyIcebergBase):
         once: Once | None = None,
         leases: Leases | None = None,
     ) -> MetastoreCatalog:
-        """Return the catalog ``root`` (metalake, catalog) of an open store, for a server; nothing is read or made.
+        """Return the catalog ``root`` (metalake, catalog) of an open store, for a server. It reads and creates nothing.
 
-        ``once``: the idempotency key of the one request that the catalog is for. ``leases``: in whose line commits wait
-        that have lost; a store of a user has none. The properties of a table name no code and no endpoint here.
+        ``once``: the idempotency key of the only request that uses this catalog. ``leases``: those in whose line lost
+        commits wait; a user's store has none. The properties of a table cannot name code or endpoints here.
         """
         catalog = cls.__new__(cls)
         _PyIcebergBase.__init__(catalog, root[1], **properties)
@@ -99,7 +99,7 @@ class MetastoreCatalog(_PyIcebergBase):
         self._commits = Commits(store, store.leases if leases is None else leases, self._places, once)
 
     def create_tables(self) -> None:
-        """Make the database's schema, where PyIceberg's SQL catalog has this method. It does nothing if it is there."""
+        """Create the tables of the store in a new database, as PyIceberg's SQL catalog does; else do nothing."""
         migrated(self.properties[URI])
 
     def _make_root(self) -> None:
@@ -108,7 +108,7 @@ class MetastoreCatalog(_PyIcebergBase):
 
     @property
     def store(self) -> Store:
-        """The store, for all that PyIceberg has no word for: tags, history, the change feed."""
+        """The store, for everything that PyIceberg does not have: tags, history, the change feed."""
         return self._store
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class MetastoreCatalog(_PyIcebergBase):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Properties = EMPTY_DICT,
     ) -> StagedTable:
-        """Return a new table that is written nowhere yet. Raises NoSuchNamespaceError, TableAlreadyExistsError."""
+        """Return a new table that is not written yet. Raises NoSuchNamespaceError, TableAlreadyExistsError."""
         names = table_names(identifier)
         converted = self._convert_schema_if_needed(schema, format_version(properties))
         place = self._location(names, location)
@@ -266,8 +266,9 @@ class MetastoreCatalog(_PyIcebergBase):
     ) -> CommitTableResponse:
         """Apply updates to a table, or create a staged one.
 
-        Raises CommitFailedException if a requirement does not hold that an append cannot be rebased over;
-        CommitStateUnknownException; TableAlreadyExistsError and NoSuchTableError.
+        Raises CommitFailedException if a requirement fails and the commit is no append (refresh the table and repeat),
+        CommitStateUnknownException if the outcome is unknown (load the table to see), TableAlreadyExistsError,
+        NoSuchTableError.
         """
         names = table.name()
         if any(isinstance(one, AssertCreate) for one in requirements) and not self.table_exists(names):
@@ -316,7 +317,7 @@ class MetastoreCatalog(_PyIcebergBase):
     def create_staged(
         self, names: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Create the table that updates from nothing make. Raises TableAlreadyExistsError, CommitFailedException."""
+        """Create a table from updates alone. Raises TableAlreadyExistsError, CommitFailedException."""
 
         def attempt(options: dict[str, Any]) -> CommitTableResponse:
             for requirement in requirements:

@@ -1,9 +1,9 @@
 """Commit to Iceberg tables: the compare-and-swap of the pointer to a table's metadata file.
 
 An attempt reads the table, applies the client's updates to its newest metadata, writes a new metadata file, and swaps
-the pointer in one commit of the store. The loser deletes its file and tries again. From the second attempt on it
-holds a lease that is named after the table, in the order of arrival: so writers of one table pass one after the other.
-The lease only orders them. The swap alone decides.
+the pointer in one commit of the store. The loser deletes its file and tries again. From the second attempt on it holds
+a lease that is named after the table. Waiters get the lease in the order of arrival, so the writers of one table commit
+one after the other. The lease only orders them; the swap alone decides.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Current:
 
 @dataclass(frozen=True)
 class TableCommit:
-    """What a client wants of one table: ``load`` reads the table, and is called again for each attempt.
+    """The changes that a client wants of one table. ``load`` reads the table, and is called again for each attempt.
 
-    ``held``: the metadata that the client has of the table, where it is known.
+    ``held``: the table's metadata as the client has it; None: unknown.
     """
 
     load: Callable[[], Current]
@@ -81,7 +81,7 @@ class TableCommit:
 
 @dataclass(frozen=True)
 class TableCreation:
-    """A table that a commit creates: ``absent`` raises if it is there already, or cannot be."""
+    """A table that a commit creates: ``absent`` raises if the table is there already, or cannot be created."""
 
     path: tuple[str, ...]
     load: Callable[[], Current]
@@ -91,7 +91,7 @@ class TableCreation:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """One attempt at one table, whose files are written and whose pointer is not."""
+    """One attempt at one table: its files are written, and its pointer is not swapped yet."""
 
     load: Callable[[], Current]
     current: Current
@@ -176,9 +176,9 @@ class Commits:
                 if (done := self._swapped(attempts, lost)) is not None:
                     return done
                 lost += 1
-                queue.close()
+                queue.close()  # a commit that waits for leases holds none: so no two wait for each other
                 self._wait_in_line(queue, attempts, ends - SYSTEM.monotonic())
-        raise CommitFailedException(f"the table did not stand still for {_PATIENCE:.0f} seconds; try again later")
+        raise CommitFailedException(f"other commits to the table won for {_PATIENCE:.0f} seconds; try again later")
 
     def _prepare(self, commits: Sequence[TableCommit | TableCreation]) -> list[_Prepared | _Created]:
         attempts: list[_Prepared | _Created] = []
@@ -241,7 +241,7 @@ class Commits:
             _discard(attempts)
             if lost:
                 raise
-            return None  # a table was dropped, or its columns were altered, since it was read
+            return None  # a table was dropped, or its columns were altered, since it was read: one more attempt tells
         except (DeadlineExceeded, RetriesExhausted, ScopeFrozen) as error:
             _discard(attempts)
             raise CommitFailedException(str(error)) from error
@@ -264,7 +264,7 @@ class Commits:
                         attempt.apply(tx)
 
     def _settled(self, unknown: OutcomeUnknown) -> bool:
-        """Find out what became of a swap whose answer was lost; its operation id tells, whatever came after it."""
+        """Look up by its operation id what became of a swap whose answer was lost, even if others followed it."""
         try:
             state = self._store.outcome(unknown.operation_id).state
         except MetastoreError as error:

@@ -1,4 +1,4 @@
-"""What the store shows of an Iceberg table: columns, location, format, properties, and the pointer to its metadata."""
+"""Show an Iceberg table in the store: its columns, location, format, properties, and the pointer to its metadata."""
 
 from __future__ import annotations
 

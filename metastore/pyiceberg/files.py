@@ -1,4 +1,4 @@
-"""Metadata files: write one for a commit, and delete what no commit names."""
+"""Metadata files: write one for a commit, and delete those that no commit names."""
 
 from __future__ import annotations
 

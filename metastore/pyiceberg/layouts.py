@@ -1,4 +1,4 @@
-"""Check what a new table's metadata is made of, before a file is written: its format version, partitions and order."""
+"""Check the format version, partitions and sort order of a new table, before a file is written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def format_version(properties: Properties) -> Literal[1, 2]:
     """
     wanted = str(properties.get(TableProperties.FORMAT_VERSION, TableProperties.DEFAULT_FORMAT_VERSION))
     if wanted not in ("1", "2", "3"):
-        raise ValidationError(f"format-version: {wanted[:20]!r} is none that there is; use 1 or 2")
+        raise ValidationError(f"format-version: {wanted[:20]!r} does not exist; use 1 or 2")
     if wanted == "3":
         raise _not_writable()
     return 1 if wanted == "1" else 2

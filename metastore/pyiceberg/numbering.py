@@ -1,8 +1,8 @@
 """Number the schemas, partition specs and sort orders that a commit adds, as Iceberg's own catalogs do.
 
-A client writes an id, or none. What the table has already is not added a second time: another reader could not load a
-table with two parts of one id. A new part whose id is taken gets the next one. Later updates of the same commit that
-name the part, by its id or as "the last one added", mean the part as it is numbered here.
+A client gives an id, or none. A part that the table has already is not added a second time. A new part whose id is
+taken gets the next id, because other readers cannot load a table with two parts of one id. A later update of the same
+commit that names the part, by its id or as "the last one added", means the part as numbered here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ADDING: Final = (AddSchemaUpdate, AddPartitionSpecUpdate, AddSortOrderUpdate)
 
 
 class _Parts:
-    """The parts of one sort that a table has, by id, and where those of this commit went."""
+    """The schemas, specs or orders of a table by id, and the new ids of those that this commit adds."""
 
     def __init__(self, known: Iterable[tuple[int, Any]]) -> None:
         self._known = dict(known)

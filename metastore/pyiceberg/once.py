@@ -1,8 +1,8 @@
 """Apply a request at most once under its idempotency key, whichever server gets the repeat.
 
-The attempts of a request have operation ids that follow from the key: those of attempt 0, 1, 2, … So each server sees
-in the database what became of them. An attempt that committed is the answer. One that failed is over. One that is
-still open may yet commit: then the swap that follows it fails, because the pointer has moved.
+The operation ids of attempts 0, 1, 2, … follow from the key. So each server sees in the database what became of each
+attempt. If one has committed, the request is done. One that failed is over. One that is still open may yet commit: then
+the next swap fails, because the pointer has moved.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Once:
         self._text = text
         self._scope = scope
         self._over = 0
-        """How many attempts have failed for good, counted from the first one."""
+        """How many attempts, counted from the first one, have failed for good."""
 
     def begin(self) -> dict[str, Any] | None:
         """Return the options of the next attempt's call; None: an attempt has committed.
 
-        Call it after what the attempt rests on was read: then no earlier attempt can commit unnoticed.
+        Read everything that the attempt rests on before you call this: then no earlier attempt can commit unnoticed.
         """
         if self._text is None:
             return {}

@@ -1,4 +1,4 @@
-"""How the files of tables are reached, and where new ones go. A server runs no code that a table names."""
+"""Reach the files of tables, and choose where new ones go. A server runs no code that a table names."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def _quoted(char: str) -> str:
 class Places:
     """The file systems of one catalog, by its properties.
 
-    ``trusting``: the properties of a table may name an endpoint, and classes of Python that are loaded. In a server
-    they may not: its clients write them, and they would get the server's credentials, or run code of their choice. A
-    relative location would be one in the server's working folder.
+    ``trusting``: the properties of a table may name an endpoint, and classes of Python to load. A server does not trust
+    them, because its clients write them: they could get the server's credentials, or run code of their choice. It also
+    refuses a relative location, which would lie in its working folder.
     """
 
     def __init__(self, properties: Properties, *, trusting: bool) -> None:

@@ -1,11 +1,11 @@
 """Put an append on top of what others have committed meanwhile.
 
-An append adds manifests and removes nothing. So it does not depend on which snapshot it stands on: its manifests are
-listed again, together with those of the newest snapshot, under the next sequence number. The data files and the
-manifests stay as the client wrote them. The sequence numbers of an added manifest's entries are null, and are inherited
-from the list (Iceberg table specification, "Sequence number inheritance").
+An append adds manifests and removes nothing. So it can stand on any snapshot: a new manifest list has its manifests and
+those of the newest snapshot, under the next sequence number. The data files and the manifests stay as the client wrote
+them. The sequence numbers in an added manifest are null, so readers take them from the list (Iceberg table
+specification, "Sequence number inheritance").
 
-Whatever else the client requires must hold as it is: a changed schema, a branch that moved under an overwrite.
+All other requirements of the client must hold: a changed schema, or a branch that moved under an overwrite, fails.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def rebase(
     requirements: Sequence[TableRequirement],
     updates: tuple[TableUpdate, ...],
 ) -> Rebased:
-    """Return updates that fit ``metadata``. Raises CommitFailedException if a requirement fails that is no append's."""
+    """Return updates that fit ``metadata``. Raises CommitFailedException if a requirement fails but an append's."""
     moved = [requirement for requirement in requirements if not _holds(requirement, metadata, updates)]
     added = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]
     if not moved and all(_is_newest(snapshot, metadata) for snapshot in added):

@@ -1,11 +1,11 @@
-"""Give a schema the id that its client chose, also if the table has another schema of that id.
+"""Give a schema the id that its client chose, even if the table has another schema of that id.
 
-A client of PyIceberg's catalog class holds the table. If it adds a schema under an id that it can see is taken, the
-schema gets this id, as with PyIceberg's own catalogs. Those keep two schemas of one id then, and Iceberg's Java library
-cannot read such a table. Here the schema that had the id moves to the next free id, together with the snapshots that
-name it: the ids of a table's schemas are always different.
+A client of PyIceberg's catalog class holds the table's metadata. If it adds a schema under an id that is taken in that
+metadata, the schema gets the id, as with PyIceberg's own catalogs. Those then keep two schemas of one id, and Iceberg's
+Java library cannot read the table. Here the old schema moves to the next free id, with the snapshots that name it: the
+ids of a table's schemas are always different.
 
-An id that was taken since the client read the table is another case: `numbered` gives the new schema the next id.
+If the id was taken after the client read the table, `numbered` gives the new schema the next id instead.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["require_known_schema", "with_room"]
 
 
 def with_room(metadata: TableMetadata, updates: Sequence[TableUpdate], held: TableMetadata | None) -> TableMetadata:
-    """Return the metadata with the ids free that added schemas take knowingly.
+    """Return the metadata in which the ids that added schemas take knowingly are free.
 
-    ``held``: the table's metadata as the client has it. None: nobody knows, and no schema moves.
+    ``held``: the table's metadata as the client has it. None: unknown; then no schema moves.
     """
     added = [update.schema_ for update in updates if isinstance(update, AddSchemaUpdate)]
     if held is None or not added:

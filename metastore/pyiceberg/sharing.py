@@ -1,8 +1,8 @@
-"""Metadata whose copies share its parts.
+"""Table metadata whose copies share its parts, because PyIceberg copies it all the time.
 
-PyIceberg makes deep copies of a table's metadata, 19 for an append, each with all snapshots. Nothing ever changes a
-part in place, PyIceberg's own updates least of all: they work on the original, and copy afterwards. So a shallow copy
-says the same, and an append to a table of 100 snapshots takes a fraction of the time.
+PyIceberg makes deep copies of a table's metadata, 19 for an append, each with all snapshots. No code changes a part in
+place, PyIceberg's own updates included: they work on the original, and copy afterwards. So a shallow copy is enough,
+and an append to a table of 100 snapshots takes a fraction of the time.
 """
 
 from __future__ import annotations

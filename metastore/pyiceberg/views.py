@@ -1,4 +1,4 @@
-"""Iceberg views: a metadata file for those who read files, and a view of the store that shows it."""
+"""Iceberg views: each has a metadata file for Iceberg's readers, and a view of the store."""
 
 from __future__ import annotations
 

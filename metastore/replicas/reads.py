@@ -1,12 +1,13 @@
 """The reads of a view: from one server, as long as it surely shows what the view promised; else from another.
 
-Each read is sent to the server, and counts only if no connection was opened since the server was last seen to show the
-promised position: a restarted replica may be further back. Otherwise that is looked at again, and the read repeated.
+A read counts only if no connection was opened since the server was last seen to show the promised position, because a
+restarted replica may be further back. Otherwise that is looked at again, and the read repeated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from typing import Any, Final, NoReturn, cast
@@ -44,20 +45,28 @@ class Replicas:
         self._turn = count()
 
     def chosen(self, at_least: str | None, wait: float) -> tuple[Source, Reached] | None:
-        """Return a replica that shows everything up to a position, within ``wait`` seconds; None: none does."""
+        """Return a replica that shows everything up to a position, within ``wait`` seconds; None: none does.
+
+        Raises InvalidArgument for a position that is none of this database.
+        """
         ends = self._clock.monotonic() + wait
         begin = next(self._turn)
         able = [self._replicas[(begin + n) % len(self._replicas)] for n in range(len(self._replicas))]
         while able := [source for source in able if not source.rests]:
             for source in able:
                 with until(max(ends, self._clock.monotonic() + _ANSWERS)):
-                    found = source.asked(at_least)
+                    found = source.asked(at_least, self.check)
                 if found is not None:
                     return source, found
             if self._clock.monotonic() >= ends:
                 break
             self._clock.sleep(_LOOKS)
         return None
+
+    def check(self, position: str) -> None:
+        """Raise InvalidArgument if the primary has another change at a position; if it does not answer, say nothing."""
+        with suppress(*FAILURES):
+            number_in(self.primary.backend, position)
 
     def close(self) -> None:
         """Close the connections to the replicas."""
@@ -125,7 +134,7 @@ class ReplicaReads:
 
     def _again(self, source: Source) -> tuple[Source, Reached] | None:
         """Look whether the server still shows what was promised; if it does not, take another one."""
-        found = None if source.rests else source.asked(self.position)
+        found = None if source.rests else source.asked(self.position, self._replicas.check)
         return self._replicas.chosen(self.position, self._wait) if found is None else (source, found)
 
 

@@ -9,6 +9,7 @@ that nothing counts any more that was said before a connection was opened.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from metastore.clock import Clock
@@ -22,7 +23,7 @@ from metastore.errors import (
     PoolExhausted,
 )
 from metastore.feed.feed import number_in
-from metastore.port.replica import Newest, ReplicaBackend, Shown
+from metastore.port.replica import NewestChange, ReplicaBackend, Shown
 
 __all__ = ["FAILURES", "Reached", "Source"]
 
@@ -39,14 +40,14 @@ class Reached(NamedTuple):
     """What a server shows at least, on the connections that were open by then."""
 
     opened: object
-    newest: Newest
+    newest: NewestChange
 
 
 class _Known(NamedTuple):
     """What was found on the connections of a time."""
 
     opened: object
-    whole: Newest | None
+    whole: NewestChange | None
     """Everything up to here is shown."""
     waiting: Shown | None
     """Everything up to its newest is shown, once the transactions of that time are over."""
@@ -113,11 +114,16 @@ class Source:
             _log.warning("the replica %s is not read for %.0f s: %s", self.name, _RESTS, error)
         self._rests_until = self._clock.monotonic() + _RESTS
 
-    def asked(self, at_least: str | None) -> Reached | None:
-        """Return what :meth:`reached` says; None, and a rest, if the server failed or has another change there."""
+    def asked(self, at_least: str | None, check: Callable[[str], None]) -> Reached | None:
+        """Return what :meth:`reached` says; None, and a rest, if the server failed or has another change there.
+
+        ``check`` raises InvalidArgument if the primary has another change there, too: then the position is wrong.
+        """
         try:
             return self.reached(at_least)
         except (*FAILURES, InvalidArgument) as error:
+            if isinstance(error, InvalidArgument) and at_least is not None:
+                check(at_least)
             self.failed(error)
             return None
 
@@ -131,5 +137,5 @@ def _after(known: _Known, shown: Shown) -> _Known:
     return known._replace(waiting=known.waiting or shown)
 
 
-def _later(one: Newest | None, other: Newest) -> Newest:
+def _later(one: NewestChange | None, other: NewestChange) -> NewestChange:
     return other if one is None or other.seq >= one.seq else one

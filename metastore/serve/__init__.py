@@ -1,4 +1,4 @@
-"""Serve a store over HTTP: the Iceberg REST protocol. Needs the extra ``[serve]``.
+"""Serve a store over HTTP: Iceberg's REST protocol and Gravitino's REST API. Needs the extra ``[serve]``.
 
 ``application`` is an ASGI application; ``serve_application`` runs it. Any number of servers may serve one database on
 PostgreSQL.

@@ -1,4 +1,4 @@
-"""The store for each client of a server: in its name, or as a user whose rights are checked."""
+"""Give each client of a server its view of the store: with its name as principal, or as a user with checked rights."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Actors:
     """The views of one store, by the name of the client."""
 
     def __init__(self, store: Store, principals: Principals, *, authorization: bool = False) -> None:
-        """``authorization``: each request is checked. Raises InvalidArgument if nothing tells who a client is."""
+        """``authorization``: check each request. Raises InvalidArgument if ``principals`` authenticate nobody."""
         if authorization and not principals.authenticates:
             raise InvalidArgument(
-                "rights are of no use where any client may name any user; give a --token-file, or a --proxy-header "
-                "that a proxy before the server sets, or serve without --authorization"
+                "--authorization needs to know who a client is, and here any client may name any user; give a "
+                "--token-file, or a --proxy-header that a proxy before the server sets, or leave --authorization out"
             )
         self.principals = principals
         self._store = store
@@ -35,7 +35,7 @@ class Actors:
         self._lock = Lock()
 
     def of(self, principal: str) -> Store:
-        """Return the store for a client. It has a manager for each kind, which a request need not make again.
+        """Return the store for a client. The store keeps its managers, so that a request need not make them.
 
         Raises InvalidArgument for a name that no user can have.
         """

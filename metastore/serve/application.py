@@ -42,14 +42,19 @@ def application(
 ) -> Starlette:
     """Return the application of an open store. It closes the store when the server stops.
 
-    ``warehouses``: from ``metalake.catalog`` to the folder or bucket of its tables; metalake and catalog are made where
-    they are missing. ``properties`` are those of PyIceberg's file systems. ``principals`` says who a client is; without
-    it nothing is checked. ``job_workers``: how many jobs this server runs at once, with its own rights. ``reveals``:
-    how references to secrets begin that clients get as credentials, such as ``env:LAKE_``. ``credentials``: from
-    ``metalake.catalog`` to what its Iceberg clients get for its files: properties of file systems, which this server
-    uses too, with references such as ``secret:env:NAME``; or a ``Vendor``, which makes them. ``authorization``: each
-    request may do what ``store.as_user`` lets the client's user do; ``principals`` must authenticate. Raises
-    InvalidArgument.
+    * ``warehouses``: from ``metalake.catalog`` to the folder or bucket of its tables. A missing metalake or catalog is
+      created.
+    * ``properties``: those of PyIceberg's file systems.
+    * ``principals``: tells who a client is. Without it nothing is checked.
+    * ``job_workers``: how many jobs this server runs at once, with its own rights.
+    * ``reveals``: beginnings of the references to secrets that clients may get as credentials, such as ``env:LAKE_``.
+    * ``credentials``: from ``metalake.catalog`` to the credentials of its files, for its Iceberg clients. They are
+      properties of file systems, which this server uses too, with references such as ``secret:env:NAME``; or a
+      ``Vendor`` makes them.
+    * ``authorization``: a request may do what ``store.as_user`` lets the client's user do. ``principals`` must
+      authenticate.
+
+    Raises InvalidArgument for an argument that is wrong, before it serves anything.
     """
     asked_by = principals or Principals()
     actors = Actors(store, asked_by, authorization=authorization)

@@ -1,4 +1,4 @@
-"""Who makes a request: the owner of a bearer token, the user that a proxy names, or nobody who is checked."""
+"""Find out who makes a request: the owner of a bearer token, the user that a proxy names, or an unchecked name."""
 
 from __future__ import annotations
 

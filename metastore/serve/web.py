@@ -26,18 +26,18 @@ __all__ = ["Answer", "BadRequest", "Call", "Protocol", "Route", "TooLarge", "rou
 _LARGEST: Final = 16 << 20
 """How many bytes a request's body may have."""
 _READERS, _WRITERS = 24, 24
-"""How many reads and how many writes are worked on at once: writes that wait for each other delay no read."""
+"""How many reads, and how many writes, run at once. They have separate threads: waiting writes delay no read."""
 _READS: Final = ("GET", "HEAD")
 _LONGEST: Final = 1 << 63
 _LOG = logging.getLogger("metastore.serve")
 
 
 class BadRequest(ValueError):
-    """A request that cannot be read: wrong JSON, a missing or wrong field."""
+    """The request cannot be read: wrong JSON, or a missing or wrong field."""
 
 
 class TooLarge(BadRequest):
-    """A request whose body is larger than a catalog has use for."""
+    """The body of the request is larger than any that a catalog needs."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Protocol:
         took = (SYSTEM.monotonic() - started) * 1000
         _LOG.info("%s %s %d %.1f ms", request.method, _raw_path(scope), answer.status, took)
         response = answer.response(self._media_type)
-        if request.method == "HEAD":
+        if request.method == "HEAD":  # the headers are those of the whole answer, its length too
             response.body = b""
         await response(scope, receive, send)
 
@@ -148,7 +148,7 @@ class Protocol:
             call = Call(names, request.query_params, request.headers, body, principal, operation)
             workers = self._readers if request.method in _READS else self._writers
             return await asyncio.get_running_loop().run_in_executor(workers, handler, call)
-        except ClientDisconnect:
+        except ClientDisconnect:  # nobody reads this answer: the status is for the log
             return Answer(status=499)
         except Exception as error:  # noqa: BLE001  (the protocol knows each error; the rest is a defect, and logged)
             return self._failed(error)
@@ -201,4 +201,4 @@ def _integer(text: str) -> int:
 
 
 def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a JSON number")

@@ -1,8 +1,8 @@
-"""Parquet and ORC that Spark's own readers refuse, read by pyarrow on the executors, as the crawler read them.
+"""Read Parquet and ORC that Spark's readers refuse, with pyarrow on the executors, as the crawler reads them.
 
-That is: nanoseconds, times of day and UUIDs in Parquet; any timestamp in ORC, which Spark reads in the JVM's time zone.
-Nanoseconds are cut to microseconds; UUIDs and times of day become strings. Spark cannot tell pyarrow what a query
-leaves out: all columns of all files are read. The workers need ``metastore``, and the files where pyarrow finds them.
+Spark refuses nanoseconds, times of day and UUIDs in Parquet, and reads timestamps in ORC in the JVM's time zone. Here
+nanoseconds are cut to microseconds; UUIDs and times of day become strings. Spark does not tell pyarrow which columns
+and files a query needs, so pyarrow reads all of them. The workers need ``metastore``, and access to the files.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Many relations and statistics at once, from and to data frames. The executors write straight into the store.
+"""Write and read relations and statistics in bulk, from and to data frames. The executors write to the store.
 
-Each task commits its rows in chunks. What is there already is left, so that a task that runs again changes nothing.
+Each task commits its rows in chunks. It leaves rows that are there already, so a task that runs again changes nothing.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ def attach_many(
 ) -> int:
     """Attach a tag to what the rows name, from the executors; return how many attachments are new.
 
-    ``frame`` has ``target`` (a path), and if they are there ``kind`` (else a table), ``column`` (of the table) and
-    ``value``, all strings. ``relation``: ``tags``, or the name of a declared one. ``url`` is opened on the executors
-    (None: METASTORE_URL there; ``env:NAME``: that variable there). Spark repeats a task that fails; what its first run
-    attached is then not counted. Raises InvalidArgument, and Spark's error for a row that the store refuses.
+    ``frame`` has the column ``target`` (a path). Optional columns: ``kind`` (else a table), ``column`` (of the table)
+    and ``value``; all are strings. ``relation``: ``tags``, or the name of a declared one. The executors open ``url``
+    (None: METASTORE_URL there; ``env:NAME``: that variable there). If Spark repeats a failed task, the attachments of
+    its first run are not counted. Raises InvalidArgument for other columns, and Spark's error, which names the reason,
+    for a row that the store refuses.
     """
     unknown = set(frame.columns) - set(_ROW)
     if unknown or "target" not in frame.columns:
@@ -90,9 +91,10 @@ def _values(row: dict[str, Any]) -> Iterator[tuple[str, str | None, str, str]]:
 def set_statistics(frame: DataFrame, *, url: str | None = None, principal: str | None = None) -> int:
     """Set users' statistics, from the executors; return how many rows were applied.
 
-    ``frame`` has ``path`` and ``name`` (it begins with ``custom-``); ``value`` of any type that a statistic may have,
-    or ``json`` (STRING) with the value as JSON text; and if they are there ``kind`` (else a table) and ``partition``.
-    Other statistics stay. Raises InvalidArgument, and Spark's error for a row that the store refuses.
+    ``frame`` has the columns ``path``, ``name`` (it begins with ``custom-``) and either ``value``, of any type that a
+    statistic may have, or ``json`` (STRING), the value as JSON text. Optional columns: ``kind`` (else a table) and
+    ``partition``. Other statistics stay. Raises InvalidArgument for other columns, and Spark's error, which names the
+    reason, for a row that the store refuses.
     """
     columns = set(frame.columns)
     if not {"path", "name"} <= columns or len(columns & {"value", "json"}) != 1 or columns - _STATISTIC:

@@ -1,17 +1,17 @@
 """A table as a data frame: its files, read by Spark's own readers as the crawler read them. No job runs for it.
 
-Files are read in their own columns and types, and cast to those of the catalog: a renamed column has its new name, a
-retyped one its new type (a value that does not fit is the session's matter: an error under ANSI rules), one that no
-file has is null. Of a crawled table only files of its format are read, of a partitioned one only the folders that
-are partitions in the catalog. Three things Spark's readers do not do:
+Files are read in their own columns and types, and cast to those of the catalog. A renamed column has its new name, a
+retyped one its new type, and one that no file has is null. If a value does not fit a new type, the session's settings
+decide: under ANSI rules it is an error. Only files of a crawled table's format are read, and only folders that are
+partitions in the catalog. This module works around three limits of Spark's readers:
 
-* they match CSV columns by position; files are grouped by their headers (:mod:`metastore.spark.headers`);
-* they refuse some types that are in the catalog (nanoseconds, times of day, UUIDs): such tables of Parquet and ORC are
-  read by pyarrow on the executors (:mod:`metastore.spark.arrow_reader`);
-* they read every part of a nested type as one that can be null; and a time of day is a string where the session has
-  no type for it.
+* They match CSV columns by position, so files are grouped by their headers (:mod:`metastore.spark.headers`).
+* They refuse some types of the catalog (nanoseconds, times of day, UUIDs), so pyarrow reads such tables of Parquet and
+  ORC on the executors (:mod:`metastore.spark.arrow_reader`).
+* They read every part of a nested type as nullable, so the fields here are nullable. A time of day is a string if the
+  session has no type for it.
 
-What cannot be read raises InvalidArgument, which says why in one line.
+A table that cannot be read raises InvalidArgument, which says why in one line.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The columns of a table as its files have them. Pure.
+"""Find the columns of a table in its files. Pure.
 
-A column of the catalog is read from the file's column of its first name (:mod:`metastore.spark.readable`), as the type
-that the crawler saw, and becomes the catalog's type by a cast; nested fields likewise. A file's column belongs to one
-column of the catalog, the oldest that claims it: if ``a`` is renamed and a new ``a`` is added, the new column is empty.
+A column of the catalog is read from the file's column of its first name (:mod:`metastore.spark.readable`), with the
+type that the crawler saw. A cast makes it the catalog's type. The same holds for nested fields. A file's column belongs
+to one column of the catalog, the oldest that claims it: if ``a`` is renamed and a new ``a`` is added, the new one is
+empty.
 """
 
 from __future__ import annotations

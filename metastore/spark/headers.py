@@ -34,7 +34,7 @@ _THREADS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The names of columns, as the crawler has them; ``exact``: just so they stand in the file."""
+    """The names of columns, as the crawler has them; ``exact``: the names exactly as the file has them."""
 
     names: tuple[str, ...]
     exact: bool

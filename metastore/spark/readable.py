@@ -1,4 +1,4 @@
-"""The facts in the catalog that are needed to read a table's files, loaded in few round trips. No Spark.
+"""Load the facts of the catalog that are needed to read a table's files, in few round trips. No Spark.
 
 The statistic ``crawl`` lists the columns of the files, with their types and in order. The id of a catalog column
 leads to the file's column: people rename columns, and a column keeps its id. The first name of an id in the table's
@@ -41,7 +41,7 @@ class Readable:
 
 
 def readables(store: Store, tables: Iterable[Table]) -> Iterator[Readable]:
-    """Yield what is known of each of ``tables``: one round trip for all statistics of a page, then what one needs."""
+    """Yield what is known of each of ``tables``: one round trip for all statistics, more only where needed."""
     rest = iter(tables)
     while page := list(islice(rest, _PAGE)):
         for table, seen in zip(page, _statistics(store, page), strict=True):

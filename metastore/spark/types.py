@@ -1,18 +1,28 @@
 """Columns to and from Spark's types. Needs pyspark, an extra; no session.
 
-Out: ``timestamp`` is TimestampNTZType, ``timestamptz`` TimestampType, ``varchar``, ``char`` and ``uuid`` StringType,
-``fixed(n)`` BinaryType, ``time(p)`` TimeType of at most 6 digits (StringType before Spark 4.1), an external type
-NullType, VariantType or CalendarIntervalType if it is ``null``, ``variant``, ``interval``, else BinaryType. Where the
-Spark type does not say all, the nearest field's metadata does, under ``metastore.type``; with it go ``comment``,
-``metastore.default``, ``metastore.auto_increment``, and for varchar and char Spark's own mark, so that a table that
-Spark creates from it has that type. So ``columns_from_spark(columns_to_spark(c))`` equals ``c``, but for comments and
-defaults of list elements and of map keys and values, for which Spark has no place.
+To Spark (any other type becomes Spark's type of the same name, such as LongType for ``long``):
 
-In: every Spark type has a place. Collations and the fields of intervals are lost, a user-defined type becomes its
-SQL type; what has no counterpart is external under Spark's own name, such as ``external("geometry(4326)")``.
-Spark's CURRENT_DEFAULT is the default. A ``metastore.type`` that does not fit the field's type is ignored.
+=================================  ===================================================================
+store                              Spark
+=================================  ===================================================================
+timestamp, timestamptz             TimestampNTZType, TimestampType
+varchar, char, uuid                StringType
+fixed(n)                           BinaryType
+time(p)                            TimeType of at most 6 digits (StringType before Spark 4.1)
+external null, variant, interval   NullType, VariantType, CalendarIntervalType
+any other external type            BinaryType
+=================================  ===================================================================
 
-A field with an empty or refused name, and two fields of one name side by side, raise InvalidArgument.
+If the Spark type does not say everything, the metadata of the nearest field does, under ``metastore.type``. The
+metadata also holds ``comment``, ``metastore.default``, ``metastore.auto_increment``, and Spark's own mark for varchar
+and char, so that a table that Spark creates from it has that type. So ``columns_from_spark(columns_to_spark(c))``
+equals ``c``, except for comments and defaults of list elements and of map keys and values: Spark has no place for them.
+
+From Spark: every Spark type has a counterpart. Collations and the fields of intervals are lost. A user-defined type
+becomes its SQL type. A type without a counterpart is external under Spark's name, such as
+``external("geometry(4326)")``. Spark's CURRENT_DEFAULT is the default. A ``metastore.type`` that does not fit the
+field's type is ignored. A field with an empty or refused name, and two fields of one name side by side, raise
+InvalidArgument, which names the field.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""``register``: the tables of a catalog as temporary views of a Spark session.
+"""Make the tables of a catalog temporary views of a Spark session (``register``).
 
-The catalog is read on the driver, in pages; its URL goes nowhere else, also not into the session's configuration.
-Views show what is in the catalog when they are made: register again after it has changed. A view is named after the
-path below what was registered, with ``_`` between the names: ``lake.nyc.taxi.trips`` is ``taxi_trips`` of
-``lake.nyc``. Where two would have one name (Spark does not look at the case of letters), each of them is called by
-its path, with dots: `` `a.b_c` ``, and if that is still one name, its id is added.
+The driver reads the catalog in pages. The URL stays on the driver, and out of the session's configuration. Views show
+what is in the catalog when they are made: register again after it has changed. A view is named after the path below
+what was registered, with ``_`` between the names: ``lake.nyc.taxi.trips`` is ``taxi_trips`` of ``lake.nyc``. If two
+would have one name (Spark ignores the case of letters), each is named by its path with dots, `` `a.b_c` ``; if these
+are equal too, the id is added.
 
 Views of the catalog that have a query in the dialect ``spark`` are made too, after the tables.
 """

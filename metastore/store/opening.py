@@ -22,7 +22,7 @@ from metastore.urls import parse_url
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-    from metastore.transfer.files import Place
+    from metastore.transfer.files import FileOrName
 
 
 __all__ = ["clean_admins", "open_store", "prepared", "restore"]
@@ -86,7 +86,7 @@ def prepared(
     return parsed, connect(parsed, policy.deadline, pool_size=pool_size, max_wait=max_wait), policy
 
 
-def restore(url: str | None, source: Place, *, progress: Callable[[float], None] | None = None) -> Imported:
+def restore(url: str | None, source: FileOrName, *, progress: Callable[[float], None] | None = None) -> Imported:
     """Import an export with ids into an empty database, as ``import_from`` does; or go on where that was stopped.
 
     No store can open the database before the import is finished. Raises InvalidArgument for a bad file, or a database

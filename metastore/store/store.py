@@ -32,19 +32,20 @@ from metastore.kinds.registry import KINDS
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.staging import LeftBehind, clear_away
 from metastore.managers.all import Managers
-from metastore.managers.create import IfExists
-from metastore.managers.drops import Drops
+from metastore.managers.attempts.create import IfExists
+from metastore.managers.drops.drops import Drops
 from metastore.managers.find import find, wanted
-from metastore.managers.page import Page
-from metastore.managers.reveal import entity_of, reveal
-from metastore.managers.rotation import SecretStore
-from metastore.managers.sealing import Seals
+from metastore.managers.pages.page import Page
+from metastore.managers.secrets.reveal import entity_of, reveal
+from metastore.managers.secrets.rotation import SecretStore
 from metastore.managers.target import Target
 from metastore.metrics import Snapshot
 from metastore.names import Path, clean_name
+from metastore.operation.kept_result import with_origin
 from metastore.operation.keys import clean_operation_id
-from metastore.operation.outcome import Outcome, outcome_of, with_origin
+from metastore.operation.outcome import Outcome, outcome_of
 from metastore.operation.request import Call, Fencing
+from metastore.operation.seals import Seals
 from metastore.operation.session import Session
 from metastore.operation.timed import timed
 from metastore.past.consumers import Consumers
@@ -71,7 +72,7 @@ from metastore.verify.violations import Violation
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-    from metastore.transfer.files import Place
+    from metastore.transfer.files import FileOrName
 
 __all__ = ["Store"]
 
@@ -127,12 +128,14 @@ class Store(Managers):
     def as_user(self, user: Path | Entity) -> Store:
         """Return the store as a user may see and use it: the same managers, and every call is checked.
 
-        ``user`` is a bare name, which means the user so called in the metalake of each object; or an entity, or a path
-        (a tuple, or with back-quotes), which mean one user. The principal of all calls is the user's name. What the
-        user creates, it owns. Names in ``ms.open(admins=…)`` may do everything. docs/governance.md has the rules.
+        ``user`` is a bare name, an entity or a path (a tuple, or with back-quotes). A bare name means the user of that
+        name in the metalake of each object; an entity or a path means one user. The principal of all calls is the
+        user's name. The user owns what it creates. Names in ``ms.open(admins=…)`` may do everything. docs/governance.md
+        has the rules.
 
-        What the user does not see: EntityNotFound, a drop returns False, listings leave it out. What it sees and may
-        not do: PermissionDenied. Raises InvalidArgument.
+        For an object that the user does not see, a load raises EntityNotFound, a drop returns False, and listings leave
+        it out. For one that it sees, an operation without the right raises PermissionDenied: grant the privilege that
+        the error names. Raises InvalidArgument for a ``user`` that is no name.
         """
         from metastore.store.views import UserStore  # noqa: PLC0415  (a view is a store)
 
@@ -333,10 +336,12 @@ class Store(Managers):
     ) -> Collected:
         """Delete what was dropped longer ago than ``retention``, and old history. Many processes may run it at once.
 
-        Of each entity that exists, the newest ``keep_versions`` stay, and all versions younger than the retention. So
-        does what a pin shows, and for ``keep_unread`` what a consumer of the feed has not read yet.
-        gc calls ``clean_up`` with each value that was staged under a lease and can never be published any more, perhaps
-        more than once, to remove what it names. Without ``clean_up``, gc leaves these rows. Raises InvalidArgument.
+        Of each entity that exists, the newest ``keep_versions`` stay, and all versions younger than the retention. gc
+        also keeps what a pin shows, and for ``keep_unread`` what a consumer of the feed has not read yet.
+
+        A value that was staged under a lease may become impossible to publish. gc calls ``clean_up`` with each such
+        value, perhaps more than once, to remove what it names. Without ``clean_up``, gc leaves these rows. Raises
+        InvalidArgument.
         """
         if clean_up is not None:
             function(clean_up, "clean_up")
@@ -352,7 +357,7 @@ class Store(Managers):
 
     def export_to(
         self,
-        to: Place,
+        to: FileOrName,
         target: Target | None = None,
         *,
         ids: bool = False,
@@ -374,7 +379,7 @@ class Store(Managers):
 
     def import_from(
         self,
-        source: Place,
+        source: FileOrName,
         *,
         into: Path | None = None,
         if_exists: IfExists = "error",

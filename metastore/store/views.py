@@ -13,7 +13,7 @@ from metastore.governance.access import Access, Want
 from metastore.governance.decision import Decision
 from metastore.governance.privileges import known_privilege
 from metastore.kinds.entity import Entity
-from metastore.managers.reveal import entity_of, reveal
+from metastore.managers.secrets.reveal import entity_of, reveal
 from metastore.managers.target import Target
 from metastore.names import Path
 from metastore.operation.authorized import check_principal
@@ -26,7 +26,7 @@ from metastore.store.who import who_is
 from metastore.transfer.outcomes import Exported
 
 if TYPE_CHECKING:
-    from metastore.transfer.files import Place
+    from metastore.transfer.files import FileOrName
 
 __all__ = ["BoundStore", "UserStore"]
 
@@ -79,7 +79,7 @@ class UserStore(BoundStore):
         self._access.require(entity.record.chain, Want(entity.id, "reveal"))
         return reveal(self._session, entity, key, kind)
 
-    def export_to(self, to: Place, target: Target | None = None, **options: Any) -> Exported:
+    def export_to(self, to: FileOrName, target: Target | None = None, **options: Any) -> Exported:
         """Write what the user owns. Raises PermissionDenied for anything else, and for the whole database."""
         if target is None or options.get("ids") or options.get("history"):
             raise self._refused("export the whole database")

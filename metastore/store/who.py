@@ -1,4 +1,4 @@
-"""Which user a caller means: by a name, a path, or an entity."""
+"""Find the user whom a caller means: by a name, a path, or an entity."""
 
 from metastore.errors import InvalidArgument
 from metastore.governance.evidence import Who, who

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from metastore.names import format_path
 from metastore.port.backend import Reads
-from metastore.port.commit import ROOT_ID
+from metastore.port.conditions import ROOT_ID
 
 __all__ = ["Changed", "changed"]
 

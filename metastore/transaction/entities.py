@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from metastore.kinds.registry import kind_named
 from metastore.names import fold
 from metastore.port.backend import Reads
-from metastore.port.commit import DROPPING, LIVE, PURGING, ROOT_ID, Absent
+from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID, Absent
 from metastore.port.records import ROOT, Known, Lookup, Node, Record, Resolved
 from metastore.transaction.drafts import Draft, Drafts
 from metastore.transaction.reads import ReadSet

@@ -28,7 +28,9 @@ from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.marks import MARK_TTL
 from metastore.operation.request import Call, Fencing, View
 from metastore.operation.session import Session
-from metastore.port.commit import Committed, Conflicted, Guard, Mark, Outcome, Unknown
+from metastore.port.commit import CommitOutcome, Committed, Conflicted, Unknown
+from metastore.port.conditions import Guard
+from metastore.port.intents import Mark
 from metastore.port.records import Node, Record
 from metastore.retry.runner import Conflict, run
 from metastore.transaction.transaction import Transaction, effort_of
@@ -52,10 +54,13 @@ class FreezableSchemas(Schemas):
     ) -> Freeze:
         """Freeze a schema: ``with store.schemas.exclusive("lake.c.s") as tx: …`` is one commit.
 
-        No other operation writes the schema or anything below it meanwhile. ``ttl``: how long it lasts at
-        most, ``timeout``: how long to wait for it (both in seconds). Raises ScopeFrozen while another
-        operation has it, EntityNotFound, NotInUse; at the end VersionConflict if the ttl was over, or
-        an ancestor was renamed, moved, dropped or disabled meanwhile; LeaseLost if the ``lease`` is lost by then.
+        No other operation writes the schema or anything below it meanwhile. ``ttl``: how long the freeze lasts at most,
+        ``timeout``: how long to wait for it (both in seconds).
+
+        At the beginning it raises ScopeFrozen if another operation kept the schema until the timeout (call again),
+        EntityNotFound, NotInUse. At the end it raises VersionConflict if the ttl was over, or an ancestor was renamed,
+        moved, dropped or disabled meanwhile (run the block again), LeaseLost if the ``lease`` is lost. Nothing of the
+        block is written then.
         """
         ttl = positive_seconds(ttl, "a ttl")
         names_of(self._kind, path)
@@ -119,7 +124,7 @@ class Freeze(Transaction):
             raise Conflict("lost", "the answer was lost", 0.0)
         raise self._mark.step_aside([n.id for n in record.chain], cause=outcome.cause)
 
-    def _take(self, parents: tuple[Node, ...], own: Node) -> Outcome:
+    def _take(self, parents: tuple[Node, ...], own: Node) -> CommitOutcome:
         backend = self._outer.backend
         # first without a wait for those in flight, so that no stream of writers keeps the next one waiting
         lost, self._mark.held = self._mark.held, own.id  # from now on a mark may be there

@@ -1,4 +1,4 @@
-"""Where the runs of one function stand in line: what they learn from a loss, for the next run.
+"""The place in line of one function's runs, and what a lost run tells the next one.
 
 The first run is optimistic. A run that lost takes a ticket for each entity that it read or wrote; so does a first run
 that meets an entity which is known to be hot. Names that were absent, and listings, have no row that a ticket could
@@ -11,29 +11,20 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from metastore.combine.lane import Term
-from metastore.deadlines import cleaning
+from metastore.deadlines import GRACE, cleaning
 from metastore.errors import DeadlineExceeded
 from metastore.names import format_path
 from metastore.operation.helping import BATCH, leads_to
 from metastore.operation.marks import OwnMark
 from metastore.operation.session import Session
 from metastore.operation.tickets import OwnTicket, Seen
-from metastore.port.commit import (
-    ROOT_ID,
-    Absent,
-    Children,
-    Commit,
-    Committed,
-    Expect,
-    Listing,
-    Mark,
-    Newest,
-    Relations,
-    Update,
-)
+from metastore.port.commit import Commit, Committed
+from metastore.port.conditions import ROOT_ID, Absent, Children, Expect, Listing, Newest, Relations
+from metastore.port.intents import Mark
 from metastore.port.records import ROOT, Lookup, Pending, Record
+from metastore.port.writes import Update
 from metastore.retry.runner import Conflict
-from metastore.transaction.turns import Place, place_at
+from metastore.transaction.turns import Door, door_at
 
 __all__ = ["InLine"]
 
@@ -45,8 +36,6 @@ _LONGEST_BAR = 5.0
 """How long a scope stays marked at most (seconds)."""
 _FRESH = 0.005
 """A run that took longer looks again for what others have announced (seconds)."""
-_GRACE = 0.5
-"""How long a call tries to leave the line when its time is over (seconds)."""
 
 
 class InLine:
@@ -62,7 +51,7 @@ class InLine:
         self._read_at = 0.0
         self._began_with: dict[int, Pending] = {}
         """What the look showed that found the own turn; each entity once, for the first read of it."""
-        self._place: Place | None = None
+        self._door: Door | None = None
         self._ticket: OwnTicket | None = None
         self._at: tuple[int, ...] = ()
         self._term = Term()
@@ -85,20 +74,20 @@ class InLine:
         if self._at != ids:
             self.leave()  # a transaction that waits for more holds nothing: each wait is for an older ticket
         self._at = ids
-        if self._place is None and self._enter(place_at(self._session, ids)):
+        if self._door is None and self._enter(door_at(self._session, ids)):
             return
         self._ticket = OwnTicket(self._session) if self._ticket is None else self._ticket
         self._ticket.take(ids, self._ends, self._run)
         self._began_with, self._read_at = self._ticket.seen, self._session.clock.monotonic()
-        if self._place is not None:
-            self._place.begin()
+        if self._door is not None:
+            self._door.begin()
 
-    def _enter(self, place: Place) -> bool:
+    def _enter(self, door: Door) -> bool:
         """Wait for other threads; True: the turn of the one before goes on. A run inside of a run passes them."""
-        term = place.enter(self._ends)
+        term = door.enter(self._ends)
         if term is None:
             return False
-        self._place, self._term, self._ticket = place, term, place.follow()
+        self._door, self._term, self._ticket = door, term, door.follow()
         return self._ticket is not None
 
     @property
@@ -108,7 +97,7 @@ class InLine:
 
     def leaves(self, ticket: OwnTicket) -> tuple[int, ...]:
         """Return the entities from which the commit removes the ticket; (): the turn goes on, or needs a gap."""
-        goes_on = self._place is not None and self._place.goes_on
+        goes_on = self._door is not None and self._door.goes_on
         return () if goes_on or not ticket.is_short else ticket.ids
 
     def meet(self, lookups: Sequence[Lookup], ids: Sequence[int]) -> dict[Lookup, Record]:
@@ -179,10 +168,10 @@ class InLine:
 
     def leave(self) -> None:
         """Leave the line: the runs are over, or an operation with a mark comes first."""
-        place, self._place, ticket, self._ticket = self._place, None, self._ticket, None
-        with cleaning(self._session.clock.monotonic() + _GRACE):
-            if place is not None:
-                place.leave(self._term, ticket)
+        door, self._door, ticket, self._ticket = self._door, None, self._ticket, None
+        with cleaning(self._session.clock.monotonic() + GRACE):
+            if door is not None:
+                door.leave(self._term, ticket)
             elif ticket is not None:
                 ticket.leave()
 

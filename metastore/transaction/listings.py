@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from metastore.port.backend import Reads
-from metastore.port.commit import DROPPED, LIVE, Children, Listing, Newest
+from metastore.port.conditions import DROPPED, LIVE, Children, Listing, Newest
 from metastore.port.records import Child, RowPage
 from metastore.transaction.drafts import Drafts
 from metastore.transaction.entities import EntityOverlay

@@ -19,17 +19,8 @@ from metastore.clock import Clock
 from metastore.errors import InvalidArgument
 from metastore.operation.dropping import dropping_named
 from metastore.port.backend import Backend, Guards, Reads
-from metastore.port.commit import (
-    LIVE,
-    Commit,
-    Committed,
-    Insert,
-    Outcome,
-    Relate,
-    Result,
-    Update,
-    Write,
-)
+from metastore.port.commit import Commit, CommitOutcome, Committed
+from metastore.port.conditions import LIVE
 from metastore.port.owning import read_owning
 from metastore.port.records import (
     Child,
@@ -43,7 +34,8 @@ from metastore.port.records import (
     RowPage,
     Step,
 )
-from metastore.port.relations import Owning, Related, Relating, RelationRecord, end_of_known
+from metastore.port.relations import Owning, Related, Relating, RelationRecord, end_of_known, outgoing_order
+from metastore.port.writes import Insert, Relate, Result, Update, Write
 from metastore.transaction.changed import Changed, changed
 from metastore.transaction.drafts import Draft, Drafts
 from metastore.transaction.entities import EntityOverlay, Meet
@@ -131,7 +123,7 @@ class Overlay(Reads):
 
     # --- writes
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         """Lay a commit over what is there."""
         if commit.principal != self._principal:
             raise InvalidArgument("all of a transaction has one principal; give it to transaction() or run()")
@@ -271,7 +263,7 @@ class Overlay(Reads):
         (known,) = self.by_id([from_id])
         if known is None:
             return None
-        rows = sorted(row for row in self._relations.outgoing(from_id, kind) if row[2:5] > after)[:limit]
+        rows = sorted(row for row in self._relations.outgoing(from_id, kind) if outgoing_order(row) > after)[:limit]
         ends = self.by_id([row.to_id for row in rows])
         return Relating(
             end_of_known(known), [(row, end_of_known(end), None) for row, end in zip(rows, ends, strict=True)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from metastore.port.backend import Reads
-from metastore.port.commit import LIVE, Absent, Delete, Listing, Put, Result
+from metastore.port.conditions import LIVE, Absent, Listing
 from metastore.port.records import OwnedRecord
+from metastore.port.writes import Delete, Put, Result
 from metastore.transaction.reads import ReadSet
 
 __all__ = ["OwnedOverlay"]

@@ -11,23 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from metastore.port.commit import (
-    Absent,
-    Children,
-    Commit,
-    Delete,
-    Expect,
-    Guard,
-    Insert,
-    Listing,
-    Newest,
-    Put,
-    Read,
-    Relations,
-    Update,
-    Write,
-)
+from metastore.port.commit import Commit
+from metastore.port.conditions import Absent, Children, Expect, Guard, Listing, Newest, Read, Relations
 from metastore.port.records import OwnedRecord
+from metastore.port.writes import Delete, Insert, Put, Update, Write
 
 __all__ = ["ReadSet"]
 

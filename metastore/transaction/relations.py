@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from metastore.port.backend import Reads
-from metastore.port.commit import Relate, Relations, Result
-from metastore.port.relations import RelationKey, RelationRecord
+from metastore.port.conditions import Relations
+from metastore.port.relations import RelationKey, RelationRecord, incoming_order
+from metastore.port.writes import Relate, Result
 from metastore.transaction.reads import ReadSet
 
 __all__ = ["RelationOverlay"]
@@ -30,7 +31,7 @@ class RelationOverlay:
 
     def write(self, write: Relate, principal: str | None, now: int) -> Result:
         """Lay a write over the database's relations; the id of a new one is not known before the commit."""
-        key = (write.from_id, write.kind, write.slot, write.column_id, write.value)
+        key = write.key
         version = write.version + 1
         record = RelationRecord(*key, write.id, write.to_id, version, principal, now, principal, now)
         self._written[key] = None if write.removes else record
@@ -60,7 +61,7 @@ class RelationOverlay:
             self._note(to_id, kind, None, list(self._all_incoming(to_id, kind)), incoming=True)
         there = self._read.get((to_id, kind, None, True), ())
         rows = self._merged(there, lambda row: (row.to_id, row.kind) == (to_id, kind))
-        return sorted((row for row in rows if _order(row) > after), key=_order)
+        return sorted((row for row in rows if incoming_order(row) > after), key=incoming_order)
 
     def _all_incoming(self, to_id: int, kind: str) -> Iterable[RelationRecord]:
         after = ("", 0, -1)
@@ -70,7 +71,7 @@ class RelationOverlay:
             yield from rows
             if len(rows) < _PAGE:
                 return
-            after = _order(rows[-1])
+            after = incoming_order(rows[-1])
 
     def _note(
         self, entity_id: int, kind: str, slot: int | None, rows: list[RelationRecord], *, incoming: bool = False
@@ -85,7 +86,3 @@ class RelationOverlay:
     ) -> list[RelationRecord]:
         rows = [row for row in there if row.key not in self._written]
         return rows + [row for row in self._written.values() if row is not None and wanted(row)]
-
-
-def _order(row: RelationRecord) -> tuple[str, int, int]:
-    return row.value, row.from_id, row.column_id

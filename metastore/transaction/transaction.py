@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import NoReturn, Self, TypeVar, cast
 from uuid import UUID
 
-from metastore.deadlines import cleaning, until
+from metastore.deadlines import GRACE, cleaning, until
 from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, OperationIdReused, VersionConflict
 from metastore.governance.seen import Seen
 from metastore.managers.all import Managers
@@ -27,7 +27,8 @@ from metastore.operation.request import Call
 from metastore.operation.session import ManagerSession, Session
 from metastore.operation.tickets import carrying, without_others
 from metastore.port.backend import Backend, Reads
-from metastore.port.commit import Advance, Commit, Committed, Conflicted, Outcome, Unknown, Update
+from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
+from metastore.port.writes import Advance, Update
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
@@ -39,8 +40,6 @@ from metastore.transaction.overlay import Overlay
 __all__ = ["Transaction", "effort_of", "run_transaction"]
 
 T = TypeVar("T")
-_GRACE = 0.5
-"""How long a transaction that is interrupted in its commit tries to withdraw it (seconds)."""
 
 
 class _NotOpen:
@@ -125,7 +124,7 @@ class Transaction(Managers):
         except Exception:
             raise  # it says whether the commit was applied; only an interrupt does not, and is withdrawn
         except BaseException as interrupt:
-            with cleaning(session.clock.monotonic() + _GRACE):
+            with cleaning(session.clock.monotonic() + GRACE):
                 withdraw(session, self._id, policy.deadline, sent=True)
             tell_id(interrupt, self._id)
             raise
@@ -140,7 +139,7 @@ class Transaction(Managers):
     def leave_scope(self) -> None:
         """Remove the mark of a scope that was barred, where no commit did."""
         if self._mark.held is not None:
-            with cleaning(self._outer.clock.monotonic() + _GRACE), suppress(MetastoreError):
+            with cleaning(self._outer.clock.monotonic() + GRACE), suppress(MetastoreError):
                 self._mark.remove()
 
     def holds(self) -> bool:
@@ -187,7 +186,7 @@ class Transaction(Managers):
             return carrying(self._outer, commit, line.seen)
         return carrying(self._outer, commit) if self._carry else commit
 
-    def _committed(self, commit: Commit) -> Outcome:
+    def _committed(self, commit: Commit) -> CommitOutcome:
         backend = self._outer.backend
         try:
             outcome = backend.commit(commit)

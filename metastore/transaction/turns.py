@@ -1,6 +1,6 @@
 """One ticket for all transactions of a process that wait for the same entities: they run one after the other.
 
-A thread *enters* a place: the first one takes the ticket and waits for the turn. Those that come meanwhile wait in the
+A thread *enters* a door: the first one takes the ticket and waits for the turn. Those that come meanwhile wait in the
 process. When a thread is done, one of them goes on in the same turn, with the same ticket. Those that come after the
 turn has begun wait for another ticket, so that other processes have their turns.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from metastore.clock import Alive, Clock
 from metastore.combine.lane import Lane, Term
@@ -17,7 +17,7 @@ from metastore.errors import DeadlineExceeded
 from metastore.operation.session import Session
 from metastore.operation.tickets import OwnTicket
 
-__all__ = ["Place", "place_at"]
+__all__ = ["Door", "door_at"]
 
 _STALE: Final = 0.1
 """A ticket that was left for longer may be gone (seconds)."""
@@ -25,7 +25,17 @@ _PATIENCE: Final = 5.0
 """After how long a thread goes on beside one that does not, with a ticket of its own (seconds)."""
 
 
-class Place:
+class _Handed(NamedTuple):
+    """The ticket that one thread left to the next."""
+
+    ticket: OwnTicket
+    at: float
+    """When, by the clock's ``monotonic``."""
+    pid: int
+    """In which process: a forked child has no part in it."""
+
+
+class Door:
     """Where the threads of a process wait for the same entities."""
 
     def __init__(self, clock: Clock) -> None:
@@ -35,7 +45,7 @@ class Place:
         """The threads that are in: more than one where another went on beside one that did not."""
         self._left = 0
         """How many threads may still follow in the turn."""
-        self._handed: tuple[OwnTicket, float, int] | None = None
+        self._handed: _Handed | None = None
         """The ticket that one thread left to the next, when, and in which process."""
 
     def enter(self, ends: float) -> Term | None:
@@ -53,13 +63,13 @@ class Place:
     def follow(self) -> OwnTicket | None:
         """Return the ticket on which the turn of the thread before goes on; None: another ticket is needed."""
         handed, self._handed = self._handed, None
-        if handed is None or handed[2] != os.getpid():
+        if handed is None or handed.pid != os.getpid():
             return None
-        if self._clock.monotonic() - handed[1] > _STALE:
-            handed[0].leave()
+        if self._clock.monotonic() - handed.at > _STALE:
+            handed.ticket.leave()
             return None
         self._left -= 1
-        return handed[0]
+        return handed.ticket
 
     def begin(self) -> None:
         """Note that a turn begins: those that wait now take part in it."""
@@ -76,19 +86,19 @@ class Place:
             self._inside.remove(self._clock.runner())
         if ticket is not None and ticket.number is not None:
             if self.goes_on:
-                self._handed = ticket, self._clock.monotonic(), os.getpid()
+                self._handed = _Handed(ticket, self._clock.monotonic(), os.getpid())
             else:
                 ticket.leave()
         self._lane.leave(term)
 
 
-def place_at(session: Session, ids: tuple[int, ...]) -> Place:
-    """Return the place for these entities. One that was forgotten costs a ticket more."""
-    place: Place | None = session.places.get(ids)
-    if place is None:
-        place = Place(session.clock)
-        session.places.set(ids, place)
-    return place
+def door_at(session: Session, ids: tuple[int, ...]) -> Door:
+    """Return the door for these entities. One that was forgotten costs a ticket more."""
+    door: Door | None = session.doors.get(ids)
+    if door is None:
+        door = Door(session.clock)
+        session.doors.set(ids, door)
+    return door
 
 
 def _expired() -> DeadlineExceeded:

@@ -8,12 +8,12 @@
     {"operation_id": "…", "ordinal": 0, …}
     {"end": true, "entities": 1, "owned": 1, "relations": 1, "operations": 1, "hash": "…", "checksum": "…"}
 
-A file has a header; then the entities, parents before their children, each followed by the rows that it owns and by the
-relations that go from it, if their other end is in the file too; with history, the rows of the operation table; at the
-end the counts, without which the file is not whole. Paths begin below the parent of ``root`` (null: the whole
-database), so that they fit wherever the file is imported. ``under`` has the families of the names before the last,
-unless these are metalake, catalog, schema, schema, …. Documents are copied as they are stored, for every kind. Times
-are microseconds since 1970.
+A file begins with a header. Then come the entities, parents before their children. Each is followed by the rows that it
+owns, and by the relations that go from it, if their other end is in the file too. With history, the rows of the
+operation table follow. A file without the counts at its end is not whole. Paths begin below the parent of ``root``
+(null: the whole database), so that they fit wherever the file is imported. ``under`` has the families of the names
+before the last, unless these are metalake, catalog, schema, schema, …. Documents are copied as they are stored, for
+every kind. Times are microseconds since 1970.
 
 **Without ids** a file holds live entities, and import commits them like any other client. **With ids** it holds the
 rows themselves, and **with history** also dropped entities and every operation: it restores an empty database.

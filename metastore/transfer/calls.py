@@ -10,7 +10,7 @@ from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import KINDS
-from metastore.managers.create import IfExists, check_if_exists
+from metastore.managers.attempts.create import IfExists, check_if_exists
 from metastore.managers.target import Target, absent_from, unless_back
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import lookup
@@ -20,7 +20,7 @@ from metastore.port.backend import Backend
 from metastore.port.records import Lookup
 from metastore.port.unreadable import Unreadable, check_unreadable
 from metastore.transfer import export as exporting
-from metastore.transfer.files import Place, reading, writing
+from metastore.transfer.files import FileOrName, reading, writing
 from metastore.transfer.importer import import_lines
 from metastore.transfer.outcomes import Exported, Imported
 from metastore.transfer.reader import Progress, check, read_header
@@ -34,7 +34,7 @@ _CHECKING = 0.3
 
 def export_to(
     session: Session,
-    to: Place,
+    to: FileOrName,
     target: Target | None,
     *,
     ids: bool,
@@ -57,7 +57,7 @@ def export_to(
 
 
 def import_from(
-    session: Session, source: Place, into: Path | None, if_exists: IfExists, progress: Progress | None
+    session: Session, source: FileOrName, into: Path | None, if_exists: IfExists, progress: Progress | None
 ) -> Imported:
     """See :meth:`metastore.store.Store.import_from`."""
     check_if_exists(if_exists)
@@ -73,13 +73,13 @@ def import_from(
     return imported
 
 
-def has_ids(source: Place) -> bool:
+def has_ids(source: FileOrName) -> bool:
     """Return whether a file restores a whole database. Raises InvalidArgument if it is not an export."""
     with reading(source) as stream:
         return read_header(stream).ids
 
 
-def restore_into(backend: Backend, clock: Clock, source: Place, progress: Progress | None) -> Imported:
+def restore_into(backend: Backend, clock: Clock, source: FileOrName, progress: Progress | None) -> Imported:
     """See :func:`metastore.store.restore`."""
     first, second = _halves(progress)
     with reading(source) as stream:

@@ -14,7 +14,7 @@ from metastore.kinds.drop import DROP, target_id
 from metastore.kinds.partition import PARTITION
 from metastore.kinds.secret import masked
 from metastore.kinds.table.dropping import MARKER
-from metastore.port.commit import ROOT_ID
+from metastore.port.conditions import ROOT_ID
 from metastore.port.snapshot import TableSnapshot
 from metastore.port.unreadable import Unreadable, damaged, told
 from metastore.transfer.lines import (

@@ -1,6 +1,6 @@
 """The two hashes of an export: of what a user sees, and of the lines as they are.
 
-A hash is the sum of the SHA-256 of each part modulo 2**256: the order does not count, and equal parts do not cancel
+A hash is the sum of the SHA-256 of each part modulo 2**256. So the order does not count, and equal parts do not cancel
 each other, as they would with XOR. The hashes find accidents and differences. They do not protect against an attacker
 that constructs parts with the same sum.
 """

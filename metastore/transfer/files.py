@@ -14,18 +14,18 @@ from metastore.errors import InvalidArgument
 from metastore.names import exact_text
 from metastore.transfer.resume import require_export
 
-__all__ = ["PARTIAL", "Place", "reading", "writing"]
+__all__ = ["PARTIAL", "FileOrName", "reading", "writing"]
 
 PARTIAL = ".partial"
 """The end of the name of an unfinished export."""
 _PRIVATE = 0o600
 
-Place = BinaryIO | str | os.PathLike[str]
+FileOrName = BinaryIO | str | os.PathLike[str]
 """An open binary stream, which stays open, or the name of a file."""
 
 
 @contextmanager
-def writing(to: Place) -> Iterator[tuple[BinaryIO, bool]]:
+def writing(to: FileOrName) -> Iterator[tuple[BinaryIO, bool]]:
     """Yield a stream to write to, and whether it is a file that may hold the beginning of an export.
 
     A new file is written beside the existing one. It replaces that file, and takes its mode, when it is on the disk.
@@ -73,7 +73,7 @@ def _sync(folder: Path) -> None:
 
 
 @contextmanager
-def reading(source: Place) -> Iterator[BinaryIO]:
+def reading(source: FileOrName) -> Iterator[BinaryIO]:
     """Yield a stream to read from."""
     name = _file_name(source)
     if name is None:
@@ -83,7 +83,7 @@ def reading(source: Place) -> Iterator[BinaryIO]:
         yield stream
 
 
-def _file_name(place: Place) -> str | None:
+def _file_name(place: FileOrName) -> str | None:
     """Return the name of a file; None: it is a stream. Raises InvalidArgument for one that no file can have."""
     if not issubclass(type(place), str | os.PathLike):  # what an object says of its class does not count
         return None

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import KINDS, kind_named
-from metastore.managers import exclusive as moving
-from metastore.managers.create import IfExists
+from metastore.managers.attempts import exclusive as moving
+from metastore.managers.attempts.create import IfExists
 from metastore.managers.target import missing, root_or_last
 from metastore.names import format_path
 from metastore.operation.guards import lookup
@@ -212,7 +212,7 @@ def _owned_rows(
             if record is not None:
                 wanted.setdefault(line.kind, []).append((n, m, record.chain[-1].id, line.name))
     for kind, places in wanted.items():
-        some = backend.owned_by_name([p[2] for p in places], kind, [p[3] for p in places])
-        for (n, m, _, _), row in zip(places, some, strict=True):
+        owners, names = [owner for _, _, owner, _ in places], [name for *_, name in places]
+        for (n, m, _, _), row in zip(places, backend.owned_by_name(owners, kind, names), strict=True):
             rows[n][m] = row
     return rows

@@ -10,13 +10,14 @@ from typing import NamedTuple
 from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.kinds.kind import to_json
 from metastore.kinds.secret import SEALED, kept_in
-from metastore.managers.create import IfExists
+from metastore.managers.attempts.create import IfExists
 from metastore.managers.target import root_or_last
 from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of, key_under
 from metastore.operation.helping import own_guards
-from metastore.port.commit import Event, Guard, Insert, Put, Update, Write
+from metastore.port.conditions import Guard
 from metastore.port.records import Node, OwnedRecord, Record
+from metastore.port.writes import Event, Insert, Put, Update, Write
 from metastore.transfer.chunks import Group
 from metastore.transfer.lines import EntityLine
 

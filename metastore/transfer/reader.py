@@ -15,7 +15,7 @@ from metastore.errors import InvalidArgument
 from metastore.kinds.kind import MAX_DOC, to_json
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.names import clean_name, fold, format_path, parse_path
-from metastore.port.commit import DROPPED, DROPPING, LIVE, PURGING, ROOT_ID
+from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.unreadable import reason
 from metastore.transfer.lines import (
     OPERATION,

@@ -12,17 +12,18 @@ from typing import Final, NamedTuple
 
 from metastore.errors import EntityAlreadyExists
 from metastore.kinds.relation import relation_doc, relation_named
-from metastore.managers.create import IfExists
-from metastore.managers.relation_ends import EndOf, find_ends
-from metastore.managers.relation_writes import column_id, column_path, event_of, path_of
+from metastore.managers.attempts.create import IfExists
+from metastore.managers.relations.ends import EndOf, find_ends
+from metastore.managers.relations.writes import column_id, column_path, event_of, path_of
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import Session
-from metastore.port.commit import LIVE, ROOT_ID, Relate
+from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.records import Record
 from metastore.port.relations import NO_COLUMN, ONLY, RelationKey, RelationRecord
 from metastore.port.snapshot import TableSnapshot
+from metastore.port.writes import Relate
 from metastore.transfer.lines import AUDIT, Body, EntityLine, RelationLine
 from metastore.transfer.walk import Visit
 
@@ -169,7 +170,7 @@ def _one(
     relation = relation_named(line.kind)
     column = column_id(target, line.column)
     slot = ONLY if relation.exclusive else to_id
-    row = there.get((from_id, line.kind, slot, column, line.value))
+    row = there.get(RelationKey(from_id, line.kind, slot, column, line.value))
     if row is not None and (row.to_id == to_id or if_exists == "return"):
         return None
     if row is not None and if_exists == "error":

@@ -20,7 +20,7 @@ from metastore.kinds.kind import to_json
 from metastore.kinds.relation import relation_doc
 from metastore.names import format_path
 from metastore.port.backend import Backend
-from metastore.port.commit import ROOT_ID
+from metastore.port.conditions import ROOT_ID
 from metastore.port.restore import COLUMNS, Ending, Row
 from metastore.transfer.lines import Body, EntityLine, Numbers, OperationLine, OwnedLine, RelationLine
 from metastore.transfer.outcomes import Imported

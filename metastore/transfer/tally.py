@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from metastore.kinds.registry import kind_named
-from metastore.port.commit import LIVE
+from metastore.port.conditions import LIVE
 from metastore.transfer.digest import Sum, of_entity, of_owned, of_relation
 from metastore.transfer.lines import Body, EntityLine, Footer, OwnedLine, RelationLine
 

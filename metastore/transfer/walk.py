@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from metastore.errors import EntityNotFound
 from metastore.kinds.registry import kind_named
-from metastore.port.commit import LIVE, ROOT_ID
+from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.snapshot import TableSnapshot
 from metastore.port.unreadable import too_deep
 

@@ -14,7 +14,8 @@ from metastore.kinds.change import decode
 from metastore.kinds.kind import check_depth
 from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS, owned_kind_named
 from metastore.names import parse_path
-from metastore.port.commit import DROPPED, LIVE, PENDING, PURGING
+from metastore.port.conditions import DROPPED, LIVE, PURGING
+from metastore.port.intents import PENDING
 from metastore.port.records import Node, OwnedRecord, Record
 from metastore.port.unreadable import MAX_TIME, reason
 from metastore.verify.violations import UNAPPLIED, Violation

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from metastore.port.backend import TableSnapshot
-from metastore.port.commit import FORMAT, PENDING
+from metastore.port.intents import FORMAT, PENDING
 from metastore.port.unreadable import reason
 from metastore.verify.history import changes_problem, time_problem
 from metastore.verify.violations import UNAPPLIED, Violation

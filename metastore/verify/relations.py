@@ -8,7 +8,7 @@ from typing import Any
 
 from metastore.kinds.registry import RELATIONSHIPS
 from metastore.kinds.relation import relation_doc, relation_named
-from metastore.port.commit import LIVE
+from metastore.port.conditions import LIVE
 from metastore.port.relations import ONLY
 from metastore.verify.history import ChainReader, Link, time_problem
 from metastore.verify.violations import Places, Violation

@@ -1,22 +1,23 @@
 """Replay the change feed from its start: at every position each parent is live, and at the end it gives the tables.
 
-Memory is bounded by the number of entities: eight bytes for each, for its place in the feed; the name of each entity
-that can have children; the ids of purged entities.
+The number of entities bounds the memory: eight bytes for the place of each in the feed, the name of each entity that
+can have children, and the ids of purged entities.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from metastore.errors import InvalidArgument
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import kind_named
 from metastore.names import format_path, parse_path
-from metastore.port.commit import ROOT_ID
+from metastore.port.conditions import ROOT_ID
 from metastore.verify.violations import Places, Violation, is_container
 
-__all__ = ["Replay"]
+__all__ = ["FeedEvent", "Replay"]
 
 _UNSEEN = -1
 _UPPER = ("metalake", "catalog")
@@ -27,6 +28,21 @@ Names = tuple[str, ...]
 def _dropped(parent_id: int) -> int:
     """Return the number that stands for a dropped entity below ``parent_id``."""
     return -2 - parent_id
+
+
+class FeedEvent(NamedTuple):
+    """What the feed says of one write."""
+
+    owner_id: int | None
+    kind: str
+    action: str
+    before: str | None
+    """The path before it."""
+    after: str | None
+    """The path after it."""
+    other_id: int | None = None
+    """Of a relation: its other end."""
+    other_path: str | None = None
 
 
 class Replay:
@@ -41,19 +57,9 @@ class Replay:
         self._labels: dict[int, tuple[int, str, str]] = {}
         self._families: dict[str, None] = dict.fromkeys(["schema"])
 
-    def apply(
-        self,
-        seq: int,
-        entity_id: int,
-        owner_id: int | None,
-        kind: str,
-        action: str,
-        before: str | None,
-        after: str | None,
-        other_id: int | None = None,
-        other_path: str | None = None,
-    ) -> Iterator[Violation]:
+    def apply(self, seq: int, entity_id: int, event: FeedEvent) -> Iterator[Violation]:
         """Apply one event, and yield the violations."""
+        owner_id, kind, action, before, after, other_id, other_path = event
         try:
             old, new = (None if path is None else parse_path(path) for path in (before, after))
         except InvalidArgument as error:

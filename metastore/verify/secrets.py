@@ -8,7 +8,7 @@ from typing import Any
 
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
-from metastore.port.commit import ROOT_ID
+from metastore.port.conditions import ROOT_ID
 from metastore.port.snapshot import TableSnapshot
 from metastore.secrets.declared import Declared, declared_in, is_plain
 from metastore.verify.violations import Places, Violation

@@ -1,6 +1,6 @@
 """Check the invariants over a whole database.
 
-It checks that documents can be read, and the invariants that the content can show:
+It checks that documents can be read, and the invariants of docs/correctness.md that the content can show, by number:
 
 1. version chains; 2. no orphans, at no position of the feed; 3. unique and well-formed names;
 4. an operation by path commits while the path leads to its entity, as far as the feed shows it;
@@ -30,7 +30,7 @@ from metastore.kinds.drop import DROP, target_id
 from metastore.kinds.registry import KINDS
 from metastore.names import clean_name, fold
 from metastore.port.backend import Backend, TableSnapshot
-from metastore.port.commit import DROPPED, DROPPING, LIVE, PURGING, ROOT_ID
+from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.note import read_note
 from metastore.verify.evidence import Evidence
 from metastore.verify.history import ChainReader, doc_problem, time_problem
@@ -38,7 +38,7 @@ from metastore.verify.leases import LEASE, Fencing, check_lease
 from metastore.verify.models import Aliases
 from metastore.verify.operations import check_operations
 from metastore.verify.relations import COLUMNS, check_relation, was_deleted
-from metastore.verify.replay import Replay
+from metastore.verify.replay import FeedEvent, Replay
 from metastore.verify.secrets import check_secrets
 from metastore.verify.violations import Places, Violation, surviving
 
@@ -99,20 +99,21 @@ def _feed(snapshot: TableSnapshot, replay: Replay | None, evidence: Evidence) ->
     """Check the positions of the feed, and replay their events."""
     last, fencing = 0, Fencing()
     rows = snapshot.rows("operation", _EVENT, ("seq", "operation_id", "ordinal"))
-    for seq, operation, entity_id, version, fences, *event, scope_version in rows:
-        path = event[4] or event[3]
+    for seq, operation, entity_id, version, fences, *columns, scope_version in rows:
+        event = FeedEvent(*columns)
+        path = event.after or event.before
         if seq == last:
             yield Violation(8, entity_id, path, f"position {seq} is taken twice, the second time by {operation}")
         last = seq
         if entity_id is None:
             yield Violation(8, None, path, f"position {seq} (operation {operation}) is of no entity")
-        elif event[1] == LEASE:
-            yield from surviving(fencing.event(entity_id, version, event[2], path), entity_id, path)
+        elif event.kind == LEASE:
+            yield from surviving(fencing.event(entity_id, version, event.action, path), entity_id, path)
         elif replay is not None:
-            yield from surviving(replay.apply(seq, entity_id, *event), entity_id, path)
+            yield from surviving(replay.apply(seq, entity_id, event), entity_id, path)
         if fences is not None:
             yield from surviving(_noted(seq, entity_id, fences, path, fencing, evidence), entity_id, path)
-        if entity_id is not None and event[0] is None:
+        if entity_id is not None and event.owner_id is None:
             evidence.stood(seq, entity_id, scope_version)
     yield from fencing.rest(complete=replay is not None)
     drawn = snapshot.numbers()[1]
@@ -137,13 +138,13 @@ def _noted(
 def _siblings(snapshot: TableSnapshot, places: Places) -> Iterator[Violation]:
     """Check that no two siblings that are live, or being dropped in steps, have the same name."""
     columns = ("parent_id", "family", "key", "state", "id", "name")
-    last: Row = ()
-    for row in snapshot.rows("guard", columns, columns[:5]):
-        if row[3] not in (LIVE, DROPPING):
+    taken, by = None, 0
+    for parent_id, family, key, state, entity_id, name in snapshot.rows("guard", columns, columns[:5]):
+        if state not in (LIVE, DROPPING):
             continue
-        if row[:3] == last[:3]:
-            yield Violation(3, row[4], places.path(row[0], row[5]), f"it has the name of entity {last[4]}: {row[2]!r}")
-        last = row
+        if (parent_id, family, key) == taken:
+            yield Violation(3, entity_id, places.path(parent_id, name), f"it has the name of entity {by}: {key!r}")
+        taken, by = (parent_id, family, key), entity_id
 
 
 class _Rows:

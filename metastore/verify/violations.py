@@ -11,7 +11,8 @@ from typing import NamedTuple
 from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError
 from metastore.kinds.registry import KINDS
 from metastore.names import format_path
-from metastore.port.commit import CLAIMABLE, PENDING, ROOT_ID
+from metastore.port.conditions import ROOT_ID
+from metastore.port.intents import CLAIMABLE, PENDING
 from metastore.port.unreadable import reason
 
 __all__ = ["UNAPPLIED", "Container", "Places", "Violation", "is_container", "surviving"]
@@ -24,8 +25,7 @@ UNAPPLIED = (PENDING, "failed", "unchanged", *CLAIMABLE)
 class Violation:
     """A place where the database violates an invariant.
 
-    ``invariant`` is its number in the list of :mod:`metastore.verify.verify`. ``path`` is where the entity stands or
-    stood, as far as that is known.
+    ``invariant`` is its number in docs/correctness.md. ``path`` is where the entity stands or stood, if that is known.
     """
 
     invariant: int

@@ -45,7 +45,7 @@ def generated() -> str:
 
 _INNER = {
     *(f"from metastore.operation.request import {name}" for name in ("Attempt", "Call", "View")),
-    "from metastore.managers.relations import Wanted",
+    "from metastore.managers.relations.ends import WantedRelation",
     "from metastore.operation.session import Session",
 }
 """What no caller has in hand."""

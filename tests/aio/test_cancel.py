@@ -378,7 +378,7 @@ def test_a_call_is_over_when_its_cancellation_arrives() -> None:
 
 def test_negative_control_without_the_withdrawal(monkeypatch: pytest.MonkeyPatch) -> None:
     """An intent that is not withdrawn is applied later: the cuts above find it."""
-    monkeypatch.setattr("metastore.operation.operation.withdraw", lambda *_, **__: None)
+    monkeypatch.setattr("metastore.operation.ending.withdraw", lambda *_, **__: None)
     (hot,) = [case for case in CASES if case.name == "alter what is hot"]
     with pytest.raises(AssertionError):
         test_at_every_await(hot, "memory://")

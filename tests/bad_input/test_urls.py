@@ -30,6 +30,7 @@ BAD_URLS: dict[str, Any] = {
     "an async driver": f"postgresql+asyncpg://u:{PASSWORD}@h/d",
     "a port that is none": f"postgresql://u:{PASSWORD}@h:port/d",
     "a host that does not end": f"postgresql://u:{PASSWORD}@[::1/d",
+    "a host with a label that is too long": f"postgresql://u:{PASSWORD}@{'a' * 64}/d",
     "two slashes": "sqlite://file.db",
     "one slash": "sqlite:/file.db",
     "no slash": "sqlite:file.db",
@@ -211,7 +212,7 @@ def test_a_host_that_has_no_address() -> None:
 def test_a_server_that_never_answers() -> None:
     """The wait for a connection is bounded by the deadline, or by a shorter timeout in the URL (two seconds at least).
 
-    It is the caller's time that was over in the first case, and he is told so: nobody has refused anything yet. Both
+    In the first case the caller's time was over, and the error says so: the server has refused nothing yet. Both
     say which server it was.
     """
     with socket.socket() as silent:

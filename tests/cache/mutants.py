@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from metastore.cache.entries import Entries, Entry
+from metastore.cache.entries import Entries
+from metastore.cache.entry import Entry
 from metastore.cache.positions import Positions
 from metastore.cache.validated import Validated
 from metastore.port.touched import Touch
@@ -67,7 +68,8 @@ def _keeps_what_changed_meanwhile(patch: pytest.MonkeyPatch) -> None:
 
 def _forgets_what_appears(patch: pytest.MonkeyPatch) -> None:
     """What comes to be where nothing was evicts nothing."""
-    patch.setattr("metastore.cache.entries._appeared", lambda change: None)
+    for module in ("entries", "entry"):
+        patch.setattr(f"metastore.cache.{module}.appeared", lambda change: None)
 
 
 MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {

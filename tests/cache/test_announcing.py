@@ -134,6 +134,19 @@ def test_what_nobody_will_use_is_withdrawn(postgres_url: str, announcing: Announ
     assert _left(postgres_url) == []
 
 
+def test_an_announcement_that_a_commit_uses_is_not_forgotten(postgres_url: str, announcing: Announcing) -> None:
+    """However long the commit takes before it logs its first change. Else it would announce again for ever."""
+
+    def send(may: Pass) -> list[int]:
+        first = may.around([Statement("SELECT 1", {})], [uuid4()])[0]
+        with psycopg.connect(dsn(postgres_url)) as raw, psycopg.connect(dsn(postgres_url), autocommit=True) as member:
+            raw.execute(first.text.encode(), first.parameters)
+            member.execute(sql._FORGET.encode(), {"older": -(10**9)})
+            return _left(postgres_url)
+
+    assert len(announcing.send(send, lambda: Covered(ids=frozenset([1])), lambda: [uuid4()])) == 1
+
+
 def test_closing_withdraws_what_is_kept(postgres_url: str, announcing: Announcing) -> None:
     _sent(postgres_url, announcing, [uuid4()], Conflicted("self"))
     assert _left(postgres_url)

@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 import metastore as ms
-from metastore.cache.entries import Entries, entry_of
+from metastore.cache.entries import Entries
+from metastore.cache.entry import entry_of
 from metastore.kinds.entity import Entity
 from metastore.port.touched import Touch
 

@@ -10,9 +10,12 @@ from collections.abc import Hashable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from theine_core import TlfuCore
 
+from metastore.cache import bounded
 from metastore.cache.bounded import Bounded
-from metastore.cache.entries import Entries, Entry
+from metastore.cache.entries import Entries
+from metastore.cache.entry import Entry
 
 HOT, SCAN = 200, 5_000
 
@@ -132,3 +135,22 @@ def test_keys_with_the_same_hash() -> None:
     gone = kept.put(-2, _entry(-2))
     assert [key for key, _ in gone] == [-1]
     assert list(kept.all) == [-2]
+
+
+def test_the_policy_takes_memory_for_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes it at once, for as many answers as it may count: for a billion of them, the process would end."""
+    counts: list[int] = []
+
+    def noted(most: int) -> object:
+        counts.append(most)
+        return policy(most)
+
+    policy = TlfuCore
+    monkeypatch.setattr(bounded, "TlfuCore", noted)
+    monkeypatch.setattr(bounded, "_BEGINS", 10)
+    kept = Bounded(1 << 62, 1 << 62)
+    for n in range(1000):
+        _put(kept, n)
+    assert len(kept.all) == 1000, "there is room for all"
+    assert counts[0] == 10
+    assert max(counts) < 2000

@@ -10,8 +10,9 @@ from typing import Any, cast
 import pytest
 
 import metastore as ms
-from metastore.cache.entries import Entries, Entry, entry_of
-from metastore.cache.fence import Lease
+from metastore.cache.entries import Entries
+from metastore.cache.entry import Entry, entry_of
+from metastore.cache.fence import CacheLease
 from metastore.cache.fill import Announced
 from metastore.cache.leased import Leased
 from metastore.cache.membership import Member
@@ -29,7 +30,7 @@ class _Member:
     def __init__(self, store: ms.Store) -> None:
         self._store = store
         self._announced, self._entries = Announced(), Entries(100, 1 << 20)
-        self._lease = Lease(SYSTEM, self._entries)
+        self._lease = CacheLease(SYSTEM, self._entries)
         store.metalakes.create("lake")
         store.catalogs.create("lake.c", type="relational")
         self.id = store.tables.create(T, parents=True).id

@@ -16,6 +16,7 @@ from metastore.cache.leased import Leased
 from metastore.port.members import Announces
 from tests.cache.kept import LONG, keep, lake, leased
 from tests.concurrency.raw import dsn
+from tests.servers.postgres import Databases
 
 T = "lake.c.s.t"
 
@@ -170,6 +171,41 @@ def test_a_page_shows_the_newest_content(two: tuple[ms.Store, ms.Store]) -> None
     assert [table.comment for table in cached.tables.page("lake.c.s", prefix="t").items] == ["new"]
 
 
+def test_a_page_of_a_token_is_not_kept_where_its_path_leads_nowhere(two: tuple[ms.Store, ms.Store]) -> None:
+    """The token says which schema it is, until another one has its path: then the answer is another one."""
+    cached, other = two
+    token = cached.tables.names_page("lake.c.s", size=1).next_token
+    keep(cached, lambda: cached.tables.names_page("lake.c.s", size=1, token=token))
+    other.schemas.rename("lake.c.s", "r")
+    for _ in range(3):
+        assert cached.tables.names_page("lake.c.s", size=1, token=token).items == ("u",)
+        keep(cached, lambda: cached.schemas.load("lake.c.r"))
+    other.schemas.create("lake.c.s")
+    with pytest.raises(ms.InvalidArgument, match="leads elsewhere"):
+        cached.tables.names_page("lake.c.s", size=1, token=token)
+
+
+def test_what_is_kept_is_no_answer_to_an_entity_of_another_database(
+    two: tuple[ms.Store, ms.Store], postgres_databases: Databases, postgres_template: str
+) -> None:
+    cached, other = two
+    url = postgres_databases.create_database(template=postgres_template.rpartition("/")[2])
+    try:
+        lake(url)
+        with ms.open(url) as elsewhere:
+            table, schema = elsewhere.tables.load(T), elsewhere.schemas.load("lake.c.s")
+    finally:
+        postgres_databases.drop_database(url)
+    mine = other.tables.load(T)
+    assert (mine.id, other.schemas.load("lake.c.s").id) == (table.id, schema.id)
+    keep(cached, lambda: cached.tables.load(mine))
+    keep(cached, lambda: cached.tables.page(other.schemas.load("lake.c.s")))
+    with pytest.raises(ms.InvalidArgument, match="another database"):
+        cached.tables.load(table)
+    with pytest.raises(ms.InvalidArgument, match="another database"):
+        cached.tables.page(schema)
+
+
 def test_its_own_writes_are_seen_at_once(two: tuple[ms.Store, ms.Store]) -> None:
     cached, _ = two
     keep(cached, lambda: cached.tables.load(T))
@@ -218,7 +254,9 @@ def test_a_member_that_is_silent_for_its_ttl_is_evicted(postgres_url: str) -> No
     lake(postgres_url)
     with ms.open(postgres_url) as other:
         rows = cast(Announces, other._session.backend).cache_members
-        rows.join(None, 1, "elsewhere", 1)  # one microsecond: nobody renews it
+        wake = rows.wake()
+        rows.join(wake, None, 1, "elsewhere", 1)  # one microsecond: nobody renews it
+        wake.close()
         (member,) = other.cache.members()
         assert other.cache.evict(member.id)
         assert other.cache.members() == ()

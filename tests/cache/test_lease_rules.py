@@ -103,7 +103,7 @@ def _keeps_any_answer(patch: pytest.MonkeyPatch) -> None:
 
 
 def _fills_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("metastore.backends.postgres.members.PostgresMembers.oldest", lambda self: 1 << 60)
+    patch.setattr("metastore.backends.postgres.members.PostgresMembers.oldest", lambda self, wake: 1 << 60)
 
 
 RULES: dict[str, tuple[Callable[[str], bool], Callable[[pytest.MonkeyPatch], None]]] = {

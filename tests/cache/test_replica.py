@@ -111,6 +111,14 @@ def test_what_is_no_position(store: Store) -> None:
         store.replica(at_least=ahead, wait=0)
 
 
+def test_a_wrong_position_is_no_fault_of_the_replica(two: Pair, store: Store) -> None:
+    """Else a client with a position of before a restore would keep all others from the replicas."""
+    there = two.caught_up(store)
+    with pytest.raises(ms.InvalidArgument, match="not in this database"):
+        store.replica(at_least=f"{there[:-8]}ffffffff")
+    assert not store.replica(at_least=there, wait=LONG).from_primary
+
+
 def test_what_cannot_be_read_from(two: Pair, tmp_path: Path) -> None:
     for wrong in (["sqlite:///a.db"], [f"{two.replica_url}?host=a,b"], "postgresql://x/y", [3]):
         with pytest.raises(ms.InvalidArgument):

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import metastore as ms
+from metastore.checker.event import Event
 from metastore.checker.finding import Finding
 from metastore.checker.gather import _events
 from metastore.checker.operation import ClientOperation
 from metastore.checker.sweep import Sweep
-from metastore.checker.tree import Event, Placed, Tree
+from metastore.checker.tree import Placed, Tree
 from tests.loadtest.alone import recorded
 
 __all__ = ["judged", "swept"]

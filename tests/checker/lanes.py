@@ -1,8 +1,8 @@
 """Histories of any length that are as they should be, and faults to plant into them.
 
-A history has some *lanes*: each is a metalake with a schema of tables and clients of its own, so that lanes can be
-made side by side. Operation ``k`` of lane ``n`` takes effect at its own instant, in which the lane's state is what it
-reads or what it changes; its call and its return lie around that, so that it overlaps with about ten others.
+A history has some *lanes*: each is a metalake with a schema of tables and clients of its own, so that lanes can be made
+side by side. Operation ``k`` of lane ``n`` takes effect at its own instant: then it reads or changes the lane's state.
+Its call and its return lie around that instant, so that it overlaps with about ten others.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def _doubled_write(steps: list[Step], at: int) -> None:
 
 
 def _stale_read(steps: list[Step], at: int) -> None:
-    """What somebody read had been overwritten before his call."""
+    """A read shows a state that was overwritten before the call."""
     step = _next(steps, at, "alter")
     for later in steps[steps.index(step) + 1 :]:
         for seen in later.operation["reads"]:

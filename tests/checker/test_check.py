@@ -73,7 +73,7 @@ def test_what_clients_of_a_store_recorded(spark: SparkSession, url: str, history
 @pytest.mark.long
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_one_who_was_killed_before_he_was_told(spark: SparkSession, url: str, history: Path) -> None:
-    """His operation is open: it was applied, or it was not; one that he never noted must not be there."""
+    """A killed client's operation is open: applied, or not. One that the client never noted must not be there."""
     log = history / "log" / "c0.jsonl"
     lines = log.read_text().splitlines()
     at = max(n for n, line in enumerate(lines) if line.startswith('{"end"') and '"applied"' in line)

@@ -13,12 +13,14 @@ import pytest
 
 import metastore as ms
 from metastore.backends.sqlite.backend import SqliteBackend
+from metastore.checker.event import Event
 from metastore.checker.gather import _events
 from metastore.checker.operation import ClientOperation
 from metastore.checker.recorder import Recorder
-from metastore.checker.tree import Event, Tree
+from metastore.checker.tree import Tree
 from metastore.loadtest.calls import Calls, Within
-from metastore.port.commit import Children, Commit, Newest, Outcome
+from metastore.port.commit import Commit, CommitOutcome
+from metastore.port.conditions import Children, Newest
 from tests.checker.histories import created, dropped, found, lost, operation, saw, wrote
 from tests.checker.judged import judged
 
@@ -173,7 +175,7 @@ def _without(reads: type, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant the original: a commit does not validate such reads."""
     commit = SqliteBackend.commit
 
-    def careless(self: SqliteBackend, one: Commit) -> Outcome:
+    def careless(self: SqliteBackend, one: Commit) -> CommitOutcome:
         return commit(self, replace(one, reads=tuple(read for read in one.reads if not isinstance(read, reads))))
 
     monkeypatch.setattr(SqliteBackend, "commit", careless)

@@ -9,7 +9,8 @@ import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.checker.tree import Event, Tree
+from metastore.checker.event import Event
+from metastore.checker.tree import Tree
 from metastore.port.note import note
 from tests.contract.authorized import prepare
 

@@ -131,7 +131,7 @@ class TestOnce:
         assert rules(operation("c/1", 0, None, outcome=outcome)) == []
         assert rules(alter("c/1", 0, None, 3, 7, 2, outcome=outcome)) == []
         ends = None if outcome == "open" else 1
-        late = alter("c/1", 0, ends, 4, 7, 2, outcome=outcome)  # applied after he was told that nobody knows
+        late = alter("c/1", 0, ends, 4, 7, 2, outcome=outcome)  # applied after the client got OutcomeUnknown
         assert rules(late, alter("d/1", 2, 3, 3, 8, 2), load("e/1", 4, 5, "a", 7, 1)) == []
         twice = [wrote(3, 7, 2, "c/1"), wrote(4, 7, 3, "c/1", operation_id="another")]
         assert rules(operation("c/1", 0, None, outcome=outcome, events=twice)) == ["once"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from metastore.checker.event import Event
 from metastore.checker.finding import Finding
-from metastore.checker.tree import CHILDREN, DROPPED, NO_NAME, Event, Tree
+from metastore.checker.tree import CHILDREN, DROPPED, NO_NAME, Tree
 
 
 class Feed:

@@ -27,8 +27,10 @@ def held_up(postgres_url: str) -> Iterator[tuple[str, int, Future[ms.Table]]]:
     lake(postgres_url)
     with ms.open(postgres_url) as store, ThreadPoolExecutor(1) as pool:
         rows = cast(Announces, store._session.backend).cache_members
-        rows.join(None, TTL, "elsewhere", 4711)
-        rows.begin()
+        wake = rows.wake()
+        rows.join(wake, None, TTL, "elsewhere", 4711)
+        rows.begin(wake)
+        wake.close()
         waits = pool.submit(store.tables.alter, T, ms.SetComment("new"), deadline=10 * LONG)
         assert wait_until(lambda: store.cache.members()[0].behind == 1, LONG)
         yield postgres_url, store.cache.members()[0].id, waits

@@ -432,7 +432,7 @@ def test_an_interrupt(sqlite_url: str) -> None:
         store.metalakes.create_many(None, [{"name": f"a lake with a long name, number {n}"} for n in range(5000)])
     command = [sys.executable, "-m", "metastore", "--url", sqlite_url, "changes", "--json"]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment()}
-    # whoever runs the tests in the background of a shell has SIGINT ignored, and so would the process
+    # in the background of a shell SIGINT is ignored, and the process would inherit that
     with subprocess.Popen(command, preexec_fn=_heed_interrupts, **pipes) as process:  # noqa: PLW1509
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b'{"position"')

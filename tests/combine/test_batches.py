@@ -16,7 +16,8 @@ import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.port.commit import Entry, Unknown
+from metastore.port.commit import Unknown
+from metastore.port.intents import Entry
 from tests.combine.gate import batches_of, lanes, together
 
 SCHEMA = "lake.c.s"

@@ -14,7 +14,7 @@ import metastore as ms
 from metastore import Store
 from metastore.combine import waiting
 from metastore.operation.hot import Hot
-from metastore.port.commit import Mark
+from metastore.port.intents import Mark
 from tests.combine.gate import batches_of, lanes, together
 
 SCHEMA, TABLE = "lake.c.s", "lake.c.s.t0"

@@ -8,7 +8,8 @@ import pytest
 
 from metastore.backends.postgres import alter, create
 from metastore.backends.sqlite.backend import SqliteBackend
-from metastore.port.commit import Commit, Outcome, Update
+from metastore.port.commit import Commit, CommitOutcome
+from metastore.port.writes import Update
 
 __all__ = ["ignore_guards", "ignore_versions"]
 
@@ -25,7 +26,7 @@ def ignore_versions(patch: pytest.MonkeyPatch) -> None:
 
     original = SqliteBackend.commit
 
-    def overwrite(backend: SqliteBackend, commit: Commit) -> Outcome:
+    def overwrite(backend: SqliteBackend, commit: Commit) -> CommitOutcome:
         (write,) = commit.writes
         assert isinstance(write, Update)
         (known,) = backend.by_id([write.id])

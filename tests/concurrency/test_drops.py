@@ -22,8 +22,9 @@ import pytest
 import metastore as ms
 from metastore import Store
 from metastore.kinds.drop import Drop
-from metastore.managers import drop_steps
-from metastore.managers.pending_drop import PendingDrop
+from metastore.managers.drops import steps
+from metastore.managers.drops.pending import PendingDrop
+from metastore.managers.drops.row import read_drop
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.workers import FORKSERVER, Job, Team, Turn
 
@@ -207,7 +208,7 @@ def race(url: str, rounds: int, left: Step, right: Step) -> list[tuple[str, ...]
         for n in range(rounds):
             table = one.tables.create(f"lake.cat.s.t{n}")
             mine = one.tables.begin_drop(table)
-            row = drop_steps.read_drop(other._session.backend, mine._drop.name)
+            row = read_drop(other._session.backend, mine._drop.name)
             assert isinstance(row, Drop)
             theirs = PendingDrop(other._session, row, held=True)
             results.append(at_once([partial(left, mine), partial(right, theirs)]))
@@ -276,7 +277,7 @@ def test_a_token_that_is_not_checked_lets_the_old_holder_finish(
                 new.take_over()
         with pytest.raises(ms.DropPending):
             old.started()
-        monkeypatch.setattr(drop_steps, "_mine", lambda view, name, token: drop_steps.read_drop(view.backend, name))
+        monkeypatch.setattr(steps, "_mine", lambda view, name, token: read_drop(view.backend, name))
         old.started()
         with pytest.raises(ms.DropPending):
             new.roll_back()

@@ -1,4 +1,4 @@
-"""Cases from the field (../shared/field-cases.md) about changes and names, with several processes."""
+"""Cases from the field (docs/field-cases.md) about changes and names, with several processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import metastore as ms
-from metastore.retry.classify import Verdict, of_sqlstate
+from metastore.retry.classify import Consequence, of_sqlstate
 from tests.concurrency import broken
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import before_commit, rows
@@ -255,9 +255,9 @@ def test_case_35_a_conflict_is_typed_and_says_who_won(url: str) -> None:
 
 def test_case_35_codes_decide_not_texts() -> None:
     """35. Errors are recognised by SQLSTATE: nothing of a message, in whatever language, is looked at."""
-    assert of_sqlstate("40001") is of_sqlstate("40P01") is Verdict.RETRY
-    assert of_sqlstate("23505") is Verdict.UNIQUE
-    assert of_sqlstate("08006") is of_sqlstate(None) is Verdict.UNKNOWN
+    assert of_sqlstate("40001") is of_sqlstate("40P01") is Consequence.RETRY
+    assert of_sqlstate("23505") is Consequence.UNIQUE
+    assert of_sqlstate("08006") is of_sqlstate(None) is Consequence.UNKNOWN
 
 
 def create_same(turn: Turn, threads: int) -> list[str]:

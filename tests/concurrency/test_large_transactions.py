@@ -10,7 +10,8 @@ import pytest
 
 import metastore as ms
 from metastore.backends.postgres.general_commit import statements
-from metastore.port.commit import Commit, Event, Insert, Place, Update, Write
+from metastore.port.commit import Commit
+from metastore.port.writes import Event, Insert, Place, Update, Write
 
 FEW, MANY = 250, 1000
 Work = Callable[[ms.Store, Any, int, str], None]

@@ -1,4 +1,4 @@
-"""An alias of a model moves in one commit, whoever adds, drops and reads versions at the same time."""
+"""An alias of a model moves in one commit, while others add, drop and read versions."""
 
 from __future__ import annotations
 

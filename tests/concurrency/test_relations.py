@@ -14,7 +14,7 @@ from functools import partial
 import pytest
 
 import metastore as ms
-from metastore.managers import relations
+from metastore.managers.relations import manager as relations
 from metastore.operation.guards import guards_of
 from tests.concurrency.workers import Job, Team, Turn, outcome
 
@@ -143,7 +143,7 @@ def test_no_relation_has_a_dead_end(url: str, team: Team, case: str) -> None:
         for one in store.tags.targets("lake.tag") if store.tags.exists("lake.tag") else ():
             assert (one.target_path, one.column in (None, "a", "b")) == (TABLE, True)
         owned = [e.path for user in USERS if store.users.exists(user) for e in store.owners.owned_by(user)]
-        assert len(owned) <= 1  # one owner, whoever came last
+        assert len(owned) <= 1  # one owner, the last that was set
         live = {c.entity_id: c for c in store.changes() if c.kind in ("tag_on", "owner", "membership", "grant")}
         there = {row.id for row in store._session.backend.relations("tag_on", _slots(store))}
         gone = {entity_id for entity_id, change in live.items() if change.action == "drop"}

@@ -1,4 +1,4 @@
-"""What is restored by its path is what was dropped there last, whoever drops others meanwhile."""
+"""A restore by path takes the entity that was dropped there last, while others are dropped."""
 
 from __future__ import annotations
 

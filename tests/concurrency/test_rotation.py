@@ -17,7 +17,7 @@ _PROGRAM = """
 import os, signal, sys
 import metastore as ms
 from metastore.backends.{backend}.secret_keys import {cls} as keys
-from metastore.managers import rotation
+from metastore.managers.secrets import rotation
 
 left = {after}
 

@@ -22,7 +22,7 @@ THREADS = 16
 
 
 def use_everything(store: ms.Store, number: int) -> None:
-    """Use a schema of one's own, and the one that all share."""
+    """Use a separate schema, and the one that all share."""
     own = f"lake.cat.own{number}"
     schema = store.schemas.create(own)
     table = store.tables.create("t", parent=schema, columns=[ms.Column("id", "long")])

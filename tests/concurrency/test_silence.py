@@ -18,8 +18,8 @@ import psycopg
 import pytest
 
 import metastore as ms
-from metastore.backends.postgres import connect as postgres_connect
-from metastore.backends.postgres.connect import OutOfTime, Pool
+from metastore.backends.postgres.connect import Pool
+from metastore.backends.postgres.connection import Connection, OutOfTime
 from metastore.clock import SYSTEM
 from metastore.deadlines import until
 from metastore.urls import parse_url
@@ -227,7 +227,7 @@ def test_without_the_end_it_hangs(server: PostgresServer, own_url: str, monkeypa
 
     with ms.open(own_url, deadline=0.3) as store:
         seed(store)
-        monkeypatch.setattr(postgres_connect._Connection, "wait", psycopg.Connection.wait)
+        monkeypatch.setattr(Connection, "wait", psycopg.Connection.wait)
         thread = threading.Thread(target=load, args=(store,), daemon=True)
         with stopped(server):
             thread.start()
@@ -280,7 +280,7 @@ def test_who_was_asked_to_stop_is_not_used_again(own_url: str) -> None:
 
 
 def test_an_answer_that_comes_while_it_is_stopped_counts(own_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_connect._Connection, "cancel_safe", lambda self, timeout: None)
+    monkeypatch.setattr(Connection, "cancel_safe", lambda self, timeout: None)
     pool = pool_of(own_url)
     with until(SYSTEM.monotonic() + 0.2):
         assert pool.fetch("SELECT 1 FROM pg_sleep(0.35)", {}) == [(1,)]
@@ -352,7 +352,7 @@ def test_an_older_libpq_cannot_stop_a_statement(own_url: str, monkeypatch: pytes
         raise AssertionError
 
     monkeypatch.setattr(psycopg.capabilities, "has_cancel_safe", lambda check=False: False)
-    monkeypatch.setattr(postgres_connect._Connection, "cancel", never)
+    monkeypatch.setattr(Connection, "cancel", never)
     pool = pool_of(own_url)
     with pytest.raises(OutOfTime), until(SYSTEM.monotonic() + 0.3), on_time(0.3):
         pool.fetch("SELECT pg_sleep(3)", {})

@@ -9,7 +9,8 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from metastore.backends.postgres.connect import OutOfTime, Pool
+from metastore.backends.postgres.connect import Pool
+from metastore.backends.postgres.connection import OutOfTime
 from metastore.backends.postgres.wire import Wire
 from metastore.clock import SYSTEM
 from metastore.deadlines import until

@@ -13,20 +13,10 @@ from metastore.backends.sql.tables import metadata
 from metastore.clock import SYSTEM
 from metastore.kinds.entity import Entity, Owned
 from metastore.port.backend import Backend
-from metastore.port.commit import (
-    ROOT_ID,
-    Commit,
-    Delete,
-    Event,
-    Guard,
-    Help,
-    Insert,
-    Outcome,
-    Place,
-    Put,
-    Update,
-    Write,
-)
+from metastore.port.commit import Commit, CommitOutcome
+from metastore.port.conditions import ROOT_ID, Guard
+from metastore.port.intents import Help
+from metastore.port.writes import Delete, Event, Insert, Place, Put, Update, Write
 from tests.combine.gate import full_operations
 
 DOC = '{"comment":null,"properties":{}}'
@@ -114,7 +104,7 @@ class Ground:
     part: Owned
     old: Entity
 
-    def send(self, *writes: Write, **fields: Any) -> Outcome:
+    def send(self, *writes: Write, **fields: Any) -> CommitOutcome:
         """Apply a commit made by hand."""
         return self.backend.commit(commit_of(*writes, **fields))
 
@@ -147,11 +137,11 @@ class _Interrupted:
         self._backend = backend
         self._actions = list(actions)
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         self._let_go_first()
         return self._backend.commit(commit)
 
-    def help(self, help: Help) -> Outcome:
+    def help(self, help: Help) -> CommitOutcome:
         self._let_go_first()
         return self._backend.help(help)
 

@@ -11,7 +11,8 @@ from uuid import UUID
 from metastore.clock import SYSTEM
 from metastore.kinds.entity import Entity
 from metastore.operation.helping import own_guards
-from metastore.port.commit import FORMAT, Cause, Committed, Conflicted, Entry, Help, Mark, Outcome, Resolution
+from metastore.port.commit import Cause, CommitOutcome, Committed, Conflicted
+from metastore.port.intents import FORMAT, Entry, Help, Mark, Resolution
 from metastore.port.records import Step
 from tests.contract.ground import Ground
 
@@ -74,13 +75,13 @@ def row_of(ground: Ground, operation_id: UUID) -> Step:
     return row
 
 
-def committed(outcome: Outcome) -> Committed:
+def committed(outcome: CommitOutcome) -> Committed:
     """Return an outcome that must be Committed."""
     assert isinstance(outcome, Committed), outcome
     return outcome
 
 
-def conflict(outcome: Outcome, *causes: Cause) -> Conflicted:
+def conflict(outcome: CommitOutcome, *causes: Cause) -> Conflicted:
     """Return an outcome that must be a conflict with one of ``causes``."""
     assert isinstance(outcome, Conflicted), outcome
     assert outcome.cause in causes

@@ -10,7 +10,9 @@ import pytest
 
 from metastore.backends.sql.tables import metadata
 from metastore.port.backend import DRIFT
-from metastore.port.commit import DROPPED, ROOT_ID, Caller, Commit, Expect, Guard, Resolution
+from metastore.port.commit import Commit
+from metastore.port.conditions import DROPPED, ROOT_ID, Caller, Expect, Guard
+from metastore.port.intents import Resolution
 from tests.contract.ground import (
     NEW_DOC,
     Dump,

@@ -14,7 +14,7 @@ import pytest
 import metastore as ms
 from metastore.clock import Clock
 from metastore.port.backend import DRIFT
-from metastore.port.commit import Place
+from metastore.port.writes import Place
 from tests.contract.ground import Ground, exclusive, guards_of
 from tests.contract.intents import announce, committed, conflict, eventually, freeze, mark, new_id, unmarked
 

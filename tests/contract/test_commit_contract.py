@@ -8,24 +8,10 @@ from typing import Any
 
 import pytest
 
-from metastore.port.commit import (
-    DROPPED,
-    LIVE,
-    ROOT_ID,
-    Absent,
-    Cause,
-    Commit,
-    Committed,
-    Conflicted,
-    Event,
-    Expect,
-    Guard,
-    Listing,
-    Relate,
-    Update,
-    Write,
-)
+from metastore.port.commit import Cause, Commit, Committed, Conflicted
+from metastore.port.conditions import DROPPED, LIVE, ROOT_ID, Absent, Expect, Guard, Listing
 from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
+from metastore.port.writes import Event, Relate, Update, Write
 from tests.contract.ground import (
     NEW_DOC,
     Ground,

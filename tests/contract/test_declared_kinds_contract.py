@@ -14,7 +14,7 @@ import metastore as ms
 from metastore.clock import SYSTEM
 from metastore.kinds.change import encode
 from metastore.kinds.registry import KINDS
-from metastore.port.commit import Event, Update
+from metastore.port.writes import Event, Update
 from tests.contract import boards
 from tests.contract.ground import Ground, commit_of, guards_of
 from tests.contract.intents import announce

@@ -11,20 +11,9 @@ import pytest
 
 import metastore as ms
 from metastore.kinds.entity import Entity
-from metastore.port.commit import (
-    DROPPED,
-    FORMAT,
-    LIVE,
-    ROOT_ID,
-    Caller,
-    Entry,
-    Guard,
-    Mark,
-    Resolution,
-    Result,
-    Update,
-    Write,
-)
+from metastore.port.conditions import DROPPED, LIVE, ROOT_ID, Caller, Guard
+from metastore.port.intents import FORMAT, Entry, Mark, Resolution
+from metastore.port.writes import Result, Update, Write
 from tests.contract.ground import (
     NEW_DOC,
     Ground,
@@ -292,7 +281,7 @@ class TestHelpIsRefused:
     def test_marked(self, ground: Ground) -> None:
         own = announce(ground, ground.one)
         for scope in (ground.one, ground.catalog, ground.lake):
-            for operation_id in (own, new_id()):  # helping is for others: one's own mark is in the way as well
+            for operation_id in (own, new_id()):  # helping is for others: the own mark is in the way as well
                 mark(ground, scope, operation_id=operation_id)
                 before = ground.dump()
                 conflict(ground.backend.help(helping(ground.one, applied(own, NEW_DOC))), "marked")

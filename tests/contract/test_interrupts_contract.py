@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.port.commit import Commit, Outcome
+from metastore.port.commit import Commit, CommitOutcome
 from tests.contract.ground import Ground
 
 
@@ -19,10 +19,10 @@ class Interrupt(BaseException):
     """As KeyboardInterrupt; pytest would end with that."""
 
 
-def cut(ground: Ground, *, late: bool) -> Callable[[Commit], Outcome]:
+def cut(ground: Ground, *, late: bool) -> Callable[[Commit], CommitOutcome]:
     commit = ground.backend.commit
 
-    def interrupted(given: Commit) -> Outcome:
+    def interrupted(given: Commit) -> CommitOutcome:
         if not given.writes:
             return commit(given)
         if late:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from metastore.deadlines import until
-from metastore.port.commit import Commit, Conflicted, Mark, Outcome, Unknown
+from metastore.port.commit import Commit, CommitOutcome, Conflicted, Unknown
+from metastore.port.intents import Mark
 from tests.contract.ground import Ground
 from tests.servers.process import wait_until
 
@@ -21,14 +22,14 @@ class _Unlucky:
         self._backend = backend
         self._first = True
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         if self._first:
             self._first = False
             return Conflicted("busy")
-        result: Outcome = self._backend.commit(commit)
+        result: CommitOutcome = self._backend.commit(commit)
         return result
 
-    def mark(self, mark: Mark) -> Outcome:
+    def mark(self, mark: Mark) -> CommitOutcome:
         return Unknown("lost")
 
     def __getattr__(self, name: str) -> Any:

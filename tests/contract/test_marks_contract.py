@@ -12,7 +12,10 @@ import pytest
 import metastore as ms
 from metastore.kinds.entity import Entity
 from metastore.port.backend import QUIET
-from metastore.port.commit import DROPPED, Absent, Cause, Commit, Expect, Guard, Mark, Write
+from metastore.port.commit import Cause, Commit
+from metastore.port.conditions import DROPPED, Absent, Expect, Guard
+from metastore.port.intents import Mark
+from metastore.port.writes import Write
 from tests.contract.ground import (
     NEW_DOC,
     Ground,

@@ -11,7 +11,8 @@ import pytest
 
 import metastore as ms
 from metastore.kinds.registry import kind_named
-from metastore.port.commit import Commit, Outcome, Update
+from metastore.port.commit import Commit, CommitOutcome
+from metastore.port.writes import Update
 from tests.combine.gate import full_operations
 from tests.contract.ground import Ground
 from tests.contract.intents import eventually
@@ -48,7 +49,7 @@ def test_a_container_guards_itself(ground: Ground, way: str) -> None:
     backend, sent = session.backend, list[Commit]()
 
     class Recording:
-        def commit(self, commit: Commit) -> Outcome:
+        def commit(self, commit: Commit) -> CommitOutcome:
             sent.append(commit)
             return backend.commit(commit)
 

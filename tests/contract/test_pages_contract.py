@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.managers.page import just_before
+from metastore.managers.pages.page import just_before
 from tests.contract.ground import Ground, prepare
 
 NAMES = [

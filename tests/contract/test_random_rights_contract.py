@@ -11,7 +11,7 @@ import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.governance.decision import Facts, Granted, Has, Member, Place
+from metastore.governance.decision import Facts, Granted, Has, Level, Member
 from metastore.governance.privileges import needs_of, privileges
 from metastore.kinds.entity import Entity
 from tests.governance.model import may, may_see
@@ -124,7 +124,7 @@ class World:
         """Return what the sets say of an object."""
         names = path.split(".")
         paths = [".".join(names[: n + 1]) for n in range(len(names))]
-        chain = tuple(Place(self.objects[p].id, self.objects[p].kind, p) for p in paths)
+        chain = tuple(Level(self.objects[p].id, self.objects[p].kind, p) for p in paths)
         members = [self.user, *[one for one in self.groups if one.id in self.member - self.dropped]]
         return Facts(
             "ann",
@@ -191,7 +191,7 @@ class World:
 
 
 def _can(call: Callable[[], object]) -> bool:
-    """Whether a call does what it shall. A drop of what is not seen says that there is nothing."""
+    """Whether a call does what the rules say. A drop of an unseen entity says that there is nothing."""
     try:
         return call() is not False
     except (ms.PermissionDenied, ms.EntityNotFound):

@@ -35,8 +35,8 @@ class Noting:
 @pytest.fixture
 def lake(store: Store, monkeypatch: pytest.MonkeyPatch) -> Lake:
     """Give a lake whose role ``big`` has grants on six tables and a schema; a page has three, the first has two."""
-    monkeypatch.setattr("metastore.managers.relation_reads._FIRST", 2)
-    monkeypatch.setattr("metastore.managers.relation_reads._PAGE", 3)
+    monkeypatch.setattr("metastore.managers.relations.reads._FIRST", 2)
+    monkeypatch.setattr("metastore.managers.relations.reads._PAGE", 3)
     made = prepare(store)
     store.tables.create_many("lake.sales.eu", [{"name": f"t{n}"} for n in range(6)])
     big = made.role("big", *[("select_table", "table", f"lake.sales.eu.t{n}") for n in range(6)])

@@ -46,7 +46,7 @@ MEANWHILE: dict[str, tuple[Callable[[ms.Store], object], type[ms.MetastoreError]
 
 @pytest.mark.parametrize("name", MEANWHILE)
 def test_what_others_did_meanwhile(name: str, ground: Ground, other: ms.Store) -> None:
-    """Whoever remembers ends as one who looks."""
+    """A store that remembers parents ends as one that looks them up."""
     act, error = MEANWHILE[name]
     ground.store.tables.create("m.c.one.before")
     act(other)

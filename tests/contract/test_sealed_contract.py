@@ -14,7 +14,7 @@ import pytest
 import metastore as ms
 from metastore import Store
 from metastore.kinds.entity import Entity
-from metastore.managers.sealing import Seals
+from metastore.operation.seals import Seals
 from metastore.secrets.keyring import VARIABLE, new_key
 from tests.contract.authorized import prepare
 from tests.contract.ground import behind, dump
@@ -184,7 +184,7 @@ def test_the_scope_version_is_what_keeps_old_settings_out(
     store: Store, table: Entity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control: without the count, a process with old settings writes plain text."""
-    monkeypatch.setattr("metastore.managers.alter.counting_up", lambda proposal, _: proposal)
+    monkeypatch.setattr("metastore.managers.attempts.alter.counting_up", lambda proposal, _: proposal)
     seals = store._session.seals
     assert seals is not None
     store.tables.alter("m.c.s.t", ms.SetProperty("color", "red"))

@@ -15,7 +15,7 @@ import pytest
 
 import metastore as ms
 from metastore.port.batches import Batch, Written
-from metastore.port.commit import Commit, Conflicted, Outcome, Unknown
+from metastore.port.commit import Commit, CommitOutcome, Conflicted, Unknown
 from metastore.transaction.transaction import Transaction
 from tests.combine.gate import full_operations
 from tests.contract.ground import Ground, insert
@@ -37,7 +37,7 @@ class _Meanwhile:
             self._before.pop(name)()
         return getattr(self._backend, name)
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         if "commit" in self._before:
             self._before.pop("commit")()
         lose, self._lose = self._lose, None

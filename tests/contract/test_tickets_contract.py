@@ -9,7 +9,9 @@ import pytest
 
 import metastore as ms
 from metastore.kinds.entity import Entity
-from metastore.port.commit import Committed, Conflicted, Event, Help, Mark, Resolution
+from metastore.port.commit import Committed, Conflicted
+from metastore.port.intents import Help, Mark, Resolution
+from metastore.port.writes import Event
 from tests.contract.ground import NEW_DOC, Ground, exclusive, update
 from tests.contract.intents import (
     announce,

@@ -19,7 +19,7 @@ import pytest
 import metastore as ms
 from metastore.leases.staging import StoreStaging
 from metastore.port.backend import Backend
-from metastore.port.commit import Commit, Outcome, Unknown
+from metastore.port.commit import Commit, CommitOutcome, Unknown
 from metastore.transaction.transaction import Transaction
 from tests.contract.ground import Ground, prepare
 
@@ -135,7 +135,7 @@ class TestRefused:
             assert dict(ground.store.tables.alter(found, LATER).properties) == {"theirs": "1", "later": "1"}
 
     def test_of_an_unknown_outcome(self, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-        def lost(self: Backend, commit: Commit) -> Outcome:
+        def lost(self: Backend, commit: Commit) -> CommitOutcome:
             return Unknown("cut")
 
         def down(self: Backend, operation_id: object, life: float = 0.0) -> None:

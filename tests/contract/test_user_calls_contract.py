@@ -13,7 +13,7 @@ import pytest
 import metastore as ms
 from metastore import Store
 from metastore.kinds.entity import Entity
-from metastore.managers.page import Listed, write_token
+from metastore.managers.pages.page import TokenScope, write_token
 from tests.contract.authorized import Lake, prepare
 from tests.docs.examples import ROOT
 
@@ -126,10 +126,10 @@ def test_the_feed_shows_nothing_hidden(lake: Lake, ann: Store) -> None:
 def test_a_token_with_another_id_shows_nothing_more(lake: Lake, ann: Store) -> None:
     """A client can make tokens: the epoch that signs them is in every position."""
     epoch = lake.store._session.epoch()
-    history = write_token(Listed("history", "table"), epoch, lake.salaries.id, [0])
+    history = write_token(TokenScope("history", "table"), epoch, lake.salaries.id, [0])
     assert _shows_nothing(lambda: ann.tables.history_page("lake.sales.eu.nothing", token=history).items)
     schema = lake.store.schemas.load("lake.hr.people")
-    children = write_token(Listed("children", "table"), epoch, schema.id, ["", 0])
+    children = write_token(TokenScope("children", "table"), epoch, schema.id, ["", 0])
     assert _shows_nothing(lambda: ann.tables.page("lake.sales.nothing", token=children).items)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.managers.page import Page
+from metastore.managers.pages.page import Page
 from tests.contract.ground import behind, dump
 
 MARK = "classified"

@@ -9,7 +9,9 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import IntegrityError
 
-from metastore.port.commit import DROPPED, Committed, Conflicted, Guard, Place, Result, Update, Write
+from metastore.port.commit import Committed, Conflicted
+from metastore.port.conditions import DROPPED, Guard
+from metastore.port.writes import Place, Result, Update, Write
 from tests.contract.ground import (
     NEW_DOC,
     Ground,

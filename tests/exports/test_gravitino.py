@@ -321,7 +321,7 @@ def test_the_command_names_what_is_not_there_and_says_so_to_scripts(sqlite_url: 
     done = here(sqlite_url, "export", "gravitino", "--to", back)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Wrote 1 metalake, in 1 rows." in done.stdout
-    assert "All of it is there as it is here." in done.stdout
+    assert "The whole store was exported." in done.stdout
     with ms.open(sqlite_url) as store:
         store.users.create("lake.ann", comment="who is this")
     done = here(sqlite_url, "export", "gravitino", "--to", back)

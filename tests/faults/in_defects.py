@@ -60,7 +60,7 @@ _CORRECTNESS = (
     ),
     Fault(
         "a relation that is there already cannot be kept as a result",
-        "metastore/operation/outcome.py",
+        "metastore/operation",
         "if isinstance(value, Attached):",
         "if False:",
         "tests/contract/test_exactly_once_contract.py -k 'already and memory'",
@@ -158,8 +158,8 @@ _USERS = (
     Fault(
         "a refused permission is tried again",
         "retry",
-        '"42501": Verdict.REFUSED,',
-        '"42501": Verdict.UNAVAILABLE,',
+        '"42501": Consequence.REFUSED,',
+        '"42501": Consequence.UNAVAILABLE,',
         "tests/retry/test_classify.py",
     ),
     Fault(

@@ -8,7 +8,7 @@ __all__ = ["IN_GOVERNANCE"]
 
 _RIGHTS = "metastore/governance"
 _CHECKED = "metastore/operation/authorized.py"
-_BUMPS = "metastore/managers/bumps.py"
+_BUMPS = "metastore/managers/attempts/bumps.py"
 _OWNED = "metastore/backends/postgres/create_owned.py"
 _REVOKED = "tests/contract/test_revoked_contract.py"
 _USER = "tests/contract/test_as_user_contract.py"
@@ -116,7 +116,7 @@ _ALLOWED = (
     ),
     Fault(
         "an old tag in hand says what it allows",
-        "metastore/managers/relations.py",
+        "metastore/managers/relations/manager.py",
         "fresh = wanted.column is not None or self._judge is not no_judge",
         "fresh = wanted.column is not None or wanted.value is not None",
         f"{_RELATIONS} -k memory",

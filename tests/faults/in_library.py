@@ -135,8 +135,8 @@ _PROGRESS = (
     Fault(
         "a connection that ended says that nothing was applied",
         "retry",
-        "if sqlstate is None:\n        return Verdict.UNKNOWN",
-        "if sqlstate is None:\n        return Verdict.RETRY",
+        "if sqlstate is None:\n        return Consequence.UNKNOWN",
+        "if sqlstate is None:\n        return Consequence.RETRY",
         "tests/retry/test_classify.py",
     ),
     Fault(
@@ -187,7 +187,7 @@ _FEED = (
     Fault(
         "verify sees no second entity of one name",
         "metastore/verify",
-        "if row[:3] == last[:3]:",
+        "if (parent_id, family, key) == taken:",
         "if False:",
         "tests/verify/test_verify.py -k sqlite",
     ),

@@ -9,19 +9,19 @@ __all__ = ["may", "may_see"]
 
 
 def may(facts: Facts, any_of: tuple[str, ...], at: int) -> bool:
-    """Whether one of the privileges, or ownership, lets the user act at a place."""
-    way = all(_right(facts, (f"use_{place.kind}",), n) for n, place in enumerate(facts.chain[:at]) if n > 0)
+    """Whether one of the privileges, or ownership, lets the user act at a level."""
+    way = all(_right(facts, (f"use_{level.kind}",), n) for n, level in enumerate(facts.chain[:at]) if n > 0)
     return _is_user(facts) and way and _right(facts, any_of, at)
 
 
 def may_see(facts: Facts, at: int) -> bool:
-    """Whether the user may load a place."""
-    place = facts.chain[at]
-    itself = place.id in {m.id for m in facts.members if m.enabled}
-    has_it = place.id in _roles(facts)
+    """Whether the user may load a level."""
+    level = facts.chain[at]
+    itself = level.id in {m.id for m in facts.members if m.enabled}
+    has_it = level.id in _roles(facts)
     if _is_user(facts) and (at == 0 or itself or has_it):
         return True
-    return may(facts, needs_of(place.kind).see, at)
+    return may(facts, needs_of(level.kind).see, at)
 
 
 def _is_user(facts: Facts) -> bool:
@@ -37,7 +37,7 @@ def _roles(facts: Facts) -> set[int]:
 
 
 def _right(facts: Facts, any_of: tuple[str, ...], at: int) -> bool:
-    ids = {place.id for place in facts.chain[: at + 1]}
+    ids = {level.id for level in facts.chain[: at + 1]}
     if any(facts.owners.get(i) in _enabled(facts) for i in ids):
         return True
     roles = _roles(facts)

@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import metastore as ms
-from metastore.governance.decision import Facts, Granted, Has, Member, Place, decide, sees
+from metastore.governance.decision import Facts, Granted, Has, Level, Member, decide, sees
 from metastore.governance.privileges import check_privilege, needs_of
 from tests.governance.model import may, may_see
 
 CHAIN = (
-    Place(1, "metalake", "m"),
-    Place(2, "catalog", "m.c"),
-    Place(3, "schema", "m.c.s"),
-    Place(4, "schema", "m.c.s.n"),
-    Place(5, "table", "m.c.s.n.t"),
+    Level(1, "metalake", "m"),
+    Level(2, "catalog", "m.c"),
+    Level(3, "schema", "m.c.s"),
+    Level(4, "schema", "m.c.s.n"),
+    Level(5, "table", "m.c.s.n.t"),
 )
 USER, GROUP, OTHER = Member(10, "user", "ann"), Member(11, "group", "staff"), Member(12, "group", "away")
 WORDS = ("use_catalog", "use_schema", "select_table", "modify_table", "create_table")

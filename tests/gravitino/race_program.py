@@ -1,5 +1,6 @@
-"""The races of field-cases.md through Gravitino's Python client, on servers that share a database; run by its Python.
+"""The races of docs/field-cases.md through Gravitino's Python client, on servers that share a database.
 
+Gravitino's Python runs it:
 ``race_program.py TURNS ADDRESS ADDRESS …`` prints a JSON object: for each race, how often an outcome was wrong.
 It imports nothing of this project, and takes any server of the API: what it counts is wrong on each of them.
 """

@@ -160,7 +160,7 @@ def test_vended_sessions_of_s3(sqlite_url: str, bucket: str, s3: S3Server, stati
 def test_a_table_elsewhere_gets_no_credentials(
     sqlite_url: str, bucket: str, s3: S3Server, static: dict[str, str]
 ) -> None:
-    """Whoever creates a table chooses its location: credentials are for the warehouse's folder alone."""
+    """A client that creates a table chooses its location: credentials are for the warehouse's folder alone."""
     with (
         served(sqlite_url, f"{bucket}/lake", credentials=static) as address,
         httpx.Client(base_url=f"{address}/v1/lake.ice", headers=DELEGATION) as client,

@@ -1,4 +1,4 @@
-"""The ids of a table's schemas are always different, whoever adds schemas under which ids."""
+"""The ids of a table's schemas are always different, whichever ids clients choose for new ones."""
 
 from __future__ import annotations
 

@@ -15,8 +15,11 @@ from metastore.backends.memory.tables import Tables
 from metastore.backends.memory.tickets import line
 from metastore.backends.precondition import PreconditionFailed
 from metastore.port.batches import TAKEN, Altered, AlterTogether, Batch, Below, Single, Taken, Written
-from metastore.port.commit import DROPPING, FORMAT, Commit, Conflicted, Event, Guard, Help, Insert, Result, Update
+from metastore.port.commit import Commit, Conflicted
+from metastore.port.conditions import DROPPING, Guard
+from metastore.port.intents import FORMAT, Help
 from metastore.port.records import Record
+from metastore.port.writes import Event, Insert, Result, Update
 
 __all__ = ["MemoryBatches"]
 

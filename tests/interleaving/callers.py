@@ -1,9 +1,13 @@
-"""What callers do with results and with errors: operations of which each meets others that write twice.
+"""Programs that use results and errors: each operation meets another process that writes twice in a row.
 
-No program here is made for a defect. There are the operations that look at more than one row or more than once
-(:data:`LOOKERS`), and each is met by two writes in a row (:data:`CHURNS`): as it is, as a part of a transaction that
-writes down what came of it, an error as well (:func:`noted`), and as a part of one that may be refused and whose
-result is used afterwards (:data:`USES`). The tree, besides ``lake.cat.s.t``::
+No program here is made for a defect. Each operation that looks at more than one row, or more than once
+(:data:`LOOKERS`), meets two writes in a row (:data:`CHURNS`) in three ways:
+
+* as it is;
+* in a transaction that writes its result down, also if that is an error (:func:`noted`);
+* in a transaction that may be refused, and whose result is used afterwards (:data:`USES`).
+
+The tree, besides ``lake.cat.s.t``::
 
     lake.cat.s.t      partition p0, with the value 0
     lake.cat.s.gone   a dropped table

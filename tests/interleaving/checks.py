@@ -10,7 +10,7 @@ import metastore as ms
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.memory.tables import Tables
 from metastore.combine import waiting
-from metastore.port.commit import LIVE
+from metastore.port.conditions import LIVE
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
 from metastore.verify.verify import verify
@@ -83,7 +83,7 @@ class Checks:
         return f"verify: {found[0].message}" if found else None
 
     def _swept(self, state: State) -> str | None:
-        """Whoever comes later, at once or long after, is not held up, and leaves nothing behind."""
+        """Later operations, at once or long after, are not held up, and leave nothing behind."""
         return self._swept_after(state, 0) or self._swept_after(state, _LONG)
 
     def _swept_after(self, state: State, pause: int) -> str | None:

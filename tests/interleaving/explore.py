@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, Protocol
 
 from metastore.errors import BackendUnavailable
 from metastore.port.batches import Written
-from metastore.port.commit import Committed, Result, Unknown, Update
+from metastore.port.commit import Committed, Unknown
+from metastore.port.writes import Result, Update
 from tests.interleaving.process import Local, Nap, Process
 from tests.interleaving.programs import Program
 from tests.interleaving.world import START, WRITES, Answer, Call, Database, Raised, frozen

@@ -10,8 +10,10 @@ from uuid import UUID
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.memory.tables import Ticket
 from metastore.port.backend import Backend
-from metastore.port.commit import CLAIMABLE, PENDING, Commit, Committed, Conflicted, Entry, Help, Mark, Outcome, Update
+from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
+from metastore.port.intents import CLAIMABLE, PENDING, Entry, Help, Mark
 from metastore.port.records import Pending
+from metastore.port.writes import Update
 from tests.interleaving.mutant import Mutant
 from tests.interleaving.mutants_by_callers import BY_CALLERS
 from tests.interleaving.mutants_of_batches import OF_BATCHES
@@ -26,14 +28,14 @@ __all__ = ["MUTANTS", "Mutant"]
 class _FastPathOverlooksIntents(MemoryBackend):
     """A commit does not look whether intents are pending."""
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         return super().commit(replace(commit, overlook=True))
 
 
 class _ResultsApart(MemoryBackend):
     """The effect of intents is one commit, their results are another."""
 
-    def help_apply(self, help: Help) -> Outcome:
+    def help_apply(self, help: Help) -> CommitOutcome:
         before = {one.operation_id: self._tables.row_of(one.operation_id) for one in help.resolutions}
         outcome = super().help(help)
         if not isinstance(outcome, Committed):
@@ -80,16 +82,16 @@ class _MarksLapse(MemoryBackend):
             if stand.mark is not None and (stand.marked_until or 0) <= now:
                 self._tables.stands[i] = stand._replace(mark=None, marked_at=None, marked_until=None)
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         self._lapse()
         lapsed = commit.held is not None and self._tables.stands[commit.held].mark != commit.operation_id
         return super().commit(replace(commit, held=None) if lapsed else commit)
 
-    def help(self, help: Help) -> Outcome:
+    def help(self, help: Help) -> CommitOutcome:
         self._lapse()
         return super().help(help)
 
-    def mark(self, mark: Mark) -> Outcome:
+    def mark(self, mark: Mark) -> CommitOutcome:
         self._lapse()
         return super().mark(mark)
 
@@ -97,7 +99,7 @@ class _MarksLapse(MemoryBackend):
 class _TombstoneDoesNothing(MemoryBackend):
     """ON CONFLICT DO NOTHING: an original whose id is forbidden writes everything but the operation's row."""
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         row = self._tables.row_of(commit.operation_id)
         if commit.claim or row is None or row.action not in CLAIMABLE:
             return super().commit(commit)
@@ -119,7 +121,7 @@ class _NoTombstone(MemoryBackend):
 class _DropLeavesIntents(MemoryBackend):
     """An exclusive operation leaves intents pending."""
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         left = [s for w in commit.writes if isinstance(w, Update) for s in self._tables.pending(w.id)]
         outcome = super().commit(commit)
         for intent in left if isinstance(outcome, Committed) else ():
@@ -130,7 +132,7 @@ class _DropLeavesIntents(MemoryBackend):
 
 
 class _ClearWithoutBump(MemoryBackend):
-    """Whoever clears an expired mark leaves the scope version as it is."""
+    """An operation that clears an expired mark leaves the scope version as it is."""
 
     def clear(self, entity_id: int, operation_id: UUID) -> bool:
         before = self._tables.stands.get(entity_id)
@@ -144,7 +146,7 @@ class _ClearWithoutBump(MemoryBackend):
 class _HelpsTheWithdrawn(MemoryBackend):
     """Helping applies what it has read, whether it is still pending or not."""
 
-    def help(self, help: Help) -> Outcome:
+    def help(self, help: Help) -> CommitOutcome:
         changed = []
         for one in help.resolutions:
             row = self._tables.row_of(one.operation_id)
@@ -167,14 +169,14 @@ class _ForgetsNothing(MemoryBackend):
 class _HelpsUnguarded(MemoryBackend):
     """Helping does not hold the path that it has found."""
 
-    def help(self, help: Help) -> Outcome:
+    def help(self, help: Help) -> CommitOutcome:
         return super().help(replace(help, guards=()))
 
 
 class _CommitsUnguarded(MemoryBackend):
     """A commit does not hold the ancestors."""
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         return super().commit(replace(commit, guards=()))
 
 
@@ -192,8 +194,8 @@ class _Around:
 
 
 class _HelpInTwoSteps(_Around):
-    def help(self, help: Help) -> Outcome:
-        outcome: Outcome = self._inner.help_apply(help)
+    def help(self, help: Help) -> CommitOutcome:
+        outcome: CommitOutcome = self._inner.help_apply(help)
         if isinstance(outcome, Committed):
             self._inner.help_resolve(help)
         return outcome
@@ -204,10 +206,10 @@ class _ReadsBeforeItAnnounces(_Around):
 
     _old: Pending | None = None
 
-    def write_down(self, entry: Entry) -> Outcome:
+    def write_down(self, entry: Entry) -> CommitOutcome:
         if entry.action == PENDING:
             self._old = self._inner.pending(entry.entity_id, None, 64)
-        outcome: Outcome = self._inner.write_down(entry)
+        outcome: CommitOutcome = self._inner.write_down(entry)
         return outcome
 
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
@@ -224,15 +226,15 @@ class _ReadsBeforeItAnnounces(_Around):
 class _ForgetsThePath(_Around):
     """An intent is announced without the path that was meant."""
 
-    def write_down(self, entry: Entry) -> Outcome:
-        outcome: Outcome = self._inner.write_down(replace(entry, path=None))
+    def write_down(self, entry: Entry) -> CommitOutcome:
+        outcome: CommitOutcome = self._inner.write_down(replace(entry, path=None))
         return outcome
 
 
 class _CommitsPassTickets(MemoryBackend):
     """A commit does not look whether a transaction is in line."""
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         standing, self._tables = self._tables, replace(self._tables, tickets={})
         outcome = super().commit(commit)
         if self._tables.tickets or not isinstance(outcome, Committed):
@@ -269,7 +271,7 @@ class _PlacesTickets(MemoryBackend):
 class _BarsNothing(_Around):
     """A transaction that lost on a listing marks nothing."""
 
-    def mark(self, mark: Mark) -> Outcome:
+    def mark(self, mark: Mark) -> CommitOutcome:
         return Conflicted("marked", mark.id)
 
 

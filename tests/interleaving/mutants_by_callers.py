@@ -10,7 +10,9 @@ from unittest.mock import patch
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.memory.tables import Stand
 from metastore.managers import mutation, target
-from metastore.port.commit import Children, Commit, Committed, Delete, Expect, Listing, Newest, Outcome, Put
+from metastore.port.commit import Commit, CommitOutcome, Committed
+from metastore.port.conditions import Children, Expect, Listing, Newest
+from metastore.port.writes import Delete, Put
 from metastore.transaction.overlay import Overlay
 from tests.interleaving.mutant import Mutant
 
@@ -22,14 +24,14 @@ __all__ = ["BY_CALLERS"]
 class _ValidatesRowsOnly(MemoryBackend):
     """Rows that were read are validated, and nothing else: no name, no listing."""
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         return super().commit(replace(commit, reads=tuple(r for r in commit.reads if isinstance(r, Expect))))
 
 
 class _OwnedByName(MemoryBackend):
     """An owned row is known by its name and version: one that was made again passes for the first."""
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         writes = [replace(w, id=0) if isinstance(w, Put | Delete) else w for w in commit.writes]
         return super().commit(replace(commit, writes=tuple(writes)))
 
@@ -37,7 +39,7 @@ class _OwnedByName(MemoryBackend):
 class _DroppedAreNoListing(MemoryBackend):
     """A listing of what was dropped is not validated."""
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         reads = [r for r in commit.reads if not (isinstance(r, Listing) and r.state)]
         return super().commit(replace(commit, reads=tuple(reads)))
 
@@ -45,21 +47,21 @@ class _DroppedAreNoListing(MemoryBackend):
 class _AnyThatWasDropped(MemoryBackend):
     """Whether it is still the newest of its name is not looked at when it is restored."""
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         return super().commit(replace(commit, reads=tuple(r for r in commit.reads if not isinstance(r, Newest))))
 
 
 class _NotEmptyAnyMore(MemoryBackend):
     """Whether there are children is not looked at again."""
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         return super().commit(replace(commit, reads=tuple(r for r in commit.reads if not isinstance(r, Children))))
 
 
 class _ClaimIsGivenUp(MemoryBackend):
     """A claim that writes nothing takes its tombstone away."""
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         outcome = super().commit(commit)
         if commit.claim and isinstance(outcome, Committed) and not any(outcome.results):
             steps = self._tables.steps

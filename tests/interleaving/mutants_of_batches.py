@@ -10,7 +10,8 @@ from unittest.mock import patch
 from metastore.backends.memory.tables import Tables
 from metastore.combine.group import Group
 from metastore.port.batches import Altered, AlterTogether, Batch, Taken, Written
-from metastore.port.commit import Conflicted, Result
+from metastore.port.commit import Conflicted
+from metastore.port.writes import Result
 from tests.interleaving.batches import MemoryBatches
 from tests.interleaving.mutant import Mutant
 

@@ -10,7 +10,7 @@ from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.memory.tables import Tables
 from metastore.kinds.entity import Entity
 from metastore.port.backend import Backend
-from metastore.port.commit import PURGING
+from metastore.port.conditions import PURGING
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
 from tests.interleaving.process import URL, Foreign, Hand, Op, Outcome, first_of, operation_id, outcome_of
@@ -25,7 +25,7 @@ _NOBODY = 1 << 40
 
 
 class OracleClock(WorldClock):
-    """Draws the operation ids of one process; who waits, waits as long as he may."""
+    """Draws the operation ids of one process; a process that waits, waits as long as it may."""
 
     process, drawn = 0, 0
 
@@ -63,8 +63,8 @@ class _Point(NamedTuple):
 class Oracle:
     """Sequential executions from one value of the database, each prefix once.
 
-    What a process has in hand is a reference here and nothing else: it is read again before each operation, so that
-    no result can rest on what an entity says of itself. One of another database refers to nothing.
+    An entity in hand is only a reference here. The oracle reads it again before each operation, so that no result can
+    rest on what the entity says of itself. One of another database refers to nothing.
     """
 
     def __init__(self, db: Database, first: int, now: int, ops: tuple[tuple[Op, ...], ...], given: Any) -> None:

@@ -163,7 +163,7 @@ class _Clock(Clock):
         self._run.sleep(seconds)
 
     def uniform(self, low: float, high: float) -> float:
-        return 0.0  # who waits for a short while goes on whenever the scheduler lets him
+        return 0.0  # a process that waits for a short while goes on when the scheduler lets it
 
     def operation_id(self) -> UUID:
         self._run.drawn += 1

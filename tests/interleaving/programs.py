@@ -10,7 +10,7 @@ from typing import Any
 import metastore as ms
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.clock import Clock
-from metastore.managers.pending_drop import PendingDrop
+from metastore.managers.drops.pending import PendingDrop
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
 from tests.interleaving.oracle import OracleClock

@@ -12,7 +12,8 @@ import pytest
 
 from metastore.operation import authorized, helping
 from metastore.port.backend import Backend
-from metastore.port.commit import Commit, Outcome, Relate
+from metastore.port.commit import Commit, CommitOutcome
+from metastore.port.writes import Relate
 from tests.interleaving.checks import explore
 from tests.interleaving.explore import Found
 from tests.interleaving.governed import GOVERNED
@@ -35,7 +36,7 @@ class _Unguarded:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         related = any(isinstance(write, Relate) and not write.removes for write in commit.writes)
         return self._backend.commit(replace(commit, guards=()) if related else commit)
 

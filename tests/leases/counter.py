@@ -1,6 +1,6 @@
 """A counter outside of the store that nothing protects but the tokens it is shown: a file.
 
-Each line is one change: who made it, the token, and the value after it. Whoever reads shows his token first, so that
+Each line is one change: who made it, the token, and the value after it. A reader shows its token first, so that
 from then on nobody with an older one can write.
 """
 

@@ -31,7 +31,7 @@ __all__ = ["Report", "run"]
 NAME, PATH, TTL = "the one", "lake.cat.s.t", 0.3
 _ANYBODY = 0.15
 """How often it is anybody who is killed or stopped: mostly one who waits, which holds the others up for 3 seconds.
-Else it is whoever has the lease."""
+Else it is the present holder."""
 _FORK = multiprocessing.get_context("forkserver")
 
 

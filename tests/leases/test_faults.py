@@ -200,7 +200,7 @@ def test_cut_at_every_message(proxied: tuple[PostgresProxy, Ground], step: Step)
 
 
 def test_a_break_whose_answer_was_lost_breaks_nobody_else(proxied: tuple[PostgresProxy, Ground]) -> None:
-    """It is sent again after somebody else has acquired: his lease is not the one that was to be broken."""
+    """The break is sent again after another holder has acquired: that lease is not the one to break."""
     proxy, ground = proxied
     first = ground.direct.leases.acquire("work")
     ground.holder.leases.holder("work")
@@ -299,7 +299,7 @@ def test_black_holed(furnished: str, postgres_server: PostgresServer, what: str,
 def test_the_holder_is_told_in_time_while_a_renewal_hangs(
     furnished: str, postgres_server: PostgresServer, directions: tuple[str, ...]
 ) -> None:
-    """By his own clock, which began before the request; the next one has it soon after, and he disturbs nobody."""
+    """By its own clock, which began before the request; the next one has it soon after, and is not disturbed."""
     told: list[float] = []
     with ExitStack() as stack:
         hole = stack.enter_context(swallower(postgres_server))

@@ -1,4 +1,4 @@
-"""What a holder is told by his own side: in time, by whichever clock, in whichever thread and process he is."""
+"""What a holder learns from its own clocks: in time, by each clock, in each thread and process."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_the_database_decides_by_its_own_clock(postgres_url: str, clock: Moved) 
 def test_sqlite_goes_by_the_clock_of_whoever_asks(sqlite_url: str, clock: Moved) -> None:
     """There is no server with a clock. One who is ahead takes over early: the other's commits are refused all the same.
 
-    One who is behind waits for as long as his clock is wrong: by his clock, the lease lasts as long.
+    One whose clock is behind waits for as long as the clock is wrong: by it, the lease lasts as long.
     """
     with ms.open(sqlite_url) as store, opened(sqlite_url, clock) as wrong:
         furnish(store)

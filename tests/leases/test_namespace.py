@@ -53,7 +53,7 @@ def _hold(pipe: Connection, network: str, url: str) -> None:
 
 
 def test_the_cable_is_pulled() -> None:
-    """He is told by his own clock within the ttl, the next one has it soon after, and his late commit is refused."""
+    """The holder's clock tells it within the ttl, the next one has it soon after, and its late commit is refused."""
     with namespace() as network, PostgresServer(settings={"listen_addresses": "*"}) as server:
         with (server.data / "pg_hba.conf").open("a") as rules:
             rules.write(f"host all all {network.here}/30 trust\n")

@@ -254,7 +254,7 @@ def test_a_late_acquisition_that_nobody_waits_for_is_over_after_its_ttl(fresh: C
     with pytest.raises(ms.BackendUnavailable):
         mine(s)
     assert s.proxy.deliver() == [200]
-    with pytest.raises(ms.LeaseHeld):  # nobody knows that he has it
+    with pytest.raises(ms.LeaseHeld):  # no other client knows that it has the lease
         theirs(s)
     s.time.go(LONG)
     assert theirs(s).token == 2

@@ -116,7 +116,7 @@ class Schedules(RuleBasedStateMachine):
 
     @rule(who=HOLDERS)
     def show(self, who: int) -> None:
-        """A waiter who waits on writes that he is alive; he has his place, also if he counted as dead."""
+        """A waiter that goes on waiting writes that it is alive; it keeps its place, even if it counted as dead."""
         if who not in self.places:
             return
         self.places[who]._shown = -1000.0

@@ -15,7 +15,8 @@ import pytest
 import metastore as ms
 from metastore.backends.postgres import alter, create, fragments, general_commit_sql
 from metastore.backends.sqlite import commit as sqlite_commit
-from metastore.port.commit import Commit, Conflicted, LeaseToken, Outcome
+from metastore.port.commit import Commit, CommitOutcome, Conflicted
+from metastore.port.conditions import LeaseToken
 from tests.concurrency.checks import violations
 from tests.concurrency.raw import dsn, is_sqlite, rows, waiting_for_locks
 from tests.concurrency.workers import Job, Team, Turn
@@ -91,7 +92,7 @@ def taken_in_the_middle(url: str, what: str, how: str = "break") -> tuple[str, b
                 breaking = pool.submit(store.leases.acquire, "work", owner="the next")
             assert wait_until(lambda: breaking.done() or waiting_for_locks(url) == 2, 20)
             waited = not breaking.done()
-            if not waited:  # it has passed the commit: so may whoever comes next
+            if not waited:  # it has passed the commit: so may the next one
                 breaking.result()
                 next_one = store.leases.acquire("work") if how == "break" else breaking.result()
                 assert isinstance(next_one, ms.Lease)
@@ -193,7 +194,7 @@ def _send_late(patch: pytest.MonkeyPatch, turn: Turn, dice: random.Random, broke
     def has_all(value: Commit) -> bool:
         return all(_has(turn.url, lease) for lease in value.leases)
 
-    def commit(value: Commit) -> Outcome:
+    def commit(value: Commit) -> CommitOutcome:
         if broken and not has_all(value):
             return Conflicted("lease")
         if broken and dice.random() < 0.5:
@@ -214,7 +215,7 @@ def _has(url: str, lease: LeaseToken) -> bool:
 def _accept_all(patch: pytest.MonkeyPatch, url: str) -> None:
     """Let the statement write down its leases, and require nothing of them."""
     if is_sqlite(url):
-        patch.setattr(sqlite_commit, "_check_leases", lambda *_: None)
+        patch.setattr(sqlite_commit, "check_leases", lambda *_: None)
         return
     fenced = fragments.FENCED
     any_token = fenced[: fenced.index("AND token")] + ")"

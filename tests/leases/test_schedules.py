@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.sqlite.backend import SqliteBackend
-from metastore.port.commit import Commit, Outcome
+from metastore.port.commit import Commit, CommitOutcome
 from tests.leases.schedules import GivenClock, Model, World
 
 Step = tuple[str, int]
@@ -121,7 +121,7 @@ def test_random_schedules_of_four_holders(backend: str) -> None:
 class _TimeDecides(MemoryBackend):
     """The negative control: a commit asks only whether the lease's time is over, not which token it has."""
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         return super().commit(replace(commit, leases=()))
 
 

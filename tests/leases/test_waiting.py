@@ -131,7 +131,7 @@ class Waiter:
 
 @pytest.mark.each_run_on("postgres")
 def test_waiters_who_do_not_live_are_passed_over(url: str) -> None:
-    """Within seconds: the first was killed, the second stopped. Who was only stopped is served when he goes on."""
+    """Within seconds: the first was killed, the second stopped. A stopped one is served when it goes on."""
     with ms.open(url) as store, Waiter(url) as killed, Waiter(url) as stopped, Waiter(url) as third:
         with store.leases.acquire("work"):
             for waiter in (killed, stopped, third):
@@ -146,7 +146,7 @@ def test_waiters_who_do_not_live_are_passed_over(url: str) -> None:
         third.give_back()
         assert stopped.said() == 5
         stopped.give_back()
-        assert in_line(url) == 1  # the dead one, until gc forgets him
+        assert in_line(url) == 1  # the dead one, until gc forgets it
     assert late_commits(url) == []
 
 
@@ -163,7 +163,7 @@ def test_a_timeout_that_passes_says_who_has_it_and_leaves_the_line(store: ms.Sto
 
 
 def test_the_end_of_its_time_is_not_slept_through(store: ms.Store) -> None:
-    """A holder who died is waited for until his ttl is over, not until the next look."""
+    """A waiter waits until a dead holder's ttl is over, not until its own next look."""
 
     def waited(name: str) -> float:
         store.leases.acquire(name, ttl=0.4)
@@ -190,7 +190,7 @@ def crossing(turn: Turn, number: int, times: int) -> float:
 
 
 def test_several_names_crosswise(team: Team, url: str) -> None:
-    """All or none: nobody waits for one who waits for him, and everybody is served."""
+    """All or none: no two wait for each other, and all are served."""
     with ms.open(url) as store:
         store.metalakes.create("lake")
         waits = team.run(url, [Job(crossing, n, 8) for n in range(8)])
@@ -206,7 +206,7 @@ def test_several_names_crosswise(team: Team, url: str) -> None:
 
 @pytest.fixture
 def listens_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A waiter who does not look by himself for a long time: he must be woken."""
+    """A waiter that does not look by itself for a long time must be woken."""
     monkeypatch.setattr(postgres_leases, "_POLL", NEVER)
 
 
@@ -227,7 +227,7 @@ def lines_up(url: str, waiting: Future[Any], *, nth: int = 1) -> None:
 def test_a_waiter_is_woken(
     postgres_url: str, postgres_server: PostgresServer, pool: ThreadPoolExecutor, freed: str
 ) -> None:
-    """After the lease became free he sends one statement, and has it."""
+    """After the lease became free the waiter sends one statement, and has it."""
     with PostgresProxy("127.0.0.1", postgres_server.port) as proxy, ms.open(postgres_url) as store:
         lease = store.leases.acquire("work")
         with ms.open(proxy.url_for(postgres_url)) as waiter:
@@ -249,7 +249,7 @@ def test_a_waiter_is_woken(
 @pytest.mark.postgres
 @pytest.mark.usefixtures("listens_only")
 def test_who_leaves_the_line_wakes_the_next(postgres_url: str, pool: ThreadPoolExecutor) -> None:
-    """The first one waits for two names, one of which is free; when he gives up, it is the second one's turn."""
+    """The first one waits for two names, one of which is free; when it gives up, it is the second one's turn."""
     with ms.open(postgres_url) as store, ms.open(postgres_url) as one, ms.open(postgres_url) as two:
         store.leases.acquire("b")
         first = pool.submit(one.leases.acquire_many, ["a", "b"], timeout=2.0)
@@ -263,7 +263,7 @@ def test_who_leaves_the_line_wakes_the_next(postgres_url: str, pool: ThreadPoolE
 
 @pytest.mark.postgres
 def test_behind_pgbouncer_nobody_is_woken(postgres_url: str, pgbouncer: PgBouncer, pool: ThreadPoolExecutor) -> None:
-    """In transaction mode LISTEN is lost: he looks by himself. And the server's connections are not used up."""
+    """In transaction mode LISTEN is lost: the waiter looks by itself. The server's connections are not used up."""
     url = pgbouncer.url(database_of(postgres_url))
     with ExitStack() as stack:
         store = stack.enter_context(ms.open(postgres_url))

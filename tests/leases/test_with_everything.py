@@ -37,7 +37,7 @@ def intents(url: str) -> int:
 
 
 def test_it_is_never_announced(ready: ms.Store, url: str) -> None:
-    """On a hot entity, and against an adversary: whoever helped would not hold the lease."""
+    """On a hot entity, and against an adversary: a helper would not hold the lease."""
     with ready.leases.acquire("work") as lease, ms.open(url) as other:
         announces(ready, ready.tables.load(PATH))
         ready.tables.alter(PATH, ms.SetComment("hot"), lease=lease)
@@ -203,7 +203,7 @@ def test_several_leases_in_one_commit(ready: ms.Store, url: str) -> None:
 
 
 def test_history_that_gc_has_taken_leaves_the_lease_as_it_is(store: ms.Store) -> None:
-    """Tokens go on growing, also when nobody remembers who had them; a holder keeps what he has."""
+    """Tokens go on growing, even after their holders are forgotten; a holder keeps its lease."""
     furnish(store)
     ready, held = store, store.leases.acquire("held")
     for n in range(5):

@@ -16,9 +16,9 @@ from rich.console import Console
 from metastore.checker.finding import Finding
 from metastore.loadtest.report import png
 from metastore.loadtest.report.charts import Bars, number, of_run
+from metastore.loadtest.report.conclusion import Findings, conclusion_of
 from metastore.loadtest.report.model import Analysis
 from metastore.loadtest.report.summary import terminal
-from metastore.loadtest.report.verdict import Findings, verdict_of
 from metastore.loadtest.report.writing import write_report
 from tests.loadtest.browser import Opened, chromium, opened
 from tests.loadtest.plain import plain_run
@@ -239,7 +239,7 @@ def test_a_screen_of_text(ramp: tuple[Path, Analysis]) -> None:
 
 def printed(analysis: Analysis, findings: Findings) -> str:
     out = StringIO()
-    Console(file=out, width=80, color_system=None).print(terminal(analysis, verdict_of(analysis, findings)))
+    Console(file=out, width=80, color_system=None).print(terminal(analysis, conclusion_of(analysis, findings)))
     return out.getvalue()
 
 

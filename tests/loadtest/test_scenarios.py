@@ -1,4 +1,4 @@
-"""Scenarios without Spark: what their clients ask for, and how files of one's own are read."""
+"""Scenarios without Spark: what their clients ask for, and how a user's files are read."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _tables(store: ms.Store, ground: str) -> Iterator[str]:
         yield from store.tables.names(schema)
 
 
-# --- files of one's own
+# --- a user's files
 
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ import pytest
 from alembic.script import ScriptDirectory
 
 from metastore import database, migrations
-from metastore.port.backend import FORMAT
+from metastore.port.backend import SCHEMA_FORMAT
 
 __all__ = ["HEAD", "NEWER", "newer_program"]
 
 _MIGRATIONS = Path(migrations.__file__).parent.resolve()
 HEAD = str(ScriptDirectory(str(_MIGRATIONS)).get_current_head())
 """The newest revision of this program."""
-NEWER = FORMAT + 1
+NEWER = SCHEMA_FORMAT + 1
 REVISION = """\
 import sqlalchemy as sa
 from alembic import op
@@ -41,13 +41,13 @@ def downgrade():
 
 
 @contextmanager
-def newer_program(folder: Path, compatible_from: int = FORMAT) -> Iterator[None]:
+def newer_program(folder: Path, compatible_from: int = SCHEMA_FORMAT) -> Iterator[None]:
     """Be the newer program; its migrations are in ``folder``. Other processes stay what they are."""
     if not folder.exists():
         shutil.copytree(_MIGRATIONS, folder)
-        revision = REVISION.format(head=HEAD, format=FORMAT, newer=NEWER, compatible_from=compatible_from)
+        revision = REVISION.format(head=HEAD, format=SCHEMA_FORMAT, newer=NEWER, compatible_from=compatible_from)
         (folder / "versions" / "v9999_newer.py").write_text(revision)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(migrations, "__file__", str(folder / "__init__.py"))
-        patch.setattr(database, "FORMAT", NEWER)
+        patch.setattr(database, "SCHEMA_FORMAT", NEWER)
         yield

@@ -14,7 +14,7 @@ import pytest
 import metastore as ms
 from metastore import migrations
 from metastore.migrations.versions import v0004_find
-from metastore.port.backend import FORMAT
+from metastore.port.backend import SCHEMA_FORMAT
 from metastore.urls import parse_url
 from tests.contract.ground import dump
 from tests.migration.processes import Crowd
@@ -54,7 +54,10 @@ def test_there_and_back(old_url: str, declared: str) -> None:
         assert dump(opened._session.backend) == rows
     assert differences(old_url, declared) == []
     with connected(old_url) as connection:
-        assert connection.exec_driver_sql("SELECT format, compatible_from FROM info").one() == (FORMAT, FORMAT)
+        assert connection.exec_driver_sql("SELECT format, compatible_from FROM info").one() == (
+            SCHEMA_FORMAT,
+            SCHEMA_FORMAT,
+        )
 
 
 @pytest.fixture

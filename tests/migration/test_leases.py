@@ -6,7 +6,7 @@ import pytest
 
 import metastore as ms
 from metastore import database, migrations
-from metastore.port.backend import FORMAT
+from metastore.port.backend import SCHEMA_FORMAT
 from metastore.urls import parse_url
 from tests.contract.ground import dump
 from tests.migration.schema import catalog, connected, differences
@@ -33,7 +33,7 @@ def info(url: str) -> tuple[int, int]:
 def test_a_database_of_format_2_is_upgraded(old_url: str, declared: str) -> None:
     assert info(old_url) == (2, 2)
     ms.migrate(old_url)
-    assert info(old_url) == (FORMAT, FORMAT)
+    assert info(old_url) == (SCHEMA_FORMAT, SCHEMA_FORMAT)
     assert differences(old_url, declared) == []
     with ms.open(old_url) as opened:
         before = len(list(opened.changes()))
@@ -46,7 +46,7 @@ def test_a_database_of_format_2_is_upgraded(old_url: str, declared: str) -> None
 def test_a_program_of_format_2_is_refused_since_revision_6(old_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its steps would not say where an entity stood, so that the past would be wrong."""
     ms.migrate(old_url)
-    monkeypatch.setattr(database, "FORMAT", 2)
+    monkeypatch.setattr(database, "SCHEMA_FORMAT", 2)
     with pytest.raises(ms.MigrationNeeded):
         ms.open(old_url)
 

@@ -10,8 +10,9 @@ from sqlalchemy import text
 
 import metastore as ms
 from metastore import database, migrations
-from metastore.port.backend import FORMAT
-from metastore.port.commit import Committed, Entry, Mark
+from metastore.port.backend import SCHEMA_FORMAT
+from metastore.port.commit import Committed
+from metastore.port.intents import Entry, Mark
 from metastore.urls import parse_url
 from tests.contract.ground import dump
 from tests.migration.schema import catalog, connected, differences, run
@@ -89,7 +90,9 @@ def test_a_database_of_format_1_with_data_is_upgraded(old_url: str, declared: st
     assert differences(old_url, declared) == []
     after = rows_of(old_url)
     assert shared(after) == before
-    assert [(row["format"], row["compatible_from"], row["forgotten"]) for row in after["info"]] == [(FORMAT, FORMAT, 0)]
+    assert [(row["format"], row["compatible_from"], row["forgotten"]) for row in after["info"]] == [
+        (SCHEMA_FORMAT, SCHEMA_FORMAT, 0)
+    ]
     for table in ("guard", "operation"):
         assert {row[column] for row in after[table] for column in NEW_COLUMNS[table]} == {None}
     with ms.open(old_url, principal="new") as opened:
@@ -137,14 +140,16 @@ def test_the_embedded_default_upgrades_itself(empty_sqlite_url: str, request: py
     with ms.open(empty_sqlite_url) as opened:
         assert opened.tables.load("m.c.one.wide").version == 2
         assert opened.verify() == []
-    assert rows_of(empty_sqlite_url)["info"][0]["format"] == FORMAT
+    assert rows_of(empty_sqlite_url)["info"][0]["format"] == SCHEMA_FORMAT
 
 
 def test_a_program_of_format_1_is_kept_out(old_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would neither see intents nor marks."""
     ms.migrate(old_url)
-    monkeypatch.setattr(database, "FORMAT", 1)
-    with pytest.raises(ms.MigrationNeeded, match=rf"older than format {FORMAT} cannot use; this one has 1: upgrade it"):
+    monkeypatch.setattr(database, "SCHEMA_FORMAT", 1)
+    with pytest.raises(
+        ms.MigrationNeeded, match=rf"older than format {SCHEMA_FORMAT} cannot use; this one has 1: upgrade it"
+    ):
         ms.open(old_url)
 
 

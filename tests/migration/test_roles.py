@@ -252,7 +252,7 @@ def epoch(url: str) -> str:
 
 
 def test_roles_with_different_rights_keep_the_epoch(roles: Roles) -> None:
-    """The cluster's number is kept from the writer, and known to the others, whoever comes first, in any order."""
+    """The cluster's number is kept from the writer, and known to the others, in whichever order they come."""
     build(roles.migrator)
     first = epoch(roles.owner)
     with psycopg.connect(dsn(roles.owner)) as connection:

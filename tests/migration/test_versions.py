@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import metastore as ms
-from metastore.port.backend import FORMAT
+from metastore.port.backend import SCHEMA_FORMAT
 from tests.concurrency.workers import Job, Team, Turn
 from tests.migration.newer import HEAD, NEWER, newer_program
 from tests.migration.schema import connected, run
@@ -47,7 +47,7 @@ def test_a_postgres_database_without_a_schema(empty_postgres_url: str) -> None:
 
 def test_too_new(migrated_url: str) -> None:
     run(migrated_url, "UPDATE info SET format = 99, compatible_from = 99")
-    refused(migrated_url, "format 99", f"this one has {FORMAT}", "upgrade it")
+    refused(migrated_url, "format 99", f"this one has {SCHEMA_FORMAT}", "upgrade it")
 
 
 def test_too_new_is_left_as_it_is(migrated_url: str) -> None:
@@ -69,7 +69,7 @@ def test_an_unknown_revision(migrated_url: str) -> None:
 
 
 def test_newer_but_compatible(migrated_url: str) -> None:
-    run(migrated_url, f"UPDATE info SET format = {NEWER}, compatible_from = {FORMAT}")
+    run(migrated_url, f"UPDATE info SET format = {NEWER}, compatible_from = {SCHEMA_FORMAT}")
     with ms.open(migrated_url) as store:
         store.tables.alter(TABLE, ms.SetComment("x"))
         assert store.verify() == []
@@ -78,14 +78,14 @@ def test_newer_but_compatible(migrated_url: str) -> None:
 def test_too_old_on_postgres(empty_postgres_url: str) -> None:
     ms.migrate(empty_postgres_url)
     run(empty_postgres_url, "UPDATE info SET format = 0, compatible_from = 0")
-    refused(empty_postgres_url, "format 0", f"needs {FORMAT}", "run: metastore migrate")
+    refused(empty_postgres_url, "format 0", f"needs {SCHEMA_FORMAT}", "run: metastore migrate")
 
 
 def test_a_newer_program_on_an_old_postgres_database(empty_postgres_url: str, tmp_path: Path) -> None:
     ms.migrate(empty_postgres_url)
     seed(empty_postgres_url)
     with newer_program(tmp_path / "newer"):
-        refused(empty_postgres_url, f"format {FORMAT}", f"needs {NEWER}", "run: metastore migrate")
+        refused(empty_postgres_url, f"format {SCHEMA_FORMAT}", f"needs {NEWER}", "run: metastore migrate")
         ms.migrate(empty_postgres_url)
         ms.open(empty_postgres_url).close()
 
@@ -103,7 +103,7 @@ def test_an_incompatible_migration_keeps_old_programs_out(migrated_url: str, tmp
     with newer_program(tmp_path / "newer", compatible_from=NEWER):
         ms.migrate(migrated_url)
         ms.open(migrated_url).close()
-    refused(migrated_url, f"format {NEWER}", f"this one has {FORMAT}", "upgrade it")
+    refused(migrated_url, f"format {NEWER}", f"this one has {SCHEMA_FORMAT}", "upgrade it")
 
 
 def test_a_newer_migration_goes_back(migrated_url: str, tmp_path: Path) -> None:

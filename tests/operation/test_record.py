@@ -10,7 +10,8 @@ import pytest
 from metastore.errors import InvalidArgument, OperationIdReused, OutcomeUnknown
 from metastore.operation.record import OperationRow
 from metastore.operation.request import Call
-from metastore.port.commit import Commit, Conflicted, Entry, Unknown
+from metastore.port.commit import Commit, Conflicted, Unknown
+from metastore.port.intents import Entry
 from metastore.retry.runner import Conflict
 from metastore.store import Store
 from tests.operation.ground import PATH, StillClock, request, session_of, store_with

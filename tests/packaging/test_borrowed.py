@@ -24,8 +24,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
 import metastore
-from metastore.backends.postgres import connect as postgres_connect
-from metastore.backends.postgres.connect import OutOfTime
+from metastore.backends.postgres import connection as postgres_connection
+from metastore.backends.postgres.connect import Pool
+from metastore.backends.postgres.connection import Connection, OutOfTime
 from metastore.backends.sql import pool as pooling
 from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM
@@ -35,8 +36,8 @@ from metastore.kinds.kind import to_json
 ROOT = Path(__file__).resolve().parents[2]
 
 OVERRIDDEN = {
-    ("metastore.backends.postgres.connect", "_Connection", "_connect_gen"),
-    ("metastore.backends.postgres.connect", "_Connection", "wait"),
+    ("metastore.backends.postgres.connection", "Connection", "_connect_gen"),
+    ("metastore.backends.postgres.connection", "Connection", "wait"),
     ("metastore.backends.sql.pool", "_Queue", "get"),
     ("metastore.backends.sql.pool", "WaitingPool", "_queue_class"),
     ("metastore.cli.app", "_Group", "invoke"),
@@ -110,7 +111,7 @@ def test_psycopg_connects_through_our_generator(silent_port: int) -> None:
     began = time.monotonic()
     where = f"host=127.0.0.1 port={silent_port} connect_timeout=10"
     with pytest.raises(OutOfTime), until(SYSTEM.monotonic() + 0.2):
-        postgres_connect._Connection.connect(where)
+        Connection.connect(where)
     assert time.monotonic() - began < 5.0
 
 
@@ -118,14 +119,14 @@ def test_psycopg_connects_through_our_generator(silent_port: int) -> None:
 def test_psycopg_waits_through_our_wait(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that a connection, a cursor, a named cursor, a pipeline and COPY wait for can be ended."""
     waits: list[str] = []
-    real = postgres_connect._ending
+    real = postgres_connection._ending
 
     def ending(gen: Any, left: float, connection: Any) -> Any:
         waits.append(getattr(gen, "__name__", "?"))
         return real(gen, left, connection)
 
-    monkeypatch.setattr(postgres_connect, "_ending", ending)
-    with postgres_connect.Pool(metastore.urls.parse_url(postgres_url), 10.0).connection() as connection:
+    monkeypatch.setattr(postgres_connection, "_ending", ending)
+    with Pool(metastore.urls.parse_url(postgres_url), 10.0).connection() as connection:
 
         def through(call: Any) -> int:
             before = len(waits)

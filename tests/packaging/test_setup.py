@@ -35,7 +35,7 @@ def locked() -> dict[str, list[tuple[str, Marker | None]]]:
 
 
 def test_each_declared_package_has_a_lower_bound_and_a_locked_version() -> None:
-    """Whoever raises a bound, or adds a package, says: make lock."""
+    """After a bound is raised or a package added, ``make lock`` has run."""
     versions = locked()
     for one in declared():
         assert any(bound.operator == ">=" for bound in one.specifier), f"{one} has no lower bound"

@@ -1,4 +1,4 @@
-"""Following the feed, and consumers of it: nothing lost, nothing doubled, whoever else reads or collects."""
+"""Followers and consumers of the feed lose and repeat nothing, while others read and gc runs."""
 
 from __future__ import annotations
 

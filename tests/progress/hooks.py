@@ -59,4 +59,4 @@ def announces(store: ms.Store, entity: ms.Entity) -> None:
 
 def without_helping(patch: pytest.MonkeyPatch) -> None:
     """Never announce a change: plain compare-and-swap with retries."""
-    patch.setattr("metastore.managers.alter.Merge", lambda *_, **__: None)
+    patch.setattr("metastore.managers.attempts.alter.Merge", lambda *_, **__: None)

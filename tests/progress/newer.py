@@ -36,10 +36,10 @@ class Shout(SetComment):
 def _copy(folder: Path) -> None:
     """Make the newer program of this one."""
     shutil.copytree(LIBRARY, folder / "metastore", ignore=shutil.ignore_patterns("__pycache__"))
-    commit, change = (folder / "metastore" / name for name in ("port/commit.py", "kinds/change.py"))
-    text = commit.read_text()
+    intents, change = (folder / "metastore" / name for name in ("port/intents.py", "kinds/change.py"))
+    text = intents.read_text()
     assert FORMAT in text, "the library has another format now: this file needs to know"
-    commit.write_text(text.replace(FORMAT, "FORMAT: Final = 5\n"))
+    intents.write_text(text.replace(FORMAT, "FORMAT: Final = 5\n"))
     change.write_text(change.read_text() + CHANGE)
 
 
@@ -93,9 +93,9 @@ def _say(value: object) -> None:
 def _main(url: str, operation: str, seconds: str) -> None:
     import metastore as ms
     from metastore.kinds import change as changes
-    from metastore.port import commit
+    from metastore.port import intents
 
-    assert getattr(commit, "FORMAT") == 5  # noqa: B009  (of the copy; this file is checked with the library itself)
+    assert getattr(intents, "FORMAT") == 5  # noqa: B009  (of the copy; this file is checked with the library itself)
     shout = changes.Shout("hello")  # type: ignore[attr-defined]
     with ms.open(url, principal="newer") as store:
         table = store.tables.load(PATH)

@@ -76,7 +76,7 @@ def test_without_helping_it_starves(url: str, announced: bool, monkeypatch: pyte
 
 
 def test_two_victims_of_one_adversary(url: str) -> None:
-    """Whoever helps applies the other one's intent too, and each is told his own result."""
+    """A helper applies the other's intent too, and each gets its own result."""
     seed(url, PATH)
     with ms.open(url, principal="a") as a, ms.open(url, principal="b") as b, ms.open(url, principal="c") as c:
         adversary = Adversary(c, announced=False)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import metastore as ms
-from metastore.port.commit import Mark
+from metastore.port.intents import Mark
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import is_sqlite
 from tests.concurrency.workers import Job, Team, Turn

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.port.commit import Commit, Outcome
+from metastore.port.commit import Commit, CommitOutcome
 from tests.contract.intents import committed, entry
 
 
@@ -16,7 +16,7 @@ def sent(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     backend = store._session.backend
     commit, seen = backend.commit, list[int]()
 
-    def noted(given: Commit) -> Outcome:
+    def noted(given: Commit) -> CommitOutcome:
         seen.append(sum(len(one.resolutions) for one in given.carries))
         return commit(given)
 

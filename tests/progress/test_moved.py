@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.port.commit import FORMAT, Entry
+from metastore.port.intents import FORMAT, Entry
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import is_sqlite, rows
 from tests.concurrency.workers import outcome
@@ -122,7 +122,7 @@ def test_a_helper_finds_that_the_path_is_dead(url: str, move: str) -> None:
 
 
 def test_an_intent_expires(url: str) -> None:
-    """Whoever helps after its deadline records it as expired."""
+    """A helper after its deadline records it as expired."""
     seed(url, PATH)
     with ms.open(url) as store:
         table = store.tables.load(PATH)

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 import metastore as ms
-from metastore.port.commit import Mark
+from metastore.port.intents import Mark
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import rows
 from tests.progress.hooks import announces
@@ -81,7 +81,7 @@ def test_continued(url: str, point: str) -> None:
 
 @pytest.mark.parametrize("killed", [True, False], ids=["killed", "continued"])
 def test_expired(url: str, killed: bool) -> None:
-    """Nobody came before its deadline: it is never applied, whoever comes then."""
+    """No helper came before its deadline: no later helper applies it."""
     seed(url, PATH)
     operation = ms.new_operation_id()
     with Parked(url, "help", alter, "help", operation, 0.5) as parked, ms.open(url) as store:
@@ -118,12 +118,12 @@ def test_its_deadline_passed_before_it_applied_anything(url: str) -> None:
 
 
 def helps(store: ms.Store, operation: UUID) -> int:
-    """Apply what others announced, with a change of one's own."""
+    """Apply the announced changes of others, with an own change."""
     return store.tables.alter(PATH, ms.AddColumn("parked", "int"), operation_id=operation, deadline=30.0).version
 
 
 def test_in_the_middle_of_helping_another(url: str) -> None:
-    """The helper that stands still has another's intent in its hands: whoever applies it first, it counts once."""
+    """The helper that stands still has another's intent in its hands: the first to apply it counts, and only once."""
     seed(url, PATH)
     first, second = ms.new_operation_id(), ms.new_operation_id()
     with Parked(url, "pending", alter, "pending", first, 30.0) as owner:
@@ -146,7 +146,7 @@ def marks(store: ms.Store, operation: UUID, seconds: float) -> None:
 
 
 def test_the_owner_of_a_mark_is_killed(url: str) -> None:
-    """Whoever meets the mark waits for its end, takes it away, and goes on."""
+    """An operation that meets the mark waits for its end, removes it, and goes on."""
     seed(url, PATH)
     operation = ms.new_operation_id()
     with Parked(url, "commit", marks, operation, 0.8) as parked, ms.open(url) as store:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.port.commit import FORMAT, Entry
+from metastore.port.intents import FORMAT, Entry
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import connect, is_sqlite
 from tests.concurrency.workers import outcome

@@ -129,7 +129,7 @@ def test_a_replacement_is_announced_too(lake: str) -> None:
 
 def test_without_its_evidence_an_old_ciphertext_lands(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control of the one above."""
-    from metastore.managers.sealing import Seal
+    from metastore.operation.seals import Seal
 
     monkeypatch.setattr(Seal, "announced", lambda _, merge: merge)
     with ms.open(lake, principal="owner") as owner, ms.open(lake) as other:

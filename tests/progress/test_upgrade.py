@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.port.commit import FORMAT, Entry
+from metastore.port.intents import FORMAT, Entry
 from tests.concurrency.checks import seed, violations
 from tests.progress.hooks import announces
 from tests.progress.newer import NewerProgram
@@ -61,7 +61,7 @@ def test_the_older_program_goes_on(url: str, folder: Path) -> None:
 
 @pytest.mark.each_run_on("postgres")
 def test_the_newer_program_is_killed(url: str, folder: Path) -> None:
-    """Its intent expires, and whoever meets it then says so."""
+    """Its intent expires, and the next helper records that."""
     seed(url, PATH)
     operation = ms.new_operation_id()
     with NewerProgram(folder, url, operation, 1.0) as newer, ms.open(url) as store:

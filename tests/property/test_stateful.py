@@ -26,7 +26,8 @@ from metastore.backends.sqlite.backend import SqliteBackend
 from metastore.clock import Clock
 from metastore.kinds.entity import Entity
 from metastore.port.backend import Backend
-from metastore.port.commit import Commit, Outcome, Update
+from metastore.port.commit import Commit, CommitOutcome
+from metastore.port.writes import Update
 from metastore.retry.policy import RetryPolicy
 from metastore.urls import parse_url
 from tests.contract.ground import dump, interrupted
@@ -259,14 +260,14 @@ class TestAgainstTheModel:
 class NoGuards(MemoryBackend):
     """A model that forgets the guards."""
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         return super().commit(replace(commit, guards=()))
 
 
 class NoVersions(MemoryBackend):
     """A model that writes over whatever is there."""
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         return super().commit(replace(commit, writes=tuple([self._current(w) for w in commit.writes])))
 
     def _current(self, write: Any) -> Any:
@@ -280,7 +281,7 @@ class NoVersions(MemoryBackend):
 class NoEmptiness(MemoryBackend):
     """A model that drops what is not empty."""
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         writes = [replace(w, empty=False) if isinstance(w, Update) else w for w in commit.writes]
         return super().commit(replace(commit, writes=tuple(writes)))
 

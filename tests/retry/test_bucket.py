@@ -47,7 +47,7 @@ def test_a_token_that_comes_too_late_is_not_taken() -> None:
     clock = FakeClock()
     bucket = TokenBucket(1, 10.0, clock)
     assert bucket.take(0.0) == 0.0
-    for _ in range(3):  # whoever gives up leaves it to others
+    for _ in range(3):  # a call that gives up leaves its token to others
         assert bucket.take(0.05) == pytest.approx(0.1)
     assert bucket.take(0.2) == pytest.approx(0.1)
     assert bucket.take() == pytest.approx(0.2)

@@ -11,45 +11,45 @@ import psycopg
 import pytest
 
 from metastore.backends.sqlite.connect import DRIVER
-from metastore.retry.classify import Verdict, of_sqlite, of_sqlstate
+from metastore.retry.classify import Consequence, of_sqlite, of_sqlstate
 from tests.servers.postgres import Databases
 
 STATES = {
-    None: Verdict.UNKNOWN,
-    "08000": Verdict.UNKNOWN,
-    "08003": Verdict.UNKNOWN,
-    "08006": Verdict.UNKNOWN,
-    "08P01": Verdict.UNKNOWN,
-    "22003": Verdict.REJECTED,
-    "22012": Verdict.CHECK,
-    "22P02": Verdict.REJECTED,
-    "22P05": Verdict.REJECTED,
-    "23502": Verdict.REJECTED,
-    "23505": Verdict.UNIQUE,
-    "23514": Verdict.REJECTED,
-    "25006": Verdict.REFUSED,
-    "28000": Verdict.UNAVAILABLE,
-    "28P01": Verdict.UNAVAILABLE,
-    "3D000": Verdict.UNAVAILABLE,
-    "3F000": Verdict.SCHEMA,
-    "40001": Verdict.RETRY,
-    "40003": Verdict.UNKNOWN,
-    "40P01": Verdict.RETRY,
-    "42501": Verdict.REFUSED,
-    "42601": Verdict.OTHER,
-    "42703": Verdict.SCHEMA,
-    "42P01": Verdict.SCHEMA,
-    "53100": Verdict.UNAVAILABLE,
-    "53300": Verdict.UNAVAILABLE,
-    "55P03": Verdict.RETRY,
-    "57014": Verdict.RETRY,
-    "57P01": Verdict.UNKNOWN,
-    "57P02": Verdict.UNKNOWN,
-    "57P03": Verdict.UNAVAILABLE,
-    "58030": Verdict.UNAVAILABLE,
-    "XX000": Verdict.OTHER,
-    "": Verdict.OTHER,
-    "99999": Verdict.OTHER,
+    None: Consequence.UNKNOWN,
+    "08000": Consequence.UNKNOWN,
+    "08003": Consequence.UNKNOWN,
+    "08006": Consequence.UNKNOWN,
+    "08P01": Consequence.UNKNOWN,
+    "22003": Consequence.REJECTED,
+    "22012": Consequence.CHECK,
+    "22P02": Consequence.REJECTED,
+    "22P05": Consequence.REJECTED,
+    "23502": Consequence.REJECTED,
+    "23505": Consequence.UNIQUE,
+    "23514": Consequence.REJECTED,
+    "25006": Consequence.REFUSED,
+    "28000": Consequence.UNAVAILABLE,
+    "28P01": Consequence.UNAVAILABLE,
+    "3D000": Consequence.UNAVAILABLE,
+    "3F000": Consequence.SCHEMA,
+    "40001": Consequence.RETRY,
+    "40003": Consequence.UNKNOWN,
+    "40P01": Consequence.RETRY,
+    "42501": Consequence.REFUSED,
+    "42601": Consequence.OTHER,
+    "42703": Consequence.SCHEMA,
+    "42P01": Consequence.SCHEMA,
+    "53100": Consequence.UNAVAILABLE,
+    "53300": Consequence.UNAVAILABLE,
+    "55P03": Consequence.RETRY,
+    "57014": Consequence.RETRY,
+    "57P01": Consequence.UNKNOWN,
+    "57P02": Consequence.UNKNOWN,
+    "57P03": Consequence.UNAVAILABLE,
+    "58030": Consequence.UNAVAILABLE,
+    "XX000": Consequence.OTHER,
+    "": Consequence.OTHER,
+    "99999": Consequence.OTHER,
 }
 
 
@@ -59,27 +59,27 @@ def test_sqlstates(state: str | None) -> None:
 
 
 CODES = {
-    None: Verdict.OTHER,
-    sqlite3.SQLITE_BUSY: Verdict.RETRY,
-    sqlite3.SQLITE_BUSY_SNAPSHOT: Verdict.RETRY,
-    sqlite3.SQLITE_BUSY_RECOVERY: Verdict.RETRY,
-    sqlite3.SQLITE_LOCKED: Verdict.RETRY,
-    sqlite3.SQLITE_LOCKED_SHAREDCACHE: Verdict.RETRY,
-    sqlite3.SQLITE_READONLY: Verdict.REFUSED,
-    sqlite3.SQLITE_READONLY_DBMOVED: Verdict.UNAVAILABLE,
-    sqlite3.SQLITE_FULL: Verdict.UNAVAILABLE,
-    sqlite3.SQLITE_IOERR: Verdict.UNKNOWN,
-    sqlite3.SQLITE_IOERR_FSYNC: Verdict.UNKNOWN,
-    sqlite3.SQLITE_CANTOPEN: Verdict.UNAVAILABLE,
-    sqlite3.SQLITE_CORRUPT: Verdict.UNAVAILABLE,
-    sqlite3.SQLITE_NOTADB: Verdict.REFUSED,
-    sqlite3.SQLITE_CONSTRAINT_UNIQUE: Verdict.UNIQUE,
-    sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY: Verdict.UNIQUE,
-    sqlite3.SQLITE_CONSTRAINT_NOTNULL: Verdict.REJECTED,
-    sqlite3.SQLITE_CONSTRAINT_TRIGGER: Verdict.REJECTED,
-    sqlite3.SQLITE_TOOBIG: Verdict.REJECTED,
-    sqlite3.SQLITE_ERROR: Verdict.SCHEMA,
-    sqlite3.SQLITE_MISUSE: Verdict.OTHER,
+    None: Consequence.OTHER,
+    sqlite3.SQLITE_BUSY: Consequence.RETRY,
+    sqlite3.SQLITE_BUSY_SNAPSHOT: Consequence.RETRY,
+    sqlite3.SQLITE_BUSY_RECOVERY: Consequence.RETRY,
+    sqlite3.SQLITE_LOCKED: Consequence.RETRY,
+    sqlite3.SQLITE_LOCKED_SHAREDCACHE: Consequence.RETRY,
+    sqlite3.SQLITE_READONLY: Consequence.REFUSED,
+    sqlite3.SQLITE_READONLY_DBMOVED: Consequence.UNAVAILABLE,
+    sqlite3.SQLITE_FULL: Consequence.UNAVAILABLE,
+    sqlite3.SQLITE_IOERR: Consequence.UNKNOWN,
+    sqlite3.SQLITE_IOERR_FSYNC: Consequence.UNKNOWN,
+    sqlite3.SQLITE_CANTOPEN: Consequence.UNAVAILABLE,
+    sqlite3.SQLITE_CORRUPT: Consequence.UNAVAILABLE,
+    sqlite3.SQLITE_NOTADB: Consequence.REFUSED,
+    sqlite3.SQLITE_CONSTRAINT_UNIQUE: Consequence.UNIQUE,
+    sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY: Consequence.UNIQUE,
+    sqlite3.SQLITE_CONSTRAINT_NOTNULL: Consequence.REJECTED,
+    sqlite3.SQLITE_CONSTRAINT_TRIGGER: Consequence.REJECTED,
+    sqlite3.SQLITE_TOOBIG: Consequence.REJECTED,
+    sqlite3.SQLITE_ERROR: Consequence.SCHEMA,
+    sqlite3.SQLITE_MISUSE: Consequence.OTHER,
 }
 
 
@@ -105,7 +105,7 @@ def pair(postgres_databases: Databases) -> Iterator[tuple[Connection, Connection
     postgres_databases.drop_database(url)
 
 
-def verdict(connection: Connection, *statements: str) -> tuple[str | None, Verdict]:
+def verdict(connection: Connection, *statements: str) -> tuple[str | None, Consequence]:
     """Run the statements; return the SQLSTATE of the error that the last one raises, and what is made of it."""
     *before, last = statements
     for statement in before:
@@ -137,7 +137,7 @@ def test_a_deadlock(pair: tuple[Connection, Connection]) -> None:
     work(pair[0], 1, 2)
     other.join()
     assert states == ["40P01"]
-    assert of_sqlstate(states[0]) is Verdict.RETRY
+    assert of_sqlstate(states[0]) is Consequence.RETRY
 
 
 def test_a_serialization_failure(pair: tuple[Connection, Connection]) -> None:
@@ -145,34 +145,36 @@ def test_a_serialization_failure(pair: tuple[Connection, Connection]) -> None:
     one.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
     one.execute("SELECT * FROM t")
     other.execute("UPDATE t SET n = 9 WHERE id = 1")
-    assert verdict(one, "UPDATE t SET n = 8 WHERE id = 1") == ("40001", Verdict.RETRY)
+    assert verdict(one, "UPDATE t SET n = 8 WHERE id = 1") == ("40001", Consequence.RETRY)
 
 
 def test_a_lock_that_is_not_to_be_had(pair: tuple[Connection, Connection]) -> None:
     one, other = pair
     other.execute("BEGIN")
     other.execute("UPDATE t SET n = 9 WHERE id = 1")
-    assert verdict(one, "SELECT * FROM t WHERE id = 1 FOR UPDATE NOWAIT") == ("55P03", Verdict.RETRY)
-    assert verdict(one, "SET lock_timeout = '10ms'", "UPDATE t SET n = 8 WHERE id = 1") == ("55P03", Verdict.RETRY)
+    assert verdict(one, "SELECT * FROM t WHERE id = 1 FOR UPDATE NOWAIT") == ("55P03", Consequence.RETRY)
+    assert verdict(one, "SET lock_timeout = '10ms'", "UPDATE t SET n = 8 WHERE id = 1") == ("55P03", Consequence.RETRY)
 
 
 SINGLE = {
-    "unique": (["INSERT INTO t VALUES (1, 5)"], "23505", Verdict.UNIQUE),
-    "division": (["SELECT 1 / (CASE WHEN id > 0 THEN 0 ELSE 1 END) FROM t"], "22012", Verdict.CHECK),
-    "no table": (["SELECT * FROM missing"], "42P01", Verdict.SCHEMA),
-    "no column": (["SELECT missing FROM t"], "42703", Verdict.SCHEMA),
-    "read only": (["SET default_transaction_read_only = on", "DELETE FROM t"], "25006", Verdict.REFUSED),
-    "timeout": (["SET statement_timeout = '20ms'", "SELECT pg_sleep(5)"], "57014", Verdict.RETRY),
-    "check": (["INSERT INTO t VALUES (3, 1000)"], "23514", Verdict.REJECTED),
-    "null": (["INSERT INTO t VALUES (3, NULL)"], "23502", Verdict.REJECTED),
-    "range": (["INSERT INTO t VALUES (3, 99999999999)"], "22003", Verdict.REJECTED),
-    "text": (["SELECT 'x'::integer"], "22P02", Verdict.REJECTED),
-    "syntax": (["SELEC 1"], "42601", Verdict.OTHER),
+    "unique": (["INSERT INTO t VALUES (1, 5)"], "23505", Consequence.UNIQUE),
+    "division": (["SELECT 1 / (CASE WHEN id > 0 THEN 0 ELSE 1 END) FROM t"], "22012", Consequence.CHECK),
+    "no table": (["SELECT * FROM missing"], "42P01", Consequence.SCHEMA),
+    "no column": (["SELECT missing FROM t"], "42703", Consequence.SCHEMA),
+    "read only": (["SET default_transaction_read_only = on", "DELETE FROM t"], "25006", Consequence.REFUSED),
+    "timeout": (["SET statement_timeout = '20ms'", "SELECT pg_sleep(5)"], "57014", Consequence.RETRY),
+    "check": (["INSERT INTO t VALUES (3, 1000)"], "23514", Consequence.REJECTED),
+    "null": (["INSERT INTO t VALUES (3, NULL)"], "23502", Consequence.REJECTED),
+    "range": (["INSERT INTO t VALUES (3, 99999999999)"], "22003", Consequence.REJECTED),
+    "text": (["SELECT 'x'::integer"], "22P02", Consequence.REJECTED),
+    "syntax": (["SELEC 1"], "42601", Consequence.OTHER),
 }
 
 
 @pytest.mark.parametrize(("statements", "state", "expected"), SINGLE.values(), ids=SINGLE)
-def test_real_errors(pair: tuple[Connection, Connection], statements: list[str], state: str, expected: Verdict) -> None:
+def test_real_errors(
+    pair: tuple[Connection, Connection], statements: list[str], state: str, expected: Consequence
+) -> None:
     assert verdict(pair[0], *statements) == (state, expected)
 
 
@@ -180,7 +182,7 @@ def test_a_cancelled_statement(pair: tuple[Connection, Connection]) -> None:
     one, other = pair
     timer = threading.Timer(0.1, one.cancel_safe)
     timer.start()
-    assert verdict(one, "SELECT pg_sleep(10)") == ("57014", Verdict.RETRY)
+    assert verdict(one, "SELECT pg_sleep(10)") == ("57014", Consequence.RETRY)
     timer.join()
     assert other.execute("SELECT 1").fetchone() == (1,)
 
@@ -190,8 +192,8 @@ def test_a_terminated_session(pair: tuple[Connection, Connection]) -> None:
     other.execute("SELECT pg_terminate_backend(%s)", (one.info.backend_pid,))
     state, found = verdict(one, "UPDATE t SET n = 5 WHERE id = 1")
     assert state in (None, "57P01")
-    assert found is Verdict.UNKNOWN
-    assert verdict(one, "SELECT 1") == (None, Verdict.UNKNOWN)
+    assert found is Consequence.UNKNOWN
+    assert verdict(one, "SELECT 1") == (None, Consequence.UNKNOWN)
 
 
 # --- SQLite, the real thing
@@ -209,7 +211,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def lite(path: Path, *statements: str) -> Verdict:
+def lite(path: Path, *statements: str) -> Consequence:
     """Run the statements on a connection of their own; return what is made of the error of the last one."""
     connection = DRIVER.connect(path, isolation_level=None, timeout=0.0)
     try:
@@ -226,7 +228,7 @@ def lite(path: Path, *statements: str) -> Verdict:
 def test_sqlite_busy(file: Path) -> None:
     holder = DRIVER.connect(file, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    assert lite(file, "BEGIN IMMEDIATE") is Verdict.RETRY
+    assert lite(file, "BEGIN IMMEDIATE") is Consequence.RETRY
     holder.close()
 
 
@@ -240,7 +242,7 @@ def test_sqlite_busy_snapshot(file: Path) -> None:
     with pytest.raises(DRIVER.Error) as caught:
         reader.execute("UPDATE t SET n = -2 WHERE id = 2")
     assert caught.value.sqlite_errorcode in (sqlite3.SQLITE_BUSY_SNAPSHOT, sqlite3.SQLITE_BUSY)
-    assert of_sqlite(caught.value.sqlite_errorcode) is Verdict.RETRY
+    assert of_sqlite(caught.value.sqlite_errorcode) is Consequence.RETRY
     reader.close()
     writer.close()
 
@@ -248,37 +250,37 @@ def test_sqlite_busy_snapshot(file: Path) -> None:
 def test_sqlite_corrupt(file: Path) -> None:
     content = file.read_bytes()
     file.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
-    assert lite(file, "SELECT count(*), sum(n) FROM t") is Verdict.UNAVAILABLE
+    assert lite(file, "SELECT count(*), sum(n) FROM t") is Consequence.UNAVAILABLE
 
 
 def test_sqlite_not_a_database(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("this is text\n" * 1000)
-    assert lite(tmp_path / "text", "SELECT * FROM t") is Verdict.REFUSED
+    assert lite(tmp_path / "text", "SELECT * FROM t") is Consequence.REFUSED
 
 
-UNIQUE = Verdict.UNIQUE if DRIVER is sqlite3 else Verdict.REJECTED
+UNIQUE = Consequence.UNIQUE if DRIVER is sqlite3 else Consequence.REJECTED
 """pysqlite3 0.6 gives primary codes only: it cannot tell a unique index from another constraint."""
 LITE = {
-    "read only": (["PRAGMA query_only = ON", "DELETE FROM t"], Verdict.REFUSED),
+    "read only": (["PRAGMA query_only = ON", "DELETE FROM t"], Consequence.REFUSED),
     "full": (
         ["PRAGMA max_page_count = 1", "CREATE TABLE u AS SELECT a.n FROM t a, t b LIMIT 90000"],
-        Verdict.UNAVAILABLE,
+        Consequence.UNAVAILABLE,
     ),
     "primary key": (["INSERT INTO t VALUES (1, -1)"], UNIQUE),
     "unique": (["INSERT INTO t VALUES (-1, 1)"], UNIQUE),
-    "null": (["INSERT INTO t VALUES (-1, NULL)"], Verdict.REJECTED),
-    "too big": (["SELECT zeroblob(1 << 31)"], Verdict.REJECTED),
-    "no table": (["SELECT * FROM missing"], Verdict.SCHEMA),
-    "no column": (["SELECT missing FROM t"], Verdict.SCHEMA),
+    "null": (["INSERT INTO t VALUES (-1, NULL)"], Consequence.REJECTED),
+    "too big": (["SELECT zeroblob(1 << 31)"], Consequence.REJECTED),
+    "no table": (["SELECT * FROM missing"], Consequence.SCHEMA),
+    "no column": (["SELECT missing FROM t"], Consequence.SCHEMA),
 }
 
 
 @pytest.mark.parametrize(("statements", "expected"), LITE.values(), ids=LITE)
-def test_real_errors_of_sqlite(file: Path, statements: list[str], expected: Verdict) -> None:
+def test_real_errors_of_sqlite(file: Path, statements: list[str], expected: Consequence) -> None:
     assert lite(file, *statements) is expected
 
 
 def test_sqlite_cannot_open(tmp_path: Path) -> None:
     with pytest.raises(DRIVER.Error) as caught:
         DRIVER.connect(tmp_path / "missing" / "a.db")
-    assert of_sqlite(caught.value.sqlite_errorcode) is Verdict.UNAVAILABLE
+    assert of_sqlite(caught.value.sqlite_errorcode) is Consequence.UNAVAILABLE

@@ -1,8 +1,8 @@
 """A crawl, from nothing to a history, in one minute: ``python -m tests.sample.run [FOLDER]``.
 
-Builds a lake of real data, crawls it into a fresh embedded database, crawls it again (nothing has
-changed), lets the lake grow by a month and a column, crawls once more, and shows what the store
-knows then. Every step is a command that a user could type; each is shown before it runs.
+It builds a lake of real data, crawls it into a fresh embedded database, and crawls it again (nothing has changed). Then
+the lake grows by a month and a column. It crawls once more, and shows what the store knows then. Every step is a
+command that a user could type; each is shown before it runs.
 """
 
 from __future__ import annotations

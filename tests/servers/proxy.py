@@ -8,16 +8,20 @@
         assert proxy.round_trips == 1
         cut = proxy.cut_after_send(lambda message: b"INSERT" in message)
 
-A round trip is a Sync, a simple Query or a function call: what a client waits for an answer
-after. The start of a connection counts as none. A pipeline of any length with one Sync is one.
+A round trip is a Sync, a simple Query or a function call: a message after which a client waits for an answer. The start
+of a connection is none. A pipeline of any length with one Sync is one.
 
-A predicate sees one whole frontend message at a time: its type byte, its length (4 bytes) and
-its body; it is asked in a thread of the proxy. :meth:`PostgresProxy.cut_after_send` loses the
-answer, and only the answer: the server has worked off everything up to the end of the round trip
-that the message belongs to (its ReadyForQuery was seen), answers to earlier round trips were
-delivered, and then the connection is reset. :meth:`PostgresProxy.cut_before_send` loses the
-message, :meth:`PostgresProxy.cut_while_sending` its second half; :meth:`PostgresProxy.silent_to` holds one direction
-up, as a network that drops what goes one way. TLS is declined, so the proxy can read along.
+A predicate sees one whole frontend message at a time: its type byte, its length (4 bytes) and its body. A thread of
+the proxy calls it. These methods disturb a connection:
+
+* :meth:`PostgresProxy.cut_after_send` loses only the answer. The server has worked off everything up to the end of the
+  message's round trip (its ReadyForQuery was seen), and answers to earlier round trips were delivered. Then the
+  connection is reset.
+* :meth:`PostgresProxy.cut_before_send` loses the message.
+* :meth:`PostgresProxy.cut_while_sending` loses the second half of the message.
+* :meth:`PostgresProxy.silent_to` holds one direction up, as a network does that drops packets one way.
+
+TLS is declined, so the proxy can read along.
 """
 
 from __future__ import annotations

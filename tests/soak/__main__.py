@@ -84,7 +84,7 @@ def _disturb(chaos: Chaos, folder: Path, seconds: float, console: Console) -> No
 def _check(url: str, folder: Path, late: set[str], console: Console) -> list[str]:
     """Compare what was said with history, and verify the whole database."""
     with ms.open(url) as store:
-        for n in range(2):  # whoever writes next resolves what the dead have left
+        for n in range(2):  # the next writer resolves what dead clients have left
             store.tables.alter(HOT, ms.SetComment(f"the end {n}"), principal="seed")
             store.schemas.alter("lake.cat.s", ms.SetComment(f"the end {n}"), principal="seed")
     found, totals = wrong(url, sorted(folder.glob("p*")), punctual=lambda name: name not in late)

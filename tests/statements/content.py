@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from metastore.kinds.drop import DROP
-from metastore.port.commit import PURGING
+from metastore.port.conditions import PURGING
 
 __all__ = ["COLUMNS", "ORDER", "Content", "content_of"]
 

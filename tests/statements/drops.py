@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import combinations_with_replacement
 from typing import Any
 
-from metastore.managers.pending_drop import PendingDrop
+from metastore.managers.drops.pending import PendingDrop
 from metastore.store import Store
 from tests.interleaving.process import Hand
 from tests.statements.explore import Program

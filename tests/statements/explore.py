@@ -1,8 +1,9 @@
 """All schedules of a program: depth first, each one run from its start.
 
-Two that differ only in the order of steps that do not affect each other are one (*sleep sets*: Godefroid, 1996): reads
-of different processes, a read and a statement that is not committed yet, a statement inside of SQLite's one write
-transaction and anything else. The order is kept where it says that one operation had returned before another began.
+Two schedules that differ only in the order of independent steps are one (*sleep sets*: Godefroid, 1996). Independent
+are reads of different processes, a read and a statement that is not committed yet, and a statement inside of SQLite's
+one write transaction and anything else. The order counts if it says that one operation had returned before another
+began.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class Worker:
                 job()
             except Abandoned:
                 pass
-            except BaseException as error:  # noqa: BLE001  (whoever looks at the schedule is told)
+            except BaseException as error:  # noqa: BLE001  (the thread that looks at the schedule gets it)
                 self.defect = error
             self.atom, self.done, self.freed = None, True, True
             self._arrivals.put(self)

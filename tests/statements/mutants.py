@@ -9,11 +9,15 @@ from typing import Any
 from unittest.mock import patch
 
 from metastore.backends.postgres import fragments, general_commit, parameters
+from metastore.backends.sqlite import checks
 from metastore.backends.sqlite import commit as sqlite_commit
-from metastore.managers import create as creating
+from metastore.backends.sqlite import writer as sqlite_writer
 from metastore.managers import target
+from metastore.managers.attempts import chunk, create
 from metastore.operation.request import Proposal
-from metastore.port.commit import Children, Commit, Delete, Guard, Newest, Put, Update
+from metastore.port.commit import Commit
+from metastore.port.conditions import Children, Guard, Newest
+from metastore.port.writes import Delete, Put, Update
 from tests.statements.explore import Program
 from tests.statements.programs import PROGRAMS
 
@@ -48,10 +52,10 @@ class Mutant:
 
 _GUARDS = parameters.guards
 _STATEMENTS = general_commit.statements
-_CHECK_GUARDS = sqlite_commit.check_guards
-_CHECK_UPDATE = sqlite_commit._check_update
+_CHECK_GUARDS = checks.check_guards
+_CHECK_UPDATE = checks.check_update
 _APPLY = sqlite_commit.apply
-_EXISTING = creating._existing
+_EXISTING = create.of_existing
 _NO_BUMP = "DROP TRIGGER guard_scope_bump"
 
 
@@ -95,7 +99,7 @@ def _any_version_on_sqlite() -> Iterator[None]:
         (version,) = run("SELECT version FROM entity WHERE id = ?", (write.id,)).fetchone()
         _CHECK_UPDATE(run, commit, replace(write, version=version), now)
 
-    with patch.object(sqlite_commit, "_check_update", check):
+    with patch.object(sqlite_writer, "check_update", check):
         yield
 
 
@@ -131,7 +135,7 @@ def _replaced_unguarded() -> Iterator[None]:
         decided = _EXISTING(*arguments)
         return replace(decided, guards=()) if isinstance(decided, Proposal) else decided
 
-    with patch.object(creating, "_existing", existing):
+    with patch.object(chunk, "of_existing", existing):
         yield
 
 

@@ -1,7 +1,7 @@
 """A PostgreSQL whose clients stop before each statement, and before each COMMIT.
 
-What the product sends as one message is sent statement by statement in one transaction here, and a statement that is
-a transaction of its own is given a BEGIN and a COMMIT: what they lock and see is the same.
+The library sends one message; here its statements are sent one by one, in one transaction. A statement that is a
+transaction by itself gets a BEGIN and a COMMIT. What they lock and see is the same.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from unittest.mock import patch
 import psycopg
 from sqlalchemy.engine import make_url
 
-from metastore.backends.postgres import backend as postgres
 from metastore.backends.postgres import connect as postgres_connect
+from metastore.backends.postgres import sending
 from metastore.backends.postgres.backend import PostgresBackend
+from metastore.backends.postgres.connection import Connection
 from metastore.backends.postgres.parameters import Statement
 from metastore.backends.postgres.wire import Wire
 from metastore.port.backend import Backend
@@ -58,7 +59,7 @@ _CHANGED = " OR ".join(f"EXISTS (SELECT FROM {table} WHERE xmin = own.id)" for t
 _ASYNCHRONOUS = f"""SELECT current_setting('synchronous_commit') = 'off' AND ({_CHANGED})
 FROM (SELECT pg_current_xact_id_if_assigned()::xid AS id) AS own"""
 """Whether the present transaction has written a row, and its COMMIT would not wait until that is on the disk."""
-_CONNECTION = postgres_connect._Connection
+_CONNECTION = Connection
 _VACUUM_AFTER = 300
 """After how many resets the dead rows are removed."""
 
@@ -86,9 +87,9 @@ class PostgresDatabase:
         self._installed = ExitStack()
         self._asynchronous: list[str] = []
         gated = _gated(rewrite, self._asynchronous.append)
-        self._installed.enter_context(patch.object(postgres_connect, "_Connection", gated))
+        self._installed.enter_context(patch.object(postgres_connect, "Connection", gated))
         self._installed.enter_context(patch.object(postgres_connect.Pool, "_set_up", _set_up))
-        self._installed.enter_context(patch.object(postgres, "_rows_of_writes", _rows_of_writes))
+        self._installed.enter_context(patch.object(sending, "rows_of_writes", _rows_of_writes))
         # each statement goes through a cursor, which is where its gate is
         self._installed.enter_context(patch.object(Wire, "_is_frequent", lambda *_: False))
 
@@ -205,7 +206,7 @@ def _dump_statement() -> str:
     return "SELECT " + ", ".join(parts)
 
 
-def _gated(rewrite: Rewrite, told: Callable[[str], None]) -> type[postgres_connect._Connection]:
+def _gated(rewrite: Rewrite, told: Callable[[str], None]) -> type[Connection]:
     """Return the connections' class; ``rewrite`` is what a mutant does to each text.
 
     ``told`` hears of a COMMIT that has changed something, and which a crash of the server could forget.

@@ -22,7 +22,7 @@ from typing import Any
 import metastore as ms
 from metastore.errors import LeaseLost, MetastoreError
 from metastore.kinds.entity import Owned
-from metastore.port.commit import LeaseToken
+from metastore.port.conditions import LeaseToken
 from metastore.store import Store
 from tests.interleaving.process import Hand, Outcome, operation_id
 from tests.statements.governed import govern, governed

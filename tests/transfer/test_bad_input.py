@@ -35,7 +35,7 @@ def small(*, history: bool = False) -> Lines:
 
 
 def sealed(lines: Lines) -> bytes:
-    """Write lines with counts and hashes that are right, as somebody would who makes a file of his own."""
+    """Write lines with counts and hashes that are right, as a user would who writes a file by hand."""
     raws = [json.dumps(line).encode() + b"\n" for line in lines[:-1]]
     tally = Tally()
     with suppress(ms.InvalidArgument, KeyError):  # bad by itself

@@ -10,7 +10,10 @@ from typing import Any
 import metastore as ms
 from metastore.backends.sql.tables import metadata
 from metastore.clock import SYSTEM
-from metastore.port.commit import Commit, Committed, Entry, Event, Guard, Insert, Put
+from metastore.port.commit import Commit, Committed
+from metastore.port.conditions import Guard
+from metastore.port.intents import Entry
+from metastore.port.writes import Event, Insert, Put
 from metastore.store import Store
 from tests.contract.ground import Dump, dump
 
@@ -94,7 +97,7 @@ def _other_kinds(store: Store) -> None:
         Insert(box, "box", "boxes", "b", "b", False, UNKNOWN, Event("box", "create", None, "lake.c.s.b.b"), thing),
         Put(thing, "label", "x", 0, UNKNOWN, Event("label", "create", None, "lake.c.s.b.b.x")),
     )
-    for write in writes:  # one by one: whoever puts something into a box has seen the box
+    for write in writes:  # one by one: a client that puts something into a box has seen the box
         outcome = port(store).commit(Commit(SYSTEM.operation_id(), "other program", guards, (), (write,)))
         assert isinstance(outcome, Committed), outcome
 

@@ -19,8 +19,9 @@ from metastore.kinds.kind import Kind
 from metastore.kinds.registry import KINDS
 from metastore.managers.all import plural
 from metastore.managers.manager import Manager
-from metastore.managers.options import BULK_OPTIONS, CALL_OPTIONS, CREATE_OPTIONS
+from metastore.managers.options import BULK_OPTIONS, CALL_OPTIONS, CREATE_OPTIONS, CallOptions
 from metastore.managers.owned import OwnedManager
+from metastore.managers.principals import Owners
 
 BUILT_IN = [kind for kind in KINDS.values() if not isinstance(kind, ms.Kind)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,6 +113,38 @@ def test_no_method_hides_its_options(store: ms.Store) -> None:
                 )
 
 
+READS = {
+    *("dropped", "dropped_page", "exists", "groups", "grants", "history", "history_page", "list", "load", "load_many"),
+    *("load_version", "members", "names", "names_page", "of", "of_partitions", "on", "owned_by", "page", "targets"),
+    *("versions", "versions_page", "below", "figures", "newest", "tables"),
+}
+"""The methods of managers that change nothing."""
+INNER = {"event", "place", "relate", "row", "unrelate"}
+"""What managers call of each other."""
+ONLY_SOME = {"create_many": BULK_OPTIONS, "attach_many": BULK_OPTIONS, "exclusive": {"principal", "lease"}}
+"""They commit in several steps, under several operation ids."""
+
+
+@pytest.mark.parametrize("in_transaction", [False, True], ids=["store", "transaction"])
+def test_every_method_that_writes_shows_each_option_with_its_type(store: ms.Store, in_transaction: bool) -> None:
+    hints = get_type_hints(CallOptions)
+    source = store.transaction() if in_transaction else store
+    managers = [m for m in vars(source).values() if isinstance(m, Manager | OwnedManager | Owners)]
+    assert len(managers) == 21
+    for manager in [*managers, source.relations("tag_on"), source.manager("table")]:
+        for name, method in inspect.getmembers(manager, inspect.ismethod):
+            if name.startswith("_") or name in READS | INNER:
+                continue
+            parameters = inspect.signature(method).parameters
+            for option in ONLY_SOME.get(name, CALL_OPTIONS):
+                shown = parameters[option]
+                where = f"{type(manager).__name__}.{name}: {option}"
+                assert shown.default is None, where
+                assert shown.kind is inspect.Parameter.KEYWORD_ONLY, where
+                assert str(shown.annotation).endswith("None"), where
+                assert shown.annotation == hints[option] or name == "exclusive", where
+
+
 def test_types_and_defaults_are_shown(store: ms.Store) -> None:
     parameters = inspect.signature(store.tables.create).parameters
     assert str(parameters["deadline"]) == "deadline: float | None = None"
@@ -143,6 +176,8 @@ def uses(store: ms.Store, table: ms.Table, any_entity: ms.Entity) -> None:
     table.nope
     any_entity.columns
     store.tables.drop(table, operation=1)
+    store.tables.create("a.b.c.t", if_exists="maybe")
+    store.tags.attach(table, "a.pii", deadline="soon")
 """
 
 
@@ -159,4 +194,4 @@ def test_a_wrong_attribute_is_a_type_error(tmp_path: Path) -> None:
         sys.setrecursionlimit(limit)  # mypy raises it, and the tests after this one count on the usual one
     assert not errors
     refused = [line for line in out.splitlines() if "snippet.py" in line and "error:" in line]
-    assert [line.split(":")[1] for line in refused] == ["9", "10", "11"], out
+    assert [line.split(":")[1] for line in refused] == ["9", "10", "11", "12", "13"], out

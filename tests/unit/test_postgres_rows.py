@@ -24,21 +24,11 @@ from metastore.backends.postgres import (
 from metastore.backends.postgres.fragments import ALL_FENCED
 from metastore.backends.postgres.parameters import Statement
 from metastore.backends.sql.comments import without_comments
-from metastore.port.commit import (
-    Commit,
-    Delete,
-    Event,
-    Guard,
-    Help,
-    Insert,
-    LeaseToken,
-    Mark,
-    Relate,
-    Resolution,
-    Update,
-    Write,
-)
+from metastore.port.commit import Commit
+from metastore.port.conditions import Guard, LeaseToken
+from metastore.port.intents import Help, Mark, Resolution
 from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
+from metastore.port.writes import Delete, Event, Insert, Relate, Update, Write
 
 EVENT = Event("table", "alter", "m.a", "m.a")
 COMMIT = Commit(UUID(int=1), None, (Guard(7, 1),))

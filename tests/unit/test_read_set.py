@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from metastore.port.commit import Absent, Children, Guard, Listing, Newest, Read
+from metastore.port.conditions import Absent, Children, Guard, Listing, Newest, Read
 from metastore.transaction.reads import ReadSet
 
 OPERATION, PARENT = UUID(int=1), 7

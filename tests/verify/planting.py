@@ -34,7 +34,7 @@ def damage(url: str, *statements: str) -> None:
 
 
 def without_constraints(table: str) -> tuple[str, ...]:
-    """Return the statements that make a table anew, without its constraints and indexes."""
+    """Return the statements that make a table again, without its constraints and indexes."""
     return (f"ALTER TABLE {table} RENAME TO old", f"CREATE TABLE {table} AS SELECT * FROM old", "DROP TABLE old")
 
 

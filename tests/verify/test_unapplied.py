@@ -11,7 +11,9 @@ import pytest
 
 import metastore as ms
 from metastore.port.backend import Backend
-from metastore.port.commit import CLAIMABLE, Committed, Entry, Guard, Help, Mark, Resolution
+from metastore.port.commit import Committed
+from metastore.port.conditions import Guard
+from metastore.port.intents import CLAIMABLE, Entry, Help, Mark, Resolution
 from metastore.verify.violations import UNAPPLIED
 from tests.verify.planting import A, damage, filled, verified
 

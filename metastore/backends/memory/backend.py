@@ -25,21 +25,10 @@ from metastore.backends.memory.tables import Tables
 from metastore.backends.precondition import PreconditionFailed
 from metastore.clock import Clock
 from metastore.errors import StoreClosed, outcome_forgotten
-from metastore.port.backend import FORMAT, MOST_AHEAD, TOMBSTONES_STAY
-from metastore.port.commit import (
-    CLAIMABLE,
-    DROPPED,
-    PENDING,
-    PURGING,
-    Commit,
-    Committed,
-    Entry,
-    Help,
-    Mark,
-    Outcome,
-    Result,
-)
-from metastore.port.commit import FORMAT as CHANGES
+from metastore.port.backend import MOST_AHEAD, SCHEMA_FORMAT, TOMBSTONES_STAY
+from metastore.port.commit import Commit, CommitOutcome, Committed
+from metastore.port.conditions import DROPPED, PURGING
+from metastore.port.intents import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
 from metastore.port.records import (
@@ -55,6 +44,7 @@ from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats
 from metastore.port.tickets import NOBODY, Line
 from metastore.port.upkeep import HistoryLimits
+from metastore.port.writes import Result
 
 __all__ = ["MemoryBackend"]
 
@@ -81,7 +71,7 @@ class MemoryBackend(MemoryReads):
 
     # --- commit
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         def applied(tables: Tables, now: int) -> tuple[Result | None, ...]:
             results = apply(tables, commit, now)
             carry(tables, commit, now)
@@ -89,7 +79,7 @@ class MemoryBackend(MemoryReads):
 
         return self._attempt(applied)
 
-    def _attempt(self, change: Callable[[Tables, int], tuple[Result | None, ...]]) -> Outcome:
+    def _attempt(self, change: Callable[[Tables, int], tuple[Result | None, ...]]) -> CommitOutcome:
         """Let ``change`` work on a copy of the tables, which takes their place if nothing was refused."""
         with self._lock:
             changed = self._tables.copy()
@@ -102,13 +92,13 @@ class MemoryBackend(MemoryReads):
 
     # --- operations that are written down
 
-    def write_down(self, entry: Entry) -> Outcome:
+    def write_down(self, entry: Entry) -> CommitOutcome:
         return self._attempt(lambda tables, now: (write_down(tables, entry, now),))
 
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int, ticket: int | None = None) -> Pending:
         with self._lock:
             pending, now = self._tables.pending(entity_id), self._clock.micros()
-            ours = [s for s in pending if (s.format or 0) <= CHANGES or (s.deadline or 0) < now][:limit]
+            ours = [s for s in pending if (s.format or 0) <= FORMAT or (s.deadline or 0) < now][:limit]
             chosen = [s for s in pending if s in ours or s.operation_id == operation_id]
             own = None if operation_id is None else self._tables.row_of(operation_id)
             known = self._known(entity_id)
@@ -128,7 +118,7 @@ class MemoryBackend(MemoryReads):
             standing = tickets.line(self._tables, [entity_id], None, self._clock.micros())
             return Turn(None, self._tables.pending(entity_id).index(row), standing)
 
-    def help(self, help: Help) -> Outcome:
+    def help(self, help: Help) -> CommitOutcome:
         return self._attempt(lambda tables, now: help_intents(tables, help, now))
 
     def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
@@ -172,7 +162,7 @@ class MemoryBackend(MemoryReads):
 
     # --- marks
 
-    def mark(self, mark: Mark) -> Outcome:
+    def mark(self, mark: Mark) -> CommitOutcome:
         return self._attempt(lambda tables, now: (set_mark(tables, mark, now),))
 
     def unmark(self, entity_id: int, operation_id: UUID) -> bool:
@@ -206,7 +196,7 @@ class MemoryBackend(MemoryReads):
         with self._lock:
             now = self._clock.micros()
             pending = [s.time for s in self._tables.steps if s.action == PENDING]
-            return DatabaseStats(now, FORMAT, len(pending), min(pending, default=None), (), ())
+            return DatabaseStats(now, SCHEMA_FORMAT, len(pending), min(pending, default=None), (), ())
 
     @property
     def leases(self) -> LeaseRows:
@@ -334,7 +324,7 @@ class MemoryBackend(MemoryReads):
         return self._origin
 
     def format(self) -> tuple[int, int] | None:
-        return FORMAT, FORMAT
+        return SCHEMA_FORMAT, SCHEMA_FORMAT
 
     def pool_use(self) -> None:
         """There are no connections."""

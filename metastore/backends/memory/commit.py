@@ -17,32 +17,25 @@ from metastore.backends.memory.tables import TAKEN, Body, Stand, Tables
 from metastore.backends.memory.tickets import check_tickets
 from metastore.backends.precondition import PreconditionFailed
 from metastore.port.backend import DRIFT
-from metastore.port.commit import (
-    CLAIMABLE,
+from metastore.port.commit import Commit
+from metastore.port.conditions import (
     DROPPED,
-    FORMAT,
     LIVE,
     Absent,
     Caller,
     Children,
-    Commit,
-    Delete,
     Expect,
     Guard,
-    Insert,
     Listing,
     Newest,
-    Put,
     Read,
-    Relate,
     Relations,
-    Result,
-    Update,
-    Write,
 )
+from metastore.port.intents import CLAIMABLE, FORMAT
 from metastore.port.leases import PUBLISHED, STAGED, fences
 from metastore.port.note import note_of
 from metastore.port.records import OwnedRecord, Step
+from metastore.port.writes import Delete, Insert, Put, Relate, Result, Update, Write
 
 __all__ = ["apply", "check_caller", "check_guards", "newest_dropped", "take_claim"]
 

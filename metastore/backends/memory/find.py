@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from metastore.backends.memory.tables import Stand, Tables
-from metastore.port.commit import LIVE, ROOT_ID
+from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.records import Known, Record
 from metastore.port.search import Matches, Search
 

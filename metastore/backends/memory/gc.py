@@ -1,4 +1,4 @@
-"""Which steps of history nothing needs any more, in the memory model."""
+"""Find the steps of history that nothing needs any more, in the memory model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import chain
 
 from metastore.backends.memory.past import until
 from metastore.backends.memory.tables import Tables
-from metastore.port.commit import LIVE
+from metastore.port.conditions import LIVE
 from metastore.port.records import Step
 from metastore.port.upkeep import HistoryLimits
 

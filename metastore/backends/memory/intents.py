@@ -9,9 +9,11 @@ from metastore.backends.memory.commit import check_caller, check_guards, take_cl
 from metastore.backends.memory.tables import Tables
 from metastore.backends.memory.tickets import check_line
 from metastore.backends.precondition import PreconditionFailed
-from metastore.port.commit import PENDING, Commit, Entry, Help, Mark, Resolution, Result
+from metastore.port.commit import Commit
+from metastore.port.intents import PENDING, Entry, Help, Mark, Resolution
 from metastore.port.note import note
 from metastore.port.records import Step
+from metastore.port.writes import Result
 
 __all__ = ["carry", "help_intents", "set_mark", "write_down"]
 

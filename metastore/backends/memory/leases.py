@@ -11,7 +11,8 @@ from uuid import UUID
 from metastore.backends.memory.tables import Tables
 from metastore.clock import Clock
 from metastore.deadlines import remaining
-from metastore.port.commit import Conflicted, LeaseToken, Unknown
+from metastore.port.commit import Conflicted, Unknown
+from metastore.port.conditions import LeaseToken
 from metastore.port.leases import (
     ALIVE,
     DOOMED,
@@ -34,7 +35,7 @@ T = TypeVar("T")
 _LOOKS = 0.005
 
 
-class Change(Protocol):
+class Changer(Protocol):
     """Lets a function work on the tables at a time, and no other one meanwhile."""
 
     def __call__(self, change: Callable[[Tables, int], T], /) -> T: ...
@@ -43,7 +44,7 @@ class Change(Protocol):
 class MemoryLeases:
     """Keeps the promises of :class:`metastore.port.leases.LeaseRows`."""
 
-    def __init__(self, change: Change, clock: Clock) -> None:
+    def __init__(self, change: Changer, clock: Clock) -> None:
         self._change, self._clock = change, clock
 
     def take(self, take: Take) -> Taken | Conflicted | Unknown:

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from metastore.backends.memory.tables import Tables
 from metastore.names import fold
-from metastore.port.commit import DROPPING, LIVE, PURGING, ROOT_ID
+from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.past import ConsumerRow, NotKept, PastRow, PinRow
 from metastore.port.records import ROOT, Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
 

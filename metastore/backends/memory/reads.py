@@ -16,12 +16,7 @@ from metastore.backends.memory.tables import TAKEN, Body, MemorySnapshot, Stand,
 from metastore.clock import Clock
 from metastore.names import fold
 from metastore.port.backend import Guards
-from metastore.port.commit import (
-    DROPPING,
-    LIVE,
-    PURGING,
-    ROOT_ID,
-)
+from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.records import (
     ROOT,
     Child,

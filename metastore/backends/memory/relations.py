@@ -6,9 +6,20 @@ from collections.abc import Callable, Sequence
 
 from metastore.backends.memory.tables import Tables
 from metastore.backends.precondition import PreconditionFailed
-from metastore.port.commit import Relate, Relations
+from metastore.port.conditions import Relations
 from metastore.port.records import Known
-from metastore.port.relations import NO_COLUMN, End, Related, Relating, RelationRecord, Sweep, end_of_known
+from metastore.port.relations import (
+    NO_COLUMN,
+    End,
+    Related,
+    Relating,
+    RelationRecord,
+    Sweep,
+    end_of_known,
+    incoming_order,
+    outgoing_order,
+)
+from metastore.port.writes import Relate
 
 __all__ = [
     "check",
@@ -27,7 +38,7 @@ Find = Callable[[int], Known | None]
 
 def write(tables: Tables, relate: Relate, by: str | None, now: int, *, skip: bool) -> tuple[int, int] | None:
     """Write or remove a relation; return its id and version. None: it is there already, and is skipped."""
-    key = (relate.from_id, relate.kind, relate.slot, relate.column_id, relate.value)
+    key = relate.key
     old = tables.relations.get(key)
     if relate.version == 0:
         if old is not None:
@@ -83,7 +94,7 @@ def relating(
     if find(to_id) is None:
         return None
     led = [r for r in tables.relations.values() if (r.to_id, r.kind) == (to_id, kind) and value in (None, r.value)]
-    later = sorted((r for r in led if _order(r) > after), key=_order)[:limit]
+    later = sorted((r for r in led if incoming_order(r) > after), key=incoming_order)[:limit]
     rows = []
     for row in later:
         known = find(row.from_id)
@@ -98,12 +109,10 @@ def related_page(
     """Return a page of the relations that go from an entity."""
     if find(from_id) is None:
         return None
-    rows = sorted(r for r in tables.relations.values() if (r.from_id, r.kind) == (from_id, kind) and r[2:5] > after)
+    rows = sorted(
+        r for r in tables.relations.values() if (r.from_id, r.kind) == (from_id, kind) and outgoing_order(r) > after
+    )
     return Relating(_end(find, from_id), [(row, _end(find, row.to_id), None) for row in rows[:limit]])
-
-
-def _order(row: RelationRecord) -> tuple[str, int, int]:
-    return row.value, row.from_id, row.column_id
 
 
 def relations(tables: Tables, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from metastore.backends.memory.tables import Body, Stand, Tables
-from metastore.port.commit import LIVE
+from metastore.port.conditions import LIVE
 from metastore.port.records import OwnedRecord, Step
 from metastore.port.relations import RelationRecord
 from metastore.port.restore import COLUMNS, Ending, Row, Rows, raise_not_empty, raise_overtaken

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from metastore.backends.memory.tables import Stand, Tables
-from metastore.port.commit import LIVE
-from metastore.port.rights import GrantRow, MemberRow, RightRows, RoleRow, Whose
+from metastore.port.conditions import LIVE
+from metastore.port.rights import GrantRow, MembershipRow, RightRows, RoleRow, Whose
 
 __all__ = ["rights"]
 
@@ -22,7 +22,7 @@ def rights(tables: Tables, whose: Whose, places: Collection[int], below: int | N
     rows = tables.relations.values()
     ids, role_ids = {member.id for member in members}, {role.id for role in roles}
     return RightRows(
-        [MemberRow(m.id, m.kind, m.name, m.scope_version, m.in_use) for m in members],
+        [MembershipRow(m.id, m.kind, m.name, m.scope_version, m.in_use) for m in members],
         roles,
         [(row.from_id, row.to_id) for row in rows if row.kind == "owner" and row.from_id in at and row.to_id in ids],
         [

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET
-from metastore.port.commit import DROPPED, DROPPING, LIVE, PENDING, PURGING
+from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING
+from metastore.port.intents import PENDING
 from metastore.port.leases import LeaseRow, Staged
 from metastore.port.past import ConsumerRow, PinRow
 from metastore.port.records import OwnedRecord, Step

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from metastore.backends.memory.tables import Tables, Ticket
 from metastore.backends.precondition import PreconditionFailed
-from metastore.port.commit import Commit, Update
+from metastore.port.commit import Commit
 from metastore.port.tickets import LONGEST_GAP, TICKETS_STAY, Line
+from metastore.port.writes import Update
 
 __all__ = ["check_line", "check_tickets", "forget", "leave", "line", "queue"]
 

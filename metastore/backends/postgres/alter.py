@@ -21,8 +21,9 @@ from metastore.backends.postgres.fragments import (
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.postgres.tickets import in_line
 from metastore.backends.sql.comments import without_comments
-from metastore.port.commit import Commit, Committed, Conflicted, Outcome, Result, Update
+from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
 from metastore.port.note import note_of
+from metastore.port.writes import Result, Update
 
 __all__ = ["ALTER", "ALTER_FENCED", "ALTER_NOTED", "outcome", "statement"]
 
@@ -100,7 +101,7 @@ class Altered(NamedTuple):
     """Whether all leases still had their tokens."""
 
 
-def outcome(commit: Commit, write: Update, row: Row) -> Outcome:
+def outcome(commit: Commit, write: Update, row: Row) -> CommitOutcome:
     """Return what the statement's row means."""
     altered = Altered(*row)
     if altered.version is not None:

@@ -111,8 +111,8 @@ class Announcing:
         _ALL.add(self)
 
     def fork(self) -> None:
-        """Begin again in a forked child: a thread of the parent may hold the lock, and watches for the parent only."""
-        self._lock, self._watching = threading.Lock(), False
+        """Begin again in a forked child: a thread of the parent may hold the locks, and watches for the parent only."""
+        self._lock, self._watching, self._stop = threading.Lock(), False, threading.Event()
         self._kept, self._gone = OrderedDict(), []  # the parent's operations use them
 
     # --- sending

@@ -3,14 +3,13 @@
 A commit with one insert (create.py; create_owned.py with its owner), one new document (alter.py) or one entity that is
 moved, dropped or the like (exclusive.py) is one statement. Any other commit (general_commit.py) is one message, hence
 one round trip and one transaction. Each of these files has a statement's SQL, its parameters, and what its rows mean.
-This file chooses among them.
+This file chooses among them; ``sending.py`` sends them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 from uuid import UUID
 
 import psycopg
@@ -21,27 +20,25 @@ from metastore.backends.postgres import (
     carry,
     create,
     create_owned,
-    errors,
     exclusive,
     general_commit,
     intents,
     relations,
+    sending,
     tickets,
 )
 from metastore.backends.postgres.announcing import Announcing, Pass
 from metastore.backends.postgres.fragments import DURABLE, NOW
+from metastore.backends.postgres.home import CLUSTER, HIDDEN, INFO, NOTE, Home
 from metastore.backends.postgres.leases import PostgresLeases
 from metastore.backends.postgres.members import PostgresMembers
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
-from metastore.backends.postgres.place import CLUSTER, HIDDEN, INFO, NOTE, Place
 from metastore.backends.postgres.preludes import preludes
 from metastore.backends.postgres.readers import PostgresReaders
 from metastore.backends.postgres.reads import PAST, PostgresReads
 from metastore.backends.postgres.restore import PostgresRestorer
 from metastore.backends.postgres.secret_keys import PostgresSecretKeys
-from metastore.backends.postgres.settings import ARRAYS
 from metastore.backends.postgres.together import below, message
-from metastore.backends.postgres.wire import numbered
 from metastore.backends.sql import gc as collect_sql
 from metastore.backends.sql.decode import pending, steps_of_json
 from metastore.backends.sql.limits import Limits
@@ -52,18 +49,8 @@ from metastore.backends.sql.stats import postgres_stats
 from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
 from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
 from metastore.port.batches import Batch, Below, Written
-from metastore.port.commit import (
-    Commit,
-    Conflicted,
-    Entry,
-    Help,
-    Insert,
-    Mark,
-    Outcome,
-    Unknown,
-    Update,
-    Write,
-)
+from metastore.port.commit import Commit, CommitOutcome, Conflicted, Unknown
+from metastore.port.intents import Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.members import Covered, MemberRows, covered, covered_by_help
 from metastore.port.past import PastRows, Readers
@@ -74,6 +61,7 @@ from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.port.tickets import NOBODY, Line
 from metastore.port.upkeep import HistoryLimits
+from metastore.port.writes import Insert, Update, Write
 
 __all__ = ["PostgresBackend"]
 
@@ -105,16 +93,17 @@ class PostgresBackend(PostgresReads):
     def __init__(self, url: URL, timeout: float, limits: Limits | None = None) -> None:
         super().__init__(url, timeout, limits)
         self._announcing = Announcing(self._rows, timeout)
+        self._sender = sending.Sender(self.pool)
 
     # --- commit
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         """Apply ``commit`` in one round trip; where there are members of the cache, announce it first."""
         return self._announcing.send(
             lambda may: self._commit(commit, may), lambda: _covered(commit), lambda: [commit.operation_id]
         )
 
-    def _commit(self, commit: Commit, may: Pass) -> Outcome:
+    def _commit(self, commit: Commit, may: Pass) -> CommitOutcome:
         operation = (commit.operation_id,)
         if len(commit.writes) == 1 and not _is_rare(commit):
             (write,) = commit.writes
@@ -122,67 +111,36 @@ class PostgresBackend(PostgresReads):
                 return self._carrying(commit, write, may)
             if isinstance(write, Insert) and write.id is None:
                 statements = [*preludes(commit), create.statement(commit, write)]
-                return self._last(may.around(statements, operation), lambda row: create.outcome(commit, row))
+                return self._sender.one(may.around(statements, operation), lambda row: create.outcome(commit, row))
             if isinstance(write, Update) and write.scope_version is None and write.doc is not None:
                 statements = [*preludes(commit), alter.statement(commit, write)]
-                return self._last(may.around(statements, operation), lambda row: alter.outcome(commit, write, row))
+                return self._sender.one(
+                    may.around(statements, operation), lambda row: alter.outcome(commit, write, row)
+                )
             if isinstance(write, Update) and exclusive.fits(commit, write):
-                return self._last(
+                return self._sender.one(
                     may.around([*preludes(commit), exclusive.statement(commit, write)], operation),
                     lambda row: exclusive.outcome(commit, write, row),
                     commit.patience,
                 )
         if create_owned.fits(commit) and not _is_rare(commit):
             statements = [*preludes(commit), create_owned.statement(commit)]
-            return self._last(may.around(statements, operation), lambda row: create_owned.outcome(commit, row))
+            return self._sender.one(may.around(statements, operation), lambda row: create_owned.outcome(commit, row))
         return self._general(commit, may)
 
-    def _carrying(self, commit: Commit, write: Write, may: Pass) -> Outcome:
+    def _carrying(self, commit: Commit, write: Write, may: Pass) -> CommitOutcome:
         """Apply a commit of one write that resolves intents, or that stands in line."""
         if not isinstance(write, Update) or not carry.fits(commit, write):
             return self._general(commit, may)
         statements = may.around([carry.statement(commit, write)], (commit.operation_id,))
-        return self._last(statements, lambda row: carry.outcome(commit, write, row))
+        return self._sender.one(statements, lambda row: carry.outcome(commit, write, row))
 
-    def _general(self, commit: Commit, may: Pass) -> Outcome:
-        return self._all(
+    def _general(self, commit: Commit, may: Pass) -> CommitOutcome:
+        return self._sender.several(
             may.around([*preludes(commit), *general_commit.statements(commit)], (commit.operation_id,)),
             lambda rows: general_commit.outcome(commit, rows),
             commit.patience,
         )
-
-    def _last(
-        self, statements: list[Statement], outcome: Callable[[Row], Outcome], patience: int | None = None
-    ) -> Outcome:
-        """Send the statements, of which one writes; return the outcome that its row, or an error, means."""
-        if len(statements) > 1:
-            return self._all(statements, lambda rows: outcome(rows[0]), patience)
-        try:
-            (row,) = self.pool.fetch(statements[0].text, statements[0].parameters)
-        except psycopg.errors.LockNotAvailable as error:
-            return self._failed(error) if patience is None else Conflicted("busy")
-        except psycopg.Error as error:
-            return self._failed(error)
-        return outcome(row)
-
-    def _failed(self, error: psycopg.Error) -> Conflicted | Unknown:
-        outcome = errors.outcome(error)
-        if isinstance(outcome, Unknown):
-            self.pool.forget()
-        return outcome
-
-    def _all(
-        self, statements: list[Statement], outcome: Callable[[list[Row]], Outcome], patience: int | None = None
-    ) -> Outcome:
-        """Send the statements as one transaction; return the outcome that their rows, or an error, mean."""
-        try:
-            with self.pool.connection() as connection:
-                rows = _rows_of_writes(connection, statements)
-        except psycopg.errors.LockNotAvailable as error:
-            return self._failed(error) if patience is None else Conflicted("busy")
-        except psycopg.Error as error:
-            return self._failed(error)
-        return outcome(rows)
 
     # --- requests that travel together
 
@@ -191,34 +149,16 @@ class PostgresBackend(PostgresReads):
 
     def write_together(self, batch: Batch, patience: int) -> Written | Conflicted | Unknown:
         rows = self._announcing.send(
-            lambda may: self._together(message.statements(batch, patience), may, batch.operations),
+            lambda may: self._sender.batch(message.statements(batch, patience), may, batch.operations),
             lambda: _covered_by(batch),
             lambda: batch.operations,
         )
         return message.written(batch, rows) if isinstance(rows, list) else rows
 
-    def _together(
-        self, statements: list[Statement], may: Pass, operations: Sequence[UUID]
-    ) -> list[list[Row]] | Conflicted | Unknown:
-        """Send one message for many; if it was announced, with what it must say. Return the rows of each statement."""
-        sent = may.around(statements, operations)
-        before = 0 if len(sent) == len(statements) else 1
-        try:
-            if len(sent) == 1:
-                (one,) = sent
-                return [self.pool.fetch(one.text, one.parameters, lambda c: _rows_of_each(c, sent)[0])]
-            return self.pool.send([one[:2] for one in sent], lambda c: _rows_of_each(c, sent))[before:][
-                : len(statements)
-            ]
-        except psycopg.errors.LockNotAvailable:
-            return Conflicted("busy")
-        except psycopg.Error as error:
-            return self._failed(error)
-
     # --- operations that are written down, and marks
 
-    def write_down(self, entry: Entry) -> Outcome:
-        return self._last(intents.write_down_statements(entry), lambda row: intents.written_down(entry, row))
+    def write_down(self, entry: Entry) -> CommitOutcome:
+        return self._sender.one(intents.write_down_statements(entry), lambda row: intents.written_down(entry, row))
 
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int, ticket: int | None = None) -> Pending:
         parameters = {"ids": plain([entity_id]), "id": entity_id, "own": operation_id, "limit": limit}
@@ -250,10 +190,10 @@ class PostgresBackend(PostgresReads):
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
         return bool(self._quick(tickets.LEAVE, tickets.leave_parameters(ids, ticket, gap)))
 
-    def help(self, help: Help) -> Outcome:
+    def help(self, help: Help) -> CommitOutcome:
         operations = [one.operation_id for one in help.resolutions]
         rows = self._announcing.send(
-            lambda may: self._together([intents.help_statement(help)], may, operations),
+            lambda may: self._sender.batch([intents.help_statement(help)], may, operations),
             lambda: covered_by_help(help),
             lambda: operations,
         )
@@ -276,8 +216,8 @@ class PostgresBackend(PostgresReads):
     def cancel(self, operation_id: UUID) -> bool:
         return bool(self._rows(intents.CANCEL, {"operation_id": operation_id}))
 
-    def mark(self, mark: Mark) -> Outcome:
-        return self._all(intents.mark_statements(mark), lambda rows: intents.marked(mark, rows))
+    def mark(self, mark: Mark) -> CommitOutcome:
+        return self._sender.several(intents.mark_statements(mark), lambda rows: intents.marked(mark, rows))
 
     def unmark(self, entity_id: int, operation_id: UUID) -> bool:
         return bool(self._rows(intents.UNMARK, {"id": entity_id, "operation_id": operation_id}))
@@ -352,7 +292,7 @@ class PostgresBackend(PostgresReads):
     @property
     def leases(self) -> LeaseRows:
         def send(statements: list[Statement]) -> list[Row]:
-            return self._read(lambda connection: _rows_of_writes(connection, statements))
+            return self._read(lambda connection: sending.rows_of_writes(connection, statements))
 
         return PostgresLeases(self.pool, self._rows, send)
 
@@ -396,10 +336,10 @@ class PostgresBackend(PostgresReads):
         except MigrationNeeded:
             self._check_usage()
             return None
-        self._here = here = Place(self._cluster(), database)
-        known = here.completed(Place.parse(noted))
+        self._here = here = Home(self._cluster(), database)
+        known = here.completed(Home.parse(noted))
         if may_note and str(known) != noted:
-            copied = here.differs(Place.parse(noted))
+            copied = here.differs(Home.parse(noted))
             self._rows(NOTE, {"here": str(known), "noted": noted, "copied": copied, "epoch": f"{self.now():014x}"})
         if cached:
             _log.warning(
@@ -453,34 +393,6 @@ def _is_rare(commit: Commit) -> bool:
     if commit.reads or commit.claim or commit.held is not None or any(g.exclusive for g in commit.guards):
         return True
     return bool(commit.skip_existing or commit.overlook or commit.publishes or commit.advance)
-
-
-def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statement]) -> list[tuple[Any, ...]]:
-    """Send the statements as one transaction; return the rows of those that write. See :func:`_rows_of_each`."""
-    found = _rows_of_each(connection, statements)
-    return [row for one, rows in zip(statements, found, strict=True) if one.writes for row in rows]
-
-
-def _rows_of_each(connection: psycopg.Connection[Any], statements: list[Statement]) -> list[list[tuple[Any, ...]]]:
-    """Send the statements as one transaction; return the rows of each.
-
-    Several are made up completely before the first byte is sent, and sent as one message, so that
-    the server never holds a lock while Python runs. (psycopg's pipeline sends each as it comes.)
-    """
-    pooled = connection.prepare_threshold is None  # behind a pooler: the session may be set otherwise
-    if len(statements) == 1 and not statements[0].many and not pooled:
-        text, names = numbered(statements[0].text)
-        parameters = [statements[0].parameters[name] for name in names]
-        return [psycopg.RawCursor(connection).execute(text, parameters).fetchall()]
-    composer = psycopg.ClientCursor(connection)
-    sent = [Statement(ARRAYS, {}), *statements] if pooled else statements
-    message = ";\n".join([composer.mogrify(s.text, s.parameters) for s in sent])
-    cursor = connection.execute(message.encode(), prepare=False)
-    rows = []
-    for _ in sent:
-        rows.append(cursor.fetchall() if cursor.description is not None else [])
-        cursor.nextset()
-    return rows[len(sent) - len(statements) :]
 
 
 def _listed(values: Sequence[int] | Sequence[str]) -> str:

@@ -10,7 +10,10 @@ from metastore.backends.postgres.intents import RESOLVING, help_parameters
 from metastore.backends.postgres.parameters import Row, Statement, plain
 from metastore.backends.postgres.tickets import in_line
 from metastore.backends.sql.comments import without_comments
-from metastore.port.commit import Commit, Committed, Conflicted, Guard, Help, Outcome, Result, Update
+from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
+from metastore.port.conditions import Guard
+from metastore.port.intents import Help
+from metastore.port.writes import Result, Update
 
 __all__ = ["CARRY", "HELP_MUST", "fits", "help_must", "outcome", "statement"]
 
@@ -108,7 +111,7 @@ class Carried(NamedTuple):
     queued: bool | None
 
 
-def outcome(commit: Commit, write: Update, row: Row) -> Outcome:
+def outcome(commit: Commit, write: Update, row: Row) -> CommitOutcome:
     """Return what the statement's row means."""
     one = Carried(*row)
     if one.at is not None:

@@ -11,13 +11,15 @@ from __future__ import annotations
 from metastore.backends.postgres.fragments import fails_if
 from metastore.backends.postgres.parameters import Statement, plain, texts
 from metastore.backends.postgres.relations import check as relations_check
-from metastore.port.commit import DROPPED, Absent, Children, Commit, Listing, Newest, Relations, Update
+from metastore.port.commit import Commit
+from metastore.port.conditions import DROPPED, Absent, Children, Listing, Newest, Relations
+from metastore.port.writes import Update
 
 __all__ = ["checks"]
 
-# "Drop if it is empty" in one statement is wrong: emptiness would be judged by the snapshot from before the wait for
-# the guard, and a child that was committed meanwhile would become an orphan. The division by zero raises NOT_EMPTY.
-# `leaving`: entities that the same commit drops or moves away do not count.
+# "Drop if it is empty" in one statement is wrong: it would judge emptiness by the snapshot from before the wait for the
+# guard. A child that was committed meanwhile would become an orphan. The division by zero raises NOT_EMPTY. `leaving`:
+# entities that the same commit drops or moves away do not count.
 _EMPTY = """SELECT 1 / (CASE WHEN EXISTS (SELECT FROM guard g
   WHERE g.parent_id = ANY(%(ids)s::bigint[]) AND (g.state = 0 OR g.state = 3)
     AND NOT EXISTS (SELECT FROM unnest(%(leaving)s::bigint[]) AS l(id) WHERE l.id = g.id)) THEN 0 ELSE 1 END)"""

@@ -1,49 +1,38 @@
-"""Connections to PostgreSQL: opened, pooled, and their errors translated, in one place.
+"""The pool of connections to PostgreSQL: opened, lent, taken back, and given up by a forked child.
 
 Connections are in autocommit: a statement is its own transaction, and so are the
 statements of one message. Behind a pooler (recognised by a backend id that is not the server's)
 nothing is kept in the session: no prepared statements, no settings.
 
-Whatever is waited for (a free connection, a new one, an answer) ends with the call: by the instant
-that :func:`metastore.deadlines.until` set, else the store's timeout after the wait began. At the end of an
-answer's wait the server is asked to stop, and has a moment to say what became of the statement;
-only a server that says nothing leaves the outcome of a commit unknown. A host's name is looked up without an end.
+Whatever is waited for (a free connection, a new one, an answer) ends with the call (``connection.py``).
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, cast
 
 import psycopg
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import PoolProxiedConnection
 
+from metastore.backends.postgres.connection import Connection, OutOfTime
+from metastore.backends.postgres.read_errors import first_line
 from metastore.backends.postgres.settings import ASKED, SESSION, check_session, options_of
 from metastore.backends.postgres.wire import Wire
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.pool import WaitingPool
 from metastore.clock import SYSTEM, process_id
-from metastore.deadlines import cleans_up, remaining, stopping, until
-from metastore.errors import (
-    BackendRefused,
-    BackendUnavailable,
-    DeadlineExceeded,
-    InvalidArgument,
-    MetastoreError,
-    MigrationNeeded,
-    StoreClosed,
-)
+from metastore.deadlines import cleans_up, remaining, until
+from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError, StoreClosed
 from metastore.port.stats import PoolUse
-from metastore.retry.classify import Verdict, of_sqlstate
 
-__all__ = ["OutOfTime", "Pool", "raise_read_error"]
+__all__ = ["Pool"]
 
-T = TypeVar("T")
 Rows = list[tuple[Any, ...]]
 
 _DEFAULTS: dict[str, Any] = {
@@ -63,73 +52,6 @@ _KEPT_OWN = 2
 """How many connections are kept on which a waiter listened; its channel is not used again."""
 _LONGEST = 2**31 - 1
 """The longest statement_timeout, in milliseconds."""
-
-_LOOKS = 0.1
-"""How long psycopg waits at most, in seconds, before it lets us look at the clock."""
-_STOPPING = (0.15, 0.25)
-"""How long it may take, in seconds, to ask the server to stop a statement, and then to get its answer."""
-
-
-class OutOfTime(psycopg.OperationalError):
-    """The server did not answer in time. What was sent may be applied all the same: it has no SQLSTATE."""
-
-
-class _Connection(psycopg.Connection[Any]):
-    """A connection whose waits end."""
-
-    timeout = math.inf
-    """How long a wait may take, in seconds, where no deadline is set."""
-    stopped = False
-    """The server was asked to stop a statement; the order may arrive late, and meet the next one."""
-
-    @classmethod
-    def _connect_gen(cls, *arguments: Any, **options: Any) -> Any:
-        """Connect, but not past the deadline. (psycopg's own time-out has whole seconds, and two at least.)
-
-        Not a public method: a psycopg without it would only connect by its own time-out.
-        """
-        return _ending(super()._connect_gen(*arguments, **options), remaining(SYSTEM, math.inf), None)
-
-    def wait(self, gen: Generator[Any, Any, T], interval: float = _LOOKS, *arguments: Any, **options: Any) -> T:
-        """Do what psycopg does, but not past the deadline. Raises OutOfTime."""
-        left = remaining(SYSTEM, self.timeout)
-        looks = interval if stopping() is None else min(interval, _LOOKS)
-        return super().wait(_ending(gen, left, self), min(looks, max(left, 0.0)), *arguments, **options)
-
-    def stop(self) -> None:
-        """Ask the server to stop what it does: it frees its locks, and says what became of the statement."""
-        self.stopped = True
-        if psycopg.capabilities.has_cancel_safe():  # the older way of libpq may wait for ever
-            with suppress(psycopg.Error):
-                self.cancel_safe(timeout=_STOPPING[0])
-
-
-def _ending(gen: Generator[Any, Any, T], left: float, connection: _Connection | None) -> Generator[Any, Any, T]:
-    """Let one of psycopg's generators run for ``left`` seconds; then stop the connection's statement, or give up.
-
-    A server that waits for a replica to confirm a commit answers a stop with a success and a warning.
-    """
-    if left <= 0:
-        raise OutOfTime("the time was over before anything was sent")
-    now, stop = SYSTEM.monotonic, stopping()
-    ends = now() + left
-    warnings: list[psycopg.errors.Diagnostic] = []
-    try:
-        wanted = next(gen)
-        while now() < ends and not (stop is not None and stop.asked):
-            wanted = gen.send((yield wanted))
-        if connection is not None:
-            ends = now() + _STOPPING[1]
-            connection.add_notice_handler(warnings.append)
-            connection.stop()
-            while True:
-                wanted = gen.send((yield wanted))
-                if now() > ends:
-                    break
-    except StopIteration as stop:
-        if not warnings:
-            return cast("T", stop.value)
-    raise OutOfTime("no answer in time")
 
 
 class Pool:
@@ -154,7 +76,7 @@ class Pool:
         self._warm: deque[PoolProxiedConnection] = deque()
         self._wanted: deque[None] = deque()  # one for each call that the pool is asked for
         self._of_parent: list[object] = []
-        self._own: deque[_Connection] = deque()
+        self._own: deque[Connection] = deque()
         self._own_pid = self._pid
         self.opened = object()
         """Another one after each connection that was opened."""
@@ -167,10 +89,10 @@ class Pool:
         return self._pool.use(len(self._warm))
 
     def _connect(self) -> Any:
-        connection: _Connection | None = None
+        connection: Connection | None = None
         try:
             with self.in_time():
-                connection = _Connection.connect(autocommit=True, prepare_threshold=2, **self._arguments)
+                connection = Connection.connect(autocommit=True, prepare_threshold=2, **self._arguments)
                 connection.timeout = self._timeout
                 ready = self._set_up(connection)
                 self.opened = object()
@@ -186,14 +108,14 @@ class Pool:
             if isinstance(error, psycopg.Error):
                 # libpq's text names host, port and user, and never the password
                 unavailable = BackendUnavailable(
-                    f"cannot connect to PostgreSQL at {self._where}: {_first_line(error)}; "
+                    f"cannot connect to PostgreSQL at {self._where}: {first_line(error)}; "
                     "check the URL, the credentials, and that the server runs"
                 )
                 unavailable.transient = error.sqlstate in _COMING_BACK
                 raise unavailable from None
             raise
 
-    def _set_up(self, connection: _Connection) -> _Connection:
+    def _set_up(self, connection: Connection) -> Connection:
         ((pid, *session),) = connection.execute(ASKED).fetchall()
         pooled = pid != connection.info.backend_pid
         check_session(self._where, *session, pooled=pooled)
@@ -212,7 +134,7 @@ class Pool:
             raise StoreClosed
         while True:
             kept = self._kept_own()
-            connection: _Connection = self._connect() if kept is None else kept
+            connection: Connection = self._connect() if kept is None else kept
             if connection.prepare_threshold is None:
                 connection.close()
                 return None
@@ -225,7 +147,7 @@ class Pool:
                 if kept is None or not isinstance(error, psycopg.Error):
                     raise
 
-    def _kept_own(self) -> _Connection | None:
+    def _kept_own(self) -> Connection | None:
         if self._own_pid != process_id():
             self._of_parent.append(self._own)
             self._own, self._own_pid = deque(), process_id()
@@ -238,7 +160,7 @@ class Pool:
         """Keep such a connection for the next waiter: some of them, and none after :meth:`close`."""
         mine = self._own_pid == process_id()
         if usable and mine and not self._closed and not connection.closed and len(self._own) < _KEPT_OWN:
-            self._own.append(cast(_Connection, connection))
+            self._own.append(cast(Connection, connection))
         elif mine:
             connection.close()
 
@@ -258,7 +180,7 @@ class Pool:
         return until(SYSTEM.monotonic() + self._timeout)
 
     def fetch(
-        self, text: str, parameters: Mapping[str, Any], pooled: Callable[[_Connection], Rows] | None = None
+        self, text: str, parameters: Mapping[str, Any], pooled: Callable[[Connection], Rows] | None = None
     ) -> Rows:
         """Run one statement, a transaction of its own, and return its rows: the hot path.
 
@@ -276,12 +198,12 @@ class Pool:
     def send(
         self,
         statements: Sequence[tuple[str, Mapping[str, Any]]],
-        pooled: Callable[[_Connection], list[Rows]],
+        pooled: Callable[[Connection], list[Rows]],
     ) -> list[Rows]:
         """Run statements as one transaction, in one message; return the rows of each. ``pooled``: see :meth:`fetch`."""
         lent = self._lend()
         try:
-            connection = cast(_Connection, lent.driver_connection)
+            connection = cast(Connection, lent.driver_connection)
             if connection.prepare_threshold is None:
                 rows = pooled(connection)
             else:
@@ -297,9 +219,9 @@ class Pool:
         lent: PoolProxiedConnection,
         text: str,
         parameters: Mapping[str, Any],
-        pooled: Callable[[_Connection], Rows] | None,
+        pooled: Callable[[Connection], Rows] | None,
     ) -> Rows:
-        connection = cast(_Connection, lent.driver_connection)
+        connection = cast(Connection, lent.driver_connection)
         if connection.prepare_threshold is None:
             return connection.execute(text, parameters).fetchall() if pooled is None else pooled(connection)
         return self._wire_of(lent).rows(text, parameters)
@@ -307,7 +229,7 @@ class Pool:
     def _wire_of(self, lent: PoolProxiedConnection) -> Wire:
         wire: Wire | None = lent.info.get("wire")
         if wire is None:
-            wire = lent.info["wire"] = Wire(cast(_Connection, lent.driver_connection))
+            wire = lent.info["wire"] = Wire(cast(Connection, lent.driver_connection))
         return wire
 
     def _lend(self) -> PoolProxiedConnection:
@@ -337,7 +259,7 @@ class Pool:
         A call that waits at the pool gets it from there. Either that call, which first says that it wants one and
         then looks here, finds the connection; or this call, which lays it here before it looks, finds that one.
         """
-        if self._closed or cast(_Connection, lent.driver_connection).stopped:
+        if self._closed or cast(Connection, lent.driver_connection).stopped:
             lent.invalidate()
             lent.close()
         elif self._wanted:  # to the call that waits longest: one at hand would go to the call that comes first
@@ -386,44 +308,3 @@ class Pool:
             while self._warm:
                 self._warm.pop().close()
             self._pool.dispose()
-
-
-def _first_line(error: psycopg.Error) -> str:
-    """Return the line that says what happened: of several addresses the last one's, without the hint below it."""
-    if error.diag.message_primary:
-        return " ".join(error.diag.message_primary.split())
-    lines = [line for line in str(error).splitlines() if line.strip() and not line[0].isspace()]
-    return lines[-1].strip() if lines else type(error).__name__
-
-
-def raise_read_error(error: psycopg.Error) -> NoReturn:
-    """Raise the caller's error for a read, or for a write that was surely not applied."""
-    meaning = _translated(error)
-    if meaning is error:
-        raise error
-    raise meaning from (None if isinstance(meaning, BackendUnavailable | DeadlineExceeded) else error)
-
-
-_AGAIN = (BackendUnavailable, "the database cannot do this now: {}; try again later")
-_MEANINGS: dict[Verdict, tuple[type[MetastoreError], str]] = {
-    Verdict.SCHEMA: (MigrationNeeded, "the database has no fitting schema ({}); run: metastore migrate"),
-    Verdict.REJECTED: (InvalidArgument, "the database refuses a value: {}"),
-    Verdict.REFUSED: (BackendRefused, "the database refuses it: {}; its owner must allow it (see docs/operations.md)"),
-    Verdict.UNAVAILABLE: _AGAIN,
-    Verdict.UNKNOWN: _AGAIN,
-    Verdict.RETRY: _AGAIN,
-}
-
-
-def _translated(error: psycopg.Error) -> MetastoreError | psycopg.Error:
-    text, verdict = _first_line(error), of_sqlstate(error.sqlstate)
-    if isinstance(error, OutOfTime):
-        return DeadlineExceeded("the database did not answer within the deadline; call again later")
-    if error.sqlstate == "57014":
-        return DeadlineExceeded(f"the database did not answer within the store's deadline: {text}; call again later")
-    if isinstance(error, psycopg.DataError):
-        verdict = Verdict.REJECTED
-    elif error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
-        return error  # the client refused it: a defect of ours
-    meaning, message = _MEANINGS.get(verdict, (None, ""))
-    return error if meaning is None else meaning(message.format(text))

@@ -20,8 +20,9 @@ from metastore.backends.postgres.fragments import (
 )
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.sql.comments import without_comments
-from metastore.port.commit import Commit, Committed, Conflicted, Insert, Outcome, Result
+from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
 from metastore.port.note import note_of
+from metastore.port.writes import Insert, Result
 
 __all__ = ["CREATE", "CREATE_FENCED", "CREATE_NOTED", "outcome", "statement", "values"]
 
@@ -103,7 +104,7 @@ class Created(NamedTuple):
     """Whether all leases still had their tokens."""
 
 
-def outcome(commit: Commit, row: Row) -> Outcome:
+def outcome(commit: Commit, row: Row) -> CommitOutcome:
     """Return what the statement's row means."""
     created = Created(*row)
     if created.id is not None:

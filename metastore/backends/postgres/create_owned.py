@@ -20,9 +20,10 @@ from metastore.backends.postgres.fragments import (
 )
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.sql.comments import without_comments
-from metastore.port.commit import Commit, Committed, Insert, Outcome, Relate, Result
+from metastore.port.commit import Commit, CommitOutcome, Committed
 from metastore.port.note import note_of
 from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
+from metastore.port.writes import Insert, Relate, Result
 
 __all__ = ["CREATE_OWNED", "CreatedOwned", "fits", "outcome", "statement"]
 
@@ -120,7 +121,7 @@ def statement(commit: Commit) -> Statement:
     return Statement(CREATE_OWNED, values, writes=True)
 
 
-def outcome(commit: Commit, row: Row) -> Outcome:
+def outcome(commit: Commit, row: Row) -> CommitOutcome:
     """Return what the statement's row means."""
     created = CreatedOwned(*row)
     found = create.outcome(commit, row[:4])

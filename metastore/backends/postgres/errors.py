@@ -6,9 +6,9 @@ import psycopg
 
 from metastore.backends.postgres import fragments
 from metastore.backends.postgres.announcing import Unannounced
-from metastore.backends.postgres.connect import raise_read_error
+from metastore.backends.postgres.read_errors import raise_read_error
 from metastore.port.commit import Cause, Conflicted, Unknown
-from metastore.retry.classify import Verdict, of_sqlstate
+from metastore.retry.classify import Consequence, of_sqlstate
 
 __all__ = ["CHECKS", "outcome"]
 
@@ -40,17 +40,17 @@ def outcome(error: psycopg.Error) -> Conflicted | Unknown:
 
     Raises the caller's error where the commit was surely not applied and a repetition would not help; and Unannounced.
     """
-    verdict = of_sqlstate(error.sqlstate)
+    consequence = of_sqlstate(error.sqlstate)
     if error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
         raise_read_error(error)  # the client refused it: nothing was sent
-    if verdict is Verdict.RETRY:
+    if consequence is Consequence.RETRY:
         return Conflicted("serialization")
-    if verdict is Verdict.UNKNOWN:
+    if consequence is Consequence.UNKNOWN:
         return Unknown(type(error).__name__)
     if error.sqlstate in (fragments.GENERATION_CHANGED, fragments.UNANNOUNCED):
         raise Unannounced from None
-    if verdict is Verdict.CHECK:
+    if consequence is Consequence.CHECK:
         return Conflicted(CHECKS[error.sqlstate])
-    if verdict is Verdict.UNIQUE and error.diag.constraint_name in _UNIQUE:
+    if consequence is Consequence.UNIQUE and error.diag.constraint_name in _UNIQUE:
         return Conflicted(_UNIQUE[error.diag.constraint_name])
     return raise_read_error(error)

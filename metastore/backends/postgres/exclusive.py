@@ -24,8 +24,9 @@ from metastore.backends.postgres.fragments import (
 )
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.sql.comments import without_comments
-from metastore.port.commit import Commit, Committed, Conflicted, Outcome, Result, Update
+from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
 from metastore.port.note import note_of
+from metastore.port.writes import Result, Update
 
 __all__ = ["MOVE", "MOVE_NOTED", "fits", "outcome", "statement"]
 
@@ -126,7 +127,7 @@ class Moved(NamedTuple):
     """Whether a mark, or the others' turn, stands in the way; None if the entity was changed."""
 
 
-def outcome(commit: Commit, write: Update, row: Row) -> Outcome:
+def outcome(commit: Commit, write: Update, row: Row) -> CommitOutcome:
     """Return what the statement's row means."""
     moved = Moved(*row)
     if moved.version is not None:

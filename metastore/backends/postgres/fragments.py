@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from metastore.backends.sql.comments import without_comments
 from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET
-from metastore.port.commit import FORMAT
+from metastore.port.intents import FORMAT
 
 __all__ = [
     "ALL_FENCED",

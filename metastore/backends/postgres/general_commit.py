@@ -1,8 +1,8 @@
 """Apply a commit that has no statement of its own: its stages, locks and checks, and what the rows mean.
 
 One write of the common kinds has a statement of its own (create, alter, exclusive). Everything else is one message,
-hence one round trip and one transaction: locks where shared and exclusive ones would mix, checks with a snapshot that
-is taken after the locks, then one statement that writes for each stage.
+hence one round trip and one transaction. It takes locks where shared and exclusive ones would mix, then checks with a
+snapshot that is taken after the locks, then writes with one statement for each stage.
 """
 
 from __future__ import annotations
@@ -20,22 +20,10 @@ from metastore.backends.postgres.locks import LOCK_ENTITIES, LOCK_GUARDS, PATIEN
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.backends.postgres.tickets import PASSED
 from metastore.names import fold, parse_path
-from metastore.port.commit import (
-    Commit,
-    Committed,
-    Conflicted,
-    Delete,
-    Expect,
-    Guard,
-    Insert,
-    Outcome,
-    Put,
-    Relate,
-    Result,
-    Update,
-    Write,
-)
+from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
+from metastore.port.conditions import Expect, Guard
 from metastore.port.note import note_of
+from metastore.port.writes import Delete, Insert, Put, Relate, Result, Update, Write
 
 __all__ = ["outcome", "statements"]
 
@@ -322,7 +310,7 @@ class Done(NamedTuple):
     time: int
 
 
-def outcome(commit: Commit, rows: list[Row]) -> Outcome:
+def outcome(commit: Commit, rows: list[Row]) -> CommitOutcome:
     """Return what the rows of all stages mean."""
     # A statement that must succeed has columns behind these, which only raise. Of several stages each holds, or all
     # would have failed: the first row speaks for them.

@@ -76,8 +76,8 @@ RELEASE = f"""UPDATE guard SET mark = NULL, marked_at = NULL, marked_until = NUL
 WHERE id = %(held)s::bigint AND mark = %(operation_id)s::uuid"""
 """Removes the operation's own mark."""
 
-# Before the statements that write. The logarithm of 0 raises READ, which aborts the commit, where another process has
-# moved the consumer.
+# Before the statements that write. moved: the consumer's row, if it still has the position that the commit expects. The
+# logarithm of 0 raises READ, which aborts the commit if another process has moved the consumer.
 ADVANCE = f"""WITH moved AS (
   UPDATE consumer SET seq = %(to)s::bigint, moved_at = {NOW}
   WHERE name = %(name)s::text AND seq = %(seq)s::bigint AND {DURABLE} RETURNING 1)

@@ -28,19 +28,10 @@ from metastore.backends.postgres.read_sql import READ, each
 from metastore.backends.postgres.tickets import in_line, line_of
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import from_named
-from metastore.port.commit import (
-    CLAIMABLE,
-    FORMAT,
-    PENDING,
-    Committed,
-    Conflicted,
-    Entry,
-    Help,
-    Mark,
-    Outcome,
-    Result,
-)
+from metastore.port.commit import CommitOutcome, Committed, Conflicted
+from metastore.port.intents import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark
 from metastore.port.note import note
+from metastore.port.writes import Result
 
 __all__ = [
     "CANCEL",
@@ -110,7 +101,7 @@ class WrittenDown(NamedTuple):
     time: int
 
 
-def written_down(entry: Entry, row: Row) -> Outcome:
+def written_down(entry: Entry, row: Row) -> CommitOutcome:
     """Return what the insert's row means. The result's version is the number of intents that were there before."""
     written = WrittenDown(*row)
     return Committed((Result(entry.entity_id or 0, written.before, written.time),))
@@ -193,7 +184,7 @@ class MarkSet(NamedTuple):
     marked_at: int
 
 
-def marked(mark: Mark, rows: list[Row]) -> Outcome:
+def marked(mark: Mark, rows: list[Row]) -> CommitOutcome:
     """Return what the update's row, or no row, means. The result's version is the scope version."""
     if not rows:
         return Conflicted("marked" if mark.scope_version is None else "ancestor", mark.id)
@@ -311,7 +302,7 @@ class Helped(NamedTuple):
     """Whether a ticket stands there."""
 
 
-def helped(help_: Help, row: Row) -> Outcome:
+def helped(help_: Help, row: Row) -> CommitOutcome:
     """Return what the row of the statement that resolves intents means."""
     one = Helped(*row)
     if one.at is not None:
@@ -332,8 +323,8 @@ _NUMBERED = f"""SELECT o.operation_id FROM operation o WHERE o.entity_id = :id A
     AND (o.format <= {FORMAT} OR o.deadline < {NOW})
   ORDER BY o.time, o.operation_id LIMIT :limit"""
 _ROW = "coalesce(json_agg(to_json(s.*) ORDER BY s.time, s.operation_id), '[]')::text"
-# One statement, hence one snapshot: the entity and its intents at one instant. MATERIALIZED keeps the intents' limited,
-# sorted choice apart from the join that reads their rows.
+# One statement, hence one snapshot. seen: the entity from the root down; intents: the ids of its oldest intents.
+# MATERIALIZED keeps this limited, sorted choice apart from the join that reads their rows.
 _PENDING = f"""WITH seen AS MATERIALIZED ({READ.by_id}),
 intents AS MATERIALIZED ({_NUMBERED})
 SELECT (SELECT {_ROW} FROM ({READ.named_steps}

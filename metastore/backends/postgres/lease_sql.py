@@ -1,8 +1,8 @@
 """The statements of leases on PostgreSQL: each is one transaction.
 
-``token`` is in a full unique index, so that a statement which changes it waits for the commits that hold the row
-``FOR KEY SHARE`` (see ``fragments.FENCED``), and a renewal, which changes the time only, passes them. Several rows
-are locked in the order of their names. The position of an event is drawn after the statement's last lock.
+``token`` is in a full unique index. So a statement that changes it waits for the commits that hold the row ``FOR KEY
+SHARE`` (see ``fragments.FENCED``). A renewal, which changes only the time, passes them. Several rows are locked in the
+order of their names. The position of an event is drawn after the statement's last lock.
 """
 
 from __future__ import annotations
@@ -135,6 +135,7 @@ freed AS (
     expires_at = NULL
   FROM ours o WHERE l.name = o.name AND l.name = ANY(%(names)s::text[])
   RETURNING l.name, l.id, l.token, o.owner, o.incarnation),
+-- By name, so that the events of one call have one order.
 done AS MATERIALIZED (SELECT * FROM freed ORDER BY name),
 {logged},
 {_woken("(SELECT name FROM done)")}
@@ -152,8 +153,11 @@ def _woken(names: str, besides: str = "") -> str:
 RELEASE = _free(_WITH_TOKENS, "release")
 BREAK = _free(f"owner IS NOT NULL AND NOT EXISTS (SELECT {_SENT_BEFORE})", "break")
 
-MIRROR = without_comments(f"""WITH seen AS MATERIALIZED (
+MIRROR = without_comments(f"""WITH
+-- The row as it was, for the answer.
+seen AS MATERIALIZED (
   SELECT id, token, incarnation FROM lease WHERE name = %(name)s::text),
+-- The row to write: a lease that is mirrored for the first time gets an id.
 wanted AS MATERIALIZED (
   SELECT %(name)s::text AS name, %(path)s::text AS path,
     coalesce((SELECT id FROM seen), nextval('entity_id_seq')) AS id),
@@ -165,6 +169,7 @@ taken AS (
   ON CONFLICT (name) DO UPDATE SET token = coalesce(%(token)s::bigint, l.token + 1), incarnation = excluded.incarnation
   WHERE l.token < coalesce(%(token)s::bigint, l.token + 1)
   RETURNING name, id, token),
+-- The name that the part which logs reads.
 done AS MATERIALIZED (SELECT * FROM taken),
 {_LOGGED.format(action="'mirror'", time=NOW, changes="%(changes)s::text")}
 SELECT d.id, d.token, s.id, s.token, s.incarnation
@@ -180,7 +185,8 @@ ROWS = {
 }
 """Shows leases, by whether names are given."""
 
-# The ticket is the order of arrival. Locks nothing: the rows are new.
+# drawn: one ticket for all names, which is the order of arrival; entered: a row for each name. It locks nothing: the
+# rows are new.
 ENTER = f"""WITH drawn AS MATERIALIZED (SELECT nextval('entity_id_seq') AS ticket),
 entered AS (
   INSERT INTO lease_waiter (name, ticket, owner, alive_until)

@@ -17,7 +17,8 @@ from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
 from metastore.errors import MetastoreError
-from metastore.port.commit import Conflicted, LeaseToken, Unknown
+from metastore.port.commit import Conflicted, Unknown
+from metastore.port.conditions import LeaseToken
 from metastore.port.leases import Fenced, LeaseRow, Mirror, Staged, Take, Taken, Waker, changes_of
 
 __all__ = ["PostgresLeases"]

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import os
 import selectors
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import psycopg
 
-from metastore.backends.postgres.connect import Pool, raise_read_error
+from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.fragments import DURABLE, NOW
 from metastore.backends.postgres.parameters import Row, plain
+from metastore.backends.postgres.read_errors import raise_read_error
 from metastore.backends.sql.comments import without_comments
 from metastore.clock import SYSTEM
 from metastore.port.members import Announcement, Covered, MemberRow, Membership, Wake
@@ -60,8 +61,13 @@ EVICT = f"""DELETE FROM cache_member WHERE id = %(id)s::bigint AND incarnation =
   AND renewals = %(renewals)s::bigint AND {DURABLE} RETURNING 1"""
 """Gives up a member, unless it has renewed since it was looked at."""
 
-ANNOUNCED = "SELECT set_config('metastore.announcement', %(announcement)s::text, true)"
-"""Before a commit's statements: the trigger checks that this announcement covers what they write."""
+ANNOUNCED = """WITH held AS (
+  SELECT id FROM cache_announcement WHERE id = %(announcement)s::bigint FOR KEY SHARE)
+SELECT set_config('metastore.announcement', %(announcement)s::text, true), (SELECT count(*) FROM held)"""
+"""Before a commit's statements: the trigger checks that this announcement covers what they write.
+
+It is locked now: a member would take it away after some time, and a commit that takes longer would never succeed.
+"""
 WITHDRAW = """DELETE FROM cache_announcement WHERE id = ANY(%(left)s::bigint[]) OR id = %(announcement)s::bigint
   AND (%(operations)s::uuid[] IS NULL
   OR EXISTS (SELECT FROM operation WHERE operation_id = ANY(%(operations)s::uuid[]) AND seq IS NOT NULL))"""
@@ -123,33 +129,29 @@ class PostgresMembers:
             connection = self._pool.own_connection(f"LISTEN {CHANNEL}")
         return _Blind() if connection is None else _Listening(self._pool, connection)
 
-    def join(self, before: Membership | None, ttl: int, host: str, pid: int) -> Membership:
+    def join(self, wake: Wake, before: Membership | None, ttl: int, host: str, pid: int) -> Membership:
         incarnation = str(SYSTEM.operation_id())
         gone = before or Membership(0, "")
         parameters = {"before": gone.id, "before_incarnation": gone.incarnation, "incarnation": incarnation,
                       "ttl": ttl, "host": host, "pid": pid}  # fmt: skip
-        ((member_id,),) = self._once(_JOIN, parameters)
+        ((member_id,),) = self._once(wake, _JOIN, parameters)
         return Membership(member_id, incarnation)
 
-    def begin(self) -> int:
-        self._once(_BEGIN, {"generation": SYSTEM.operation_id().int & _RANDOM})
-        return int(self._once(_MINE, {})[0][0])
+    def begin(self, wake: Wake) -> int:
+        self._once(wake, _BEGIN, {"generation": SYSTEM.operation_id().int & _RANDOM})
+        return int(self._once(wake, _MINE, {})[0][0])
 
-    def oldest(self) -> int:
-        return int(self._ask(_OLDEST, {})[0][0])
+    def oldest(self, wake: Wake) -> int:
+        return int(self._once(wake, _OLDEST, {})[0][0])
 
     def look(
         self, wake: Wake, member: Membership, apply: Callable[[Sequence[Announcement]], bool], *, renew: bool
     ) -> Membership | None:
-        if isinstance(wake, _Listening):
-            with _Translated():
-                return _looked(wake.connection, member, apply, renew)
-        # behind a pooler: one transaction, so that one session answers both
-        with _Translated(), self._pool.connection() as connection, connection.transaction():
-            return _looked(connection, member, apply, renew)
+        with self._connection(wake) as connection:
+            return _looked(connection, member, apply, renew, lasts=wake.listens)
 
-    def leave(self, member: Membership) -> None:
-        self._ask(_LEAVE, member._asdict())
+    def leave(self, wake: Wake | None, member: Membership) -> None:
+        self._once(wake, _LEAVE, member._asdict())
 
     def members(self) -> list[MemberRow]:
         return [MemberRow(*row) for row in self._ask(_MEMBERS, {})]
@@ -157,13 +159,23 @@ class PostgresMembers:
     def evict(self, member_id: int, *, force: bool) -> bool:
         return bool(self._ask(_REMOVE, {"id": member_id, "force": force}))
 
-    def forget(self, older: int) -> None:
-        self._ask(_FORGET, {"older": older})
+    def forget(self, wake: Wake, older: int) -> None:
+        self._once(wake, _FORGET, {"older": older})
 
-    def _once(self, text: str, parameters: dict[str, Any]) -> list[Row]:
+    def _once(self, wake: Wake | None, text: str, parameters: dict[str, Any]) -> list[Row]:
         """Send a statement that must not be repeated."""
-        with _Translated(), self._pool.in_time(), self._pool.connection() as connection:
+        with self._connection(wake) as connection:
             return connection.execute(text, parameters).fetchall()
+
+    @contextmanager
+    def _connection(self, wake: Wake | None) -> Iterator[psycopg.Connection[Any]]:
+        """Lend a member's own connection; behind a pooler it has none."""
+        with _Translated(), self._pool.in_time():
+            if isinstance(wake, _Listening):
+                yield wake.connection
+            else:
+                with self._pool.connection() as connection:
+                    yield connection
 
 
 class _Translated:
@@ -182,13 +194,26 @@ def _looked(
     member: Membership,
     apply: Callable[[Sequence[Announcement]], bool],
     renew: bool,
+    *,
+    lasts: bool,
 ) -> Membership | None:
+    """Look, apply, acknowledge. ``lasts``: the connection keeps its session; else a transaction keeps one."""
+    if not lasts:
+        connection.execute(b"BEGIN")
     rows = connection.execute(_LOOK).fetchall()
     news = apply([Announcement(row[1], row[2], _covered(row)) for row in rows if row[1] is not None])
     if not (news or renew):
+        if not lasts:
+            connection.execute(b"COMMIT")
         return member
-    parameters = {**member._asdict(), "seen": rows[0][0]}
-    row = connection.execute(_RENEW if renew else _ACKNOWLEDGE, parameters).fetchone()
+    text, parameters = _RENEW if renew else _ACKNOWLEDGE, {**member._asdict(), "seen": rows[0][0]}
+    if lasts:
+        row = connection.execute(text, parameters).fetchone()
+    else:
+        # one message: a member that is stopped, or cut off, before its commit would keep its row locked, and writers
+        # could not give it up
+        message = f"{psycopg.ClientCursor(connection).mogrify(text, parameters)}; COMMIT"
+        row = connection.execute(message.encode(), prepare=False).fetchone()
     return None if row is None else member._replace(renewals=row[0])
 
 

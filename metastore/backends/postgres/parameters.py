@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from metastore.port.commit import Commit, Guard, Insert, LeaseToken, Update
+from metastore.port.commit import Commit
+from metastore.port.conditions import Guard, LeaseToken
 from metastore.port.leases import fences
 from metastore.port.note import note_of
+from metastore.port.writes import Insert, Update
 
 __all__ = ["Row", "Statement", "guards", "leases", "of_one", "patience", "plain", "texts"]
 

@@ -8,7 +8,8 @@ from metastore.backends.postgres.fragments import NOW
 from metastore.backends.postgres.parameters import Statement
 from metastore.backends.sql.comments import without_comments
 from metastore.port.backend import DRIFT
-from metastore.port.commit import Caller, Commit
+from metastore.port.commit import Commit
+from metastore.port.conditions import Caller
 
 __all__ = ["CALLER", "CLAIMED", "caller", "preludes"]
 

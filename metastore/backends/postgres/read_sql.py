@@ -13,7 +13,7 @@ from functools import cached_property
 
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import ENTITY, NODE, OWNED, STEPS, ReadSql, from_named
-from metastore.port.commit import LIVE
+from metastore.port.conditions import LIVE
 from metastore.port.unreadable import DEEPEST
 
 __all__ = ["READ", "each"]

@@ -16,10 +16,12 @@ from uuid import UUID
 import psycopg
 from sqlalchemy.engine import URL
 
-from metastore.backends.postgres.connect import OutOfTime, Pool, raise_read_error
+from metastore.backends.postgres.connect import Pool
+from metastore.backends.postgres.connection import OutOfTime
 from metastore.backends.postgres.hints import HINT, hearing
+from metastore.backends.postgres.home import CACHED, Home, epoch_at
 from metastore.backends.postgres.parameters import plain, texts
-from metastore.backends.postgres.place import CACHED, Place, epoch_at
+from metastore.backends.postgres.read_errors import raise_read_error
 from metastore.backends.postgres.read_sql import READ as _READ
 from metastore.backends.postgres.read_sql import each
 from metastore.backends.postgres.relations import READ_RELATIONS
@@ -44,10 +46,10 @@ from metastore.port.backend import Guards
 from metastore.port.feed import Hearing
 from metastore.port.records import Lookup, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import RelationRecord
-from metastore.port.replica import Newest, Shown
+from metastore.port.replica import NewestChange, Shown
 from metastore.port.snapshot import Watermark
 from metastore.port.touched import Touch, Touched
-from metastore.retry.classify import Verdict, of_sqlstate
+from metastore.retry.classify import Consequence, of_sqlstate
 
 __all__ = ["PAST", "PostgresReads"]
 
@@ -90,7 +92,7 @@ class PostgresReads(Questions):
         self.pool = Pool(url, timeout, limits)
         self._decided = 0
         self._watermark: Watermark | None = None
-        self._here = Place(None, None)
+        self._here = Home(None, None)
 
     def _read(self, ask: Callable[[psycopg.Connection[Any]], T]) -> T:
         """Ask; once more on a fresh connection if the first was dead: a read may be repeated."""
@@ -102,7 +104,7 @@ class PostgresReads(Questions):
             with self.pool.connection() as connection:
                 return ask(connection)
         except psycopg.OperationalError as error:
-            if isinstance(error, OutOfTime) or of_sqlstate(error.sqlstate) is not Verdict.UNKNOWN:
+            if isinstance(error, OutOfTime) or of_sqlstate(error.sqlstate) is not Consequence.UNKNOWN:
                 raise_read_error(error)
         except psycopg.Error as error:
             raise_read_error(error)
@@ -224,7 +226,7 @@ class PostgresReads(Questions):
 
     def shown(self) -> Shown:
         ((seq, operation_id, oldest, next_),) = self._rows(_SHOWN, {})
-        return Shown(Newest(seq, operation_id), next_, oldest)
+        return Shown(NewestChange(seq, operation_id), next_, oldest)
 
     def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
         named: dict[str, Any] = {"after": after, "page_size": limit + 1}

@@ -1,7 +1,7 @@
 """Relations on PostgreSQL: the parts of a general commit that write them, the reads, and what gc does.
 
-A commit takes shared guards on both ends and all that is above them, as for a child: that an end is dropped at the
-moment when a relation is made is excluded by these locks. The rows themselves are locked last, by id.
+A commit takes shared guards on both ends and everything above them, as for a child. These locks exclude that an end is
+dropped at the moment when a relation is made. The rows themselves are locked last, by id.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from metastore.backends.postgres.parameters import Statement, plain, texts
 from metastore.backends.postgres.read_sql import each
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.relations import RelationSql
-from metastore.port.commit import Relate, Relations
+from metastore.port.conditions import Relations
+from metastore.port.writes import Relate
 
 __all__ = [
     "DELETE_COLUMNS",

@@ -12,8 +12,9 @@ from typing import Any
 
 import psycopg
 
-from metastore.backends.postgres.connect import Pool, raise_read_error
+from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.fragments import DURABLE
+from metastore.backends.postgres.read_errors import raise_read_error
 from metastore.backends.postgres.settings import LASTING
 from metastore.backends.sql.newest import COMPLETE_NEWEST
 from metastore.errors import InvalidArgument

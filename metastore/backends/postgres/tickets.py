@@ -64,6 +64,8 @@ def in_line(entity_id: str, own: str | None = None) -> str:
 def line_of(ids: str, own: str) -> str:
     """Return a SELECT of one row: the columns that :func:`line` reads."""
     there = f"SELECT * FROM ticket WHERE entity_id = ANY({ids}) AND number > 0"
+    # there: all tickets at these entities; before: those that come before the own one, or without one those whose time
+    # has come; mine: the own ones, one for each entity
     return f"""WITH there AS MATERIALIZED ({there}),
 before AS MATERIALIZED (SELECT * FROM there WHERE CASE WHEN {own} IS NULL THEN since <= {NOW} ELSE number < {own} END),
 mine AS MATERIALIZED (SELECT * FROM there WHERE number = {own})
@@ -77,6 +79,7 @@ FROM (SELECT 1) AS one LEFT JOIN (SELECT * FROM before ORDER BY number, entity_i
 LINE = line_of("%(ids)s::bigint[]", "%(own)s::bigint")
 
 LEAVE = without_comments(f"""WITH
+-- the tickets that the operation gives up
 gone AS (
   DELETE FROM ticket WHERE entity_id = ANY(%(ids)s::bigint[]) AND number = %(own)s::bigint AND {_SOON}
   RETURNING entity_id),
@@ -85,6 +88,7 @@ rest AS (
   UPDATE ticket t SET since = greatest(t.since, {NOW} + %(gap)s::bigint)
   FROM gone WHERE t.entity_id = gone.entity_id AND t.number > 0 AND t.number <> %(own)s::bigint
     AND %(gap)s::bigint > 0),
+-- the same for tickets that come later: a row with the number 0 keeps the end of the others' turn
 turn AS (
   INSERT INTO ticket (entity_id, number, time, patience, since)
   SELECT entity_id, 0, {NOW}, 0, {NOW} + %(gap)s::bigint FROM gone WHERE %(gap)s::bigint > 0

@@ -11,7 +11,8 @@ from uuid import UUID
 
 from metastore.names import fold
 from metastore.port.backend import Matches, Search
-from metastore.port.commit import DROPPING, LIVE, PENDING, PURGING
+from metastore.port.conditions import DROPPING, LIVE, PURGING
+from metastore.port.intents import PENDING
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Pending, Record, Resolved, RowPage, Step
 from metastore.port.tickets import NOBODY, Line
 from metastore.port.unreadable import DEEPEST, too_deep

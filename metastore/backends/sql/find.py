@@ -1,8 +1,8 @@
 """The statement that finds entities, on both SQL backends: one page, true at one instant.
 
-It scans a bounded part of an index (of names, or of the children of one parent), keeps what fits, climbs from each
-of these up to the root, and drops what is not live, or not below the scope. So a page costs no more than its scan,
-however large the tree is. Each scanned row comes back, with the nodes from the root down to it if it is wanted.
+It scans a bounded part of an index (of names, or of the children of one parent) and keeps the rows that fit. From each
+of these it climbs to the root, and drops it if it is not live, or not below the scope. So a page costs no more than its
+scan, however large the tree is. Each scanned row comes back, with the nodes from the root down to it if it is wanted.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import from_named
-from metastore.port.commit import DROPPED, PURGING
+from metastore.port.conditions import DROPPED, PURGING
 
 __all__ = [
     "BELOW",

@@ -5,8 +5,8 @@ which an entity took a name also have its key, and an index over (parent, family
 looks for each level: who took the name last, and what that entity's newest version was then, which must still have the
 name. A listing goes through all that ever had a name below the parent, and keeps what has it then.
 
-Every statement also says whether the past at the position is whole, or a pin holds it. gc raises ``past_from`` before
-it deletes, so that a snapshot with the old value has all rows.
+Every statement also says whether the past at the position is whole, or a pin holds it. Before gc deletes, it raises
+``past_from``. So a snapshot with the old value has all rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.decode import lookup_parameters, resolved, step
 from metastore.backends.sql.deep_paths import DEEP
 from metastore.backends.sql.reads import ReadSql, from_named
-from metastore.port.commit import DROPPING, LIVE, PURGING, ROOT_ID
+from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.past import NotKept, PastRow
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
 from metastore.port.unreadable import DEEPEST, too_deep
@@ -176,7 +176,9 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
         ranged = "{0}.{1} >= :low AND {0}.{1} < :high"
         return from_named(
             without_comments(f"""
-WITH newest AS (
+WITH
+-- the newest version of each row that the position shows
+newest AS (
   SELECT v.entity_id, max(v.version) AS version FROM operation v
   WHERE v.entity_id >= :low AND v.entity_id < :high AND v.version > 0 AND {_VISIBLE.format("v")} GROUP BY v.entity_id)
 SELECT kept.ok, n.entity_id, n.owner_id, n.parent_id, n.kind, n.name, n.state, n.version, n.doc,

@@ -1,8 +1,8 @@
 """A pool of connections in which a call waits until its deadline, and no longer.
 
 SQLAlchemy's pool, with a queue that knows the call's deadline, and serves the calls that wait in the order in which
-they came. Without an order, a thread that gives a connection back and asks again takes it before the one that was
-woken, and on a busy pool a call can wait until its deadline.
+they came. Without an order, a thread that gives a connection back and asks again takes it before the woken one. On a
+busy pool a call could then wait until its deadline.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from metastore.backends.sql.find import FindSql
 from metastore.backends.sql.reads import ReadSql, from_named
 from metastore.backends.sql.relations import RelationSql
 from metastore.port.backend import Guards, Matches, Search
-from metastore.port.commit import LIVE
+from metastore.port.conditions import LIVE
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import Owning, Related, Relating
 from metastore.port.rights import Chosen, RightRows, Whose

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from metastore.backends.sql.comments import without_comments
-from metastore.port.commit import DROPPED, DROPPING, LIVE
+from metastore.port.conditions import DROPPED, DROPPING, LIVE
 from metastore.port.unreadable import DEEPEST
 
 __all__ = ["ENTITY", "NODE", "OWNED", "STEPS", "ReadSql", "from_named"]

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from metastore.backends.sql.comments import without_comments
-from metastore.port.rights import GrantRow, MemberRow, RightRows, RoleRow
+from metastore.port.rights import GrantRow, MembershipRow, RightRows, RoleRow
 
 __all__ = ["decoded", "statement"]
 
@@ -39,7 +39,9 @@ UNION ALL
 SELECT {_GRANT}, r.from_id, r.to_id, 0, r.value, '' FROM (SELECT DISTINCT id FROM role) o
   {each("relation", "r", "r.from_id = o.id AND r.kind = 'grant'")}
   {each("guard", "c", "c.id = r.to_id AND c.parent_id = :below")}"""
-    return without_comments(f"""WITH me AS (
+    return without_comments(f"""WITH
+-- the user
+me AS (
   SELECT id, kind, name, scope_version, in_use FROM guard
   WHERE parent_id = {lake} AND family = 'user' AND key = :name AND state = 0),
 -- the user and its groups, disabled ones too
@@ -75,7 +77,7 @@ def decoded(rows: Iterable[Sequence[Any]]) -> RightRows:
     rights = RightRows([], [], [], [])
     for what, one, other, number, word, name in rows:
         if what == _MEMBER:
-            rights.members.append(MemberRow(one, word, name, other, bool(number)))
+            rights.members.append(MembershipRow(one, word, name, other, bool(number)))
         elif what == _ROLE:
             rights.roles.append(RoleRow(one, other, name, number))
         elif what == _OWNER:

@@ -25,7 +25,7 @@ from metastore.backends.sql.past import SqlPast, as_json
 from metastore.backends.sql.relations import sweep
 from metastore.backends.sql.stats import sqlite_stats
 from metastore.backends.sqlite import intents, relations, tickets
-from metastore.backends.sqlite.commit import UNMARK, apply
+from metastore.backends.sqlite.commit import apply
 from metastore.backends.sqlite.connect import DRIVER, raise_read_error
 from metastore.backends.sqlite.group import GroupCommit
 from metastore.backends.sqlite.leases import SqliteLeases
@@ -34,10 +34,12 @@ from metastore.backends.sqlite.reads import PAST, READ, SqliteReads
 from metastore.backends.sqlite.restore import SqliteRestorer
 from metastore.backends.sqlite.secret_keys import SqliteSecretKeys
 from metastore.backends.sqlite.text import all_rows
+from metastore.backends.sqlite.writer import UNMARK
 from metastore.clock import Clock
 from metastore.errors import MigrationNeeded
 from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
-from metastore.port.commit import Commit, Committed, Conflicted, Entry, Help, Mark, Outcome, Result, Unknown
+from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
+from metastore.port.intents import Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
 from metastore.port.records import (
@@ -52,7 +54,8 @@ from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.port.tickets import NOBODY, TICKETS_STAY, Line
 from metastore.port.upkeep import HistoryLimits
-from metastore.retry.classify import Verdict, of_sqlite
+from metastore.port.writes import Result
+from metastore.retry.classify import Consequence, of_sqlite
 
 __all__ = ["SqliteBackend"]
 
@@ -74,7 +77,7 @@ class SqliteBackend(SqliteReads):
 
     # --- commit
 
-    def commit(self, commit: Commit) -> Outcome:
+    def commit(self, commit: Commit) -> CommitOutcome:
         """Apply ``commit`` in one transaction."""
 
         def applied(connection: Any, now: int) -> tuple[Result | None, ...]:
@@ -85,7 +88,7 @@ class SqliteBackend(SqliteReads):
 
         return self._attempt(applied)
 
-    def _attempt(self, change: Callable[[Any, int], tuple[Result | None, ...]]) -> Outcome:
+    def _attempt(self, change: Callable[[Any, int], tuple[Result | None, ...]]) -> CommitOutcome:
         """Let ``change`` work in a transaction; return the outcome that its results, or an error, mean."""
         try:
             results = self._group.run(change)
@@ -97,7 +100,7 @@ class SqliteBackend(SqliteReads):
 
     # --- operations that are written down, and marks
 
-    def write_down(self, entry: Entry) -> Outcome:
+    def write_down(self, entry: Entry) -> CommitOutcome:
         return self._attempt(lambda connection, now: (intents.write_down(connection, entry, now),))
 
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int, ticket: int | None = None) -> Pending:
@@ -134,7 +137,7 @@ class SqliteBackend(SqliteReads):
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
         return self._written(lambda connection, now: tickets.leave(connection, ids, ticket, gap, now))
 
-    def help(self, help: Help) -> Outcome:
+    def help(self, help: Help) -> CommitOutcome:
         return self._attempt(lambda connection, now: intents.help_intents(connection, help, now))
 
     def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
@@ -145,7 +148,7 @@ class SqliteBackend(SqliteReads):
             lambda connection, now: bool(connection.execute(intents.CANCEL, (now, str(operation_id))).fetchall())
         )
 
-    def mark(self, mark: Mark) -> Outcome:
+    def mark(self, mark: Mark) -> CommitOutcome:
         return self._attempt(lambda connection, now: (intents.set_mark(connection, mark, now),))
 
     def unmark(self, entity_id: int, operation_id: UUID) -> bool:
@@ -318,10 +321,10 @@ class SqliteBackend(SqliteReads):
         self.pool.close()
 
 
-def _outcome_of(error: Exception) -> Outcome:
-    verdict = of_sqlite(getattr(error, "sqlite_errorcode", None))
-    if verdict is Verdict.RETRY:
+def _outcome_of(error: Exception) -> CommitOutcome:
+    consequence = of_sqlite(getattr(error, "sqlite_errorcode", None))
+    if consequence is Consequence.RETRY:
         return Conflicted("serialization")
-    if verdict is Verdict.UNKNOWN:
+    if consequence is Consequence.UNKNOWN:
         return Unknown(type(error).__name__)
     return raise_read_error(error)

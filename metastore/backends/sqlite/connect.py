@@ -35,7 +35,7 @@ from metastore.errors import (
     UnreadableRow,
 )
 from metastore.port.stats import PoolUse
-from metastore.retry.classify import Verdict, of_sqlite
+from metastore.retry.classify import Consequence, of_sqlite
 
 __all__ = ["DRIVER", "Pool", "raise_read_error"]
 
@@ -185,8 +185,8 @@ class Pool:
     def begin(self, connection: Any) -> None:
         """Begin to write: wait for the process that writes now, until the call's deadline.
 
-        SQLite's own busy handler waits longer each time, so that the process that came first is served last
-        (measured with 16 processes: 5 to 8 s for the unluckiest); short random waits are fair.
+        SQLite's own busy handler waits longer each time, so that the process that came first is served last: with 16
+        processes, 5 to 8 s for the unluckiest. Short random waits are fair.
         """
         if not self._in_memory:
             _warn_once()
@@ -198,9 +198,9 @@ class Pool:
                     connection.execute("BEGIN IMMEDIATE")
                     return
                 except DRIVER.Error as error:
-                    verdict = of_sqlite(getattr(error, "sqlite_errorcode", None))
+                    consequence = of_sqlite(getattr(error, "sqlite_errorcode", None))
                     stopped = stop is not None and stop.asked
-                    if verdict is not Verdict.RETRY or stopped or SYSTEM.monotonic() > ends:
+                    if consequence is not Consequence.RETRY or stopped or SYSTEM.monotonic() > ends:
                         raise
                 SYSTEM.sleep(SYSTEM.uniform(0.0, _BUSY_WAIT))
         finally:
@@ -265,10 +265,10 @@ def _use_wal(connection: Any, patience: float) -> None:
                 connection.execute("PRAGMA journal_mode = WAL")
             return
         except DRIVER.Error as error:
-            verdict = of_sqlite(getattr(error, "sqlite_errorcode", None))
-            if verdict in (Verdict.REFUSED, Verdict.UNAVAILABLE):
+            consequence = of_sqlite(getattr(error, "sqlite_errorcode", None))
+            if consequence in (Consequence.REFUSED, Consequence.UNAVAILABLE):
                 return
-            if verdict is not Verdict.RETRY or SYSTEM.monotonic() > ends:
+            if consequence is not Consequence.RETRY or SYSTEM.monotonic() > ends:
                 raise
         SYSTEM.sleep(SYSTEM.uniform(0.0, 0.02))
 
@@ -294,18 +294,18 @@ def raise_read_error(error: Exception) -> NoReturn:
 def _translated(error: Exception) -> MetastoreError | Exception:
     if is_no_text(error):
         return UnreadableRow("a row that the call writes or deletes", "one of its texts is not UTF-8")
-    verdict = of_sqlite(getattr(error, "sqlite_errorcode", None))
+    consequence = of_sqlite(getattr(error, "sqlite_errorcode", None))
     file = next(iter(getattr(error, "__notes__", ())), "")
-    if verdict is Verdict.SCHEMA:
+    if consequence is Consequence.SCHEMA:
         return MigrationNeeded(f"the database has no fitting schema ({error}); run: metastore migrate")
-    if verdict is Verdict.REFUSED:
+    if consequence is Consequence.REFUSED:
         foreign = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_NOTADB  # type: ignore[attr-defined]
         again = "check the path" if foreign else "make the file and its folder writable"
         return BackendRefused(f"the database {file} refuses it: {error}; {again}")
-    if verdict in (Verdict.UNAVAILABLE, Verdict.UNKNOWN, Verdict.RETRY):
+    if consequence in (Consequence.UNAVAILABLE, Consequence.UNKNOWN, Consequence.RETRY):
         return BackendUnavailable(
             f"the database {file} cannot do this now: {error}; free it or check the file, then try again"
         )
-    if verdict is Verdict.REJECTED:
+    if consequence is Consequence.REJECTED:
         return InvalidArgument(f"the database refuses a value: {error}")
     return error

@@ -10,14 +10,16 @@ from uuid import UUID
 
 from metastore.backends.precondition import PreconditionFailed
 from metastore.backends.sql.reads import ReadSql
-from metastore.backends.sqlite.commit import CLEARED, STAND, THEIR_TURN, check_guards, take_row
+from metastore.backends.sqlite.checks import CLEARED, STAND, THEIR_TURN, check_guards, take_row
 from metastore.backends.sqlite.text import all_rows
 from metastore.backends.sqlite.tickets import check_line
 from metastore.errors import outcome_forgotten
 from metastore.port.backend import MOST_AHEAD
-from metastore.port.commit import CLAIMABLE, FORMAT, PENDING, Commit, Entry, Help, Mark, Resolution, Result
+from metastore.port.commit import Commit
+from metastore.port.intents import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark, Resolution
 from metastore.port.note import note
 from metastore.port.records import Marked
+from metastore.port.writes import Result
 
 __all__ = [
     "AHEAD",

@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-from metastore.backends.sqlite.commit import next_id, next_seq, take_row
+from metastore.backends.sqlite.checks import take_row
 from metastore.backends.sqlite.group import Written
+from metastore.backends.sqlite.writer import next_id, next_seq
 from metastore.clock import Clock
 from metastore.deadlines import remaining
-from metastore.port.commit import Conflicted, LeaseToken, Unknown
+from metastore.port.commit import Conflicted, Unknown
+from metastore.port.conditions import LeaseToken
 from metastore.port.leases import (
     ALIVE,
     DOOMED,

@@ -8,7 +8,8 @@ from typing import Any
 
 from metastore.backends.precondition import PreconditionFailed
 from metastore.backends.sql.relations import RelationSql
-from metastore.port.commit import Relate, Relations
+from metastore.port.conditions import Relations
+from metastore.port.writes import Relate
 
 __all__ = ["READ_RELATIONS", "check", "delete_columns", "delete_missing", "delete_relations", "write"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
 from metastore.backends.sqlite.group import Written
 from metastore.port.secret_keys import KeyRow, Redaction
-from metastore.retry.classify import Verdict, of_sqlite
+from metastore.retry.classify import Consequence, of_sqlite
 
 __all__ = ["SqliteSecretKeys"]
 
@@ -63,7 +63,7 @@ class SqliteSecretKeys:
                 connection.execute("VACUUM")
                 ((busy, *_),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except DRIVER.Error as error:
-            if of_sqlite(getattr(error, "sqlite_errorcode", None)) is Verdict.RETRY:
+            if of_sqlite(getattr(error, "sqlite_errorcode", None)) is Consequence.RETRY:
                 return False
             raise_read_error(error)
         return not busy

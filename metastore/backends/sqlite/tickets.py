@@ -22,6 +22,7 @@ _QUEUE = """INSERT INTO ticket (entity_id, number, time, patience, since)
   SELECT g.id, :number, :now, :patience,
     max(:now, coalesce((SELECT max(t.since) FROM ticket t WHERE t.entity_id = g.id), 0))
   FROM guard g WHERE g.id IN (SELECT value FROM json_each(:ids))"""
+# before: the tickets before the own one, or without one those whose time has come; mine: the own ones
 _LINE = """WITH before AS (SELECT * FROM ticket
     WHERE entity_id IN (SELECT value FROM json_each(:ids)) AND number > 0
       AND CASE WHEN :own IS NULL THEN since <= :now ELSE number < :own END),

@@ -14,8 +14,8 @@ where ``into`` is a catalog. If it is a schema, that is where tables without a f
 below a ``key=value`` folder is a data set of its own, and the folders above it are schemas, whatever they are called.
 Files beside ``key=value`` folders are each a table of their own. A name that the catalog does not allow is a failure.
 
-Two folders can claim one table, when several PATHs are given or names differ only in their Unicode form: the first
-(in the order of paths) has it, the ``rival`` of the others is its location.
+Two folders can claim one table, if several PATHs are given, or if names differ only in their Unicode form. The first
+(in the order of paths) gets it; the ``rival`` of the others is its location.
 """
 
 from __future__ import annotations

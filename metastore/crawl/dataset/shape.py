@@ -4,15 +4,15 @@ A folder is **one table** if all its files that can be read have one format, one
 
 * columns of one name have types that one type holds (:mod:`metastore.crawl.read.widen`; text formats, whose types are
   guesses, also come together as string where all files have the same columns);
-* each file shares at least 70 % of its columns with the file that has the most: files that have nothing in common
-  but a ``name`` are no table, one that came later with a new column is part of it.
+* each file shares at least 70 % of its columns with the file that has the most. So files that share only a ``name`` are
+  no table, and a later file with a new column is part of one.
 
-It is one table in any case if it is partitioned, for its folders say so, or if it is one in the catalog already.
-Then files that do not fit what most of them say are failures, with the reason; or, in a folder without partitions,
-where they have another format or share too few columns, tables of their own.
+It is one table in any case if its folders are partitions, or if it is one in the catalog already. Then a file that does
+not fit the majority is a failure, with the reason. In a folder without partitions, a file of another format, or with
+too few common columns, is a table instead.
 
-Else **each file is its own table**, named after the file without its format ending; with it, where two names would
-be equal, or where a folder's table has the name. That stays so while such tables are in the catalog.
+Else **each file is its own table**. Its name is the file's name without the format ending; the ending stays if two
+names would be equal, or if a folder's table has the name. That stays so while such tables are in the catalog.
 """
 
 from __future__ import annotations

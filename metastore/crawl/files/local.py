@@ -1,8 +1,8 @@
 """Folders of the local file system: one ``scandir`` per folder and one ``stat`` per file.
 
 Each folder is listed once: real folders first, then the targets of symbolic links. A link to a folder that was listed
-already becomes a note, so loops end. A link that leads out of the given paths is a failure and is not followed unless
-the user allows it: a person who can write to the lake must not choose what the crawler reads elsewhere.
+already becomes a note, so loops end. A link that leads out of the given paths is a failure and is not followed, unless
+the user allows it. A person who can write to the lake must not choose what the crawler reads elsewhere.
 """
 
 from __future__ import annotations

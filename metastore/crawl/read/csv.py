@@ -1,9 +1,9 @@
 """Read a CSV file's columns and number of rows: the whole file, in blocks, in bounded memory.
 
-Every cell is read as text by pyarrow's parser, and the type of a column is the narrowest that fits all its cells:
-long, decimal(38,0), double, date, timestamp, timestamptz, boolean, else string. So a column that looks like numbers
-for a gigabyte and then is not, is a string. Cells that are empty or spell a null (``NA``, ``null`` …, pyarrow's list)
-fit every type. A column without any value is of the null type until files are merged.
+The parser of pyarrow reads every cell as text. The type of a column is the narrowest that fits all its cells: long,
+decimal(38,0), double, date, timestamp, timestamptz, boolean, else string. So a column that looks like numbers for a
+gigabyte and then is not, is a string. Cells that are empty or spell a null (``NA``, ``null`` …, pyarrow's list) fit
+every type. A column without any value is of the null type until files are merged.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Guess the dialect of a CSV file: its delimiter, whether its first row is a header, its columns' names.
 
-The delimiter is the one of ``, ; tab |`` that cuts the most rows of a sample into the same number of fields. The
-first row is a header if it looks different from what stands below it: below are numbers, dates or booleans, and it
-has none there; where all is text, if its cells are distinct. Without a header columns are named as Spark names
-them, ``_c0`` …; so is a column whose header is empty (a data frame's index).
+The delimiter is the one of ``, ; tab |`` that cuts the most rows of a sample into the same number of fields. The first
+row is a header if it looks different from the rows below: they have numbers, dates or booleans where it has none. If
+all is text, it is a header if its cells are distinct. Without a header columns are named as Spark names them, ``_c0``
+…; so is a column whose header is empty (a data frame's index).
 
 Of a text that goes on behind the sample the last row may be cut off and is not looked at. What decides is whole rows:
 where there are not two of them, a greater sample is needed.

@@ -1,9 +1,9 @@
 """Read a JSON file's columns and number of rows: lines of objects, objects over several lines, or one array.
 
-The whole file is read in bounded memory. Lines go through pyarrow block by block, the types of the blocks are
-widened; a block whose values do not agree (a number here, a string there) is typed by :mod:`json_values`, as is
-every file that is not lines: Spark reads that with its option ``multiLine``, which is kept in the dialect. Strings
-stay strings, whatever they look like, as with Spark. Columns stand in the order of their first appearance.
+The whole file is read in bounded memory. Lines go through pyarrow block by block, and the types of the blocks are
+widened. :mod:`json_values` types a block whose values do not agree (a number here, a string there), and every file that
+is not lines. Spark reads such a file with its option ``multiLine``, which the dialect keeps. Strings stay strings,
+whatever they look like, as with Spark. Columns stand in the order of their first appearance.
 """
 
 from __future__ import annotations

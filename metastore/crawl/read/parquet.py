@@ -1,12 +1,11 @@
 """A Parquet file's schema, rows and statistics, from its footer alone.
 
-The schema is what pyarrow reads. Statistics are taken of top-level columns without parts, and only where the footer
-has them and they are valid for the type: a NaN among the bounds, bounds of a type that has no order (INT96,
-intervals), and texts that are not UTF-8 make the bounds unknown; the bounds of half floats come as bytes, and are
-decoded.
+The schema is what pyarrow reads. Statistics are taken of top-level columns without parts, if the footer has them and
+they are valid for the type. Bounds are unknown if one is NaN, if the type has no order (INT96, intervals), or if a text
+is not UTF-8. The bounds of half floats come as bytes, and are decoded.
 
-There are many footers, and decoding one takes pyarrow some 30 µs: what follows from a schema is kept, and bounds are
-taken as they are stored where that is quicker than as Python's types.
+There are many footers, and pyarrow takes some 30 µs to decode one. So the results for a schema are kept, and bounds are
+taken as stored if that is quicker than as Python's types.
 """
 
 from __future__ import annotations

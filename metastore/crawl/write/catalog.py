@@ -245,7 +245,7 @@ class StoreCatalog:
         """Plan on what the transaction reads, and write the plans.
 
         The commit validates what is read here. So an absent table is created without a read, and the partitions come
-        from an earlier listing: to validate a missing name or a listing would block other writers of the schema.
+        from an earlier listing. To validate a missing name or a listing would block other writers of the schema.
         """
         first = requests[0][0].path
         catalog = self.catalog(first[:2])

@@ -1,7 +1,7 @@
-"""Compare what is here with what an import would read there: field by field, row by row, relation by relation.
+"""Compare the store with what an import would read there: field by field, row by row, relation by relation.
 
-So nothing is lost unnamed: whatever a row of Gravitino cannot hold, or the database changes, reads back in another way.
-Memory: a hash for each entity.
+So the report names every loss: a value that Gravitino's row cannot hold, or that the database changes, reads back
+differently. Memory: a hash for each entity.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any, BinaryIO, Final
 
-from metastore.exports.gravitino.places import Places
+from metastore.exports.gravitino.addresses import Addresses
 from metastore.exports.gravitino.report import ExportReport
 from metastore.exports.gravitino.standing import standing
 from metastore.imports.gravitino.groups import Group, groups
@@ -25,12 +25,12 @@ _MOST: Final = 5
 """How many parts of one entity a finding names."""
 
 
-def compare(here: BinaryIO, places: Places, there: BinaryIO, report: ExportReport) -> None:
-    """Name in ``report`` what the two files show in different ways. ``there``: read back from Gravitino's tables."""
+def compare(here: BinaryIO, addresses: Addresses, there: BinaryIO, report: ExportReport) -> None:
+    """Name in ``report`` each difference of the two files. ``there``: read back from Gravitino's tables."""
 
     def key_here(group: Group) -> Key | None:
-        place = places.get(group.entity.kind, group.entity.names)
-        return None if place is None else (group.entity.kind, place.id)
+        address = addresses.get(group.entity.kind, group.entity.names)
+        return None if address is None else (group.entity.kind, address.id)
 
     expected = _hashes(here, key_here, _here)
     found = _hashes(there, _key_there, _there)

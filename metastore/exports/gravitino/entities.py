@@ -1,7 +1,7 @@
 """The rows of an entity: for each kind its own row, those of its version, and those of what it owns.
 
-It is the reverse of :mod:`metastore.imports.gravitino.things`. What has no column there is left away here: reading
-back shows it, and the report names it.
+It is the reverse of :mod:`metastore.imports.gravitino.things`. A value without a column there is left out here; the
+comparison at the end finds that, and the report names it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final
 
-from metastore.exports.gravitino.places import Places, made_id
+from metastore.exports.gravitino.addresses import Addresses, made_id
 from metastore.exports.gravitino.standing import Standing, audit_json, standing
 from metastore.imports.gravitino.groups import Group
 from metastore.imports.gravitino.values import IDENTIFIER
@@ -52,23 +52,23 @@ class NoPlace(Exception):
 class Said:
     """An entity with what Gravitino's rows need of it."""
 
-    def __init__(self, group: Group, places: Places, now: int) -> None:
-        place = places.get(group.entity.kind, group.entity.names)
-        assert place is not None
-        self.group, self.place, self.places, self.now = group, place, places, now
+    def __init__(self, group: Group, addresses: Addresses, now: int) -> None:
+        address = addresses.get(group.entity.kind, group.entity.names)
+        assert address is not None
+        self.group, self.address, self.addresses, self.now = group, address, addresses, now
         self.name, self.doc = group.entity.names[-1], group.entity.doc
         self.standing: Standing = standing(group)
         self.audit = audit_json(self.standing.audit)
 
     def field(self, name: str) -> Any:
         """Return a field of the document as an entity shows it."""
-        return KINDS[self.place.shape.kind].entity.doc_fields[name].decode(self.doc[name])
+        return KINDS[self.address.shape.kind].entity.doc_fields[name].decode(self.doc[name])
 
     def properties(self, **more: str) -> str:
         """Return the properties as JSON, without those that are encrypted here: nobody there has the key."""
         pairs = {key: value for key, value in self.doc["properties"].items() if not value.startswith(SEALED)}
-        if self.place.shape.kind in _IDENTIFIED:
-            pairs[IDENTIFIER] = f"gravitino.v1.uid{self.place.id}"
+        if self.address.shape.kind in _IDENTIFIED:
+            pairs[IDENTIFIER] = f"gravitino.v1.uid{self.address.id}"
         return json.dumps({**pairs, **more})
 
     @cached_property
@@ -80,21 +80,21 @@ class Said:
     def column_ids(self) -> Mapping[int, int]:
         """Gravitino's ids of a table's columns, by the store's."""
         origin = self.group.origin
-        same = origin is not None and int(origin.doc["key"]) == self.place.id  # and not a copy of it
+        same = origin is not None and int(origin.doc["key"]) == self.address.id  # and not a copy of it
         there = origin.doc["values"].get("columns", {}) if origin is not None and same else {}
         known = {ours: int(theirs) for theirs, ours in there.items()}
         ids = [one["id"] for one in self.doc["columns"]]
-        return {one: known.get(one) or made_id("column", self.place.id, one) for one in ids}
+        return {one: known.get(one) or made_id("column", self.address.id, one) for one in ids}
 
     def own(self, **values: Any) -> dict[str, Any]:
         """Return the entity's own row."""
         standing = {"audit_info": self.audit, "current_version": self.version, "last_version": self.version}
-        named = {f"{self.place.shape.prefix}_name": self.name}
-        return {**self.place.ids, **named, **standing, "updated_at": self.now, "deleted_at": 0, **values}
+        named = {f"{self.address.shape.prefix}_name": self.name}
+        return {**self.address.ids, **named, **standing, "updated_at": self.now, "deleted_at": 0, **values}
 
     def beside(self, **values: Any) -> dict[str, Any]:
         """Return a row of its version."""
-        return {**self.place.ids, "version": self.version, "audit_info": self.audit, "deleted_at": 0, **values}
+        return {**self.address.ids, "version": self.version, "audit_info": self.audit, "deleted_at": 0, **values}
 
 
 Make = Callable[[Said], Iterator[TablesRow]]
@@ -102,7 +102,7 @@ Make = Callable[[Said], Iterator[TablesRow]]
 
 def rows_of(said: Said) -> list[TablesRow]:
     """Return the rows of an entity, its own one first. Raises NoPlace."""
-    return list(_MAKERS[said.place.shape.kind](said))
+    return list(_MAKERS[said.address.shape.kind](said))
 
 
 def _simple(comment: str, **more: Callable[[Said], Any]) -> Make:
@@ -110,7 +110,7 @@ def _simple(comment: str, **more: Callable[[Said], Any]) -> Make:
 
     def make(said: Said) -> Iterator[TablesRow]:
         values = {word: of(said) for word, of in more.items()}
-        yield said.place.shape.table, said.own(**{comment: said.doc["comment"] or ""}, **values)
+        yield said.address.shape.table, said.own(**{comment: said.doc["comment"] or ""}, **values)
 
     return make
 
@@ -180,9 +180,9 @@ def _fileset(said: Said) -> Iterator[TablesRow]:
     if not said.doc["locations"]:
         raise NoPlace("it has no location, and a fileset has one there")
     yield "fileset_meta", said.own(type=said.doc["type"].upper())
-    for name, place in said.doc["locations"].items():
+    for name, where in said.doc["locations"].items():
         said_of = {"fileset_comment": said.doc["comment"] or "", "properties": said.properties()}
-        yield "fileset_version_info", said.beside(**said_of, storage_location_name=name, storage_location=place)
+        yield "fileset_version_info", said.beside(**said_of, storage_location_name=name, storage_location=where)
 
 
 def _function(said: Said) -> Iterator[TablesRow]:
@@ -215,7 +215,7 @@ def _policy(said: Said) -> Iterator[TablesRow]:
 
 def _principal(said: Said) -> Iterator[TablesRow]:
     given = {"external_id": said.doc["external_id"], "enabled": said.group.entity.in_use}
-    yield said.place.shape.table, said.own(**given)
+    yield said.address.shape.table, said.own(**given)
 
 
 def _template(said: Said) -> Iterator[TablesRow]:
@@ -224,7 +224,7 @@ def _template(said: Said) -> Iterator[TablesRow]:
 
 
 def _job(said: Said) -> Iterator[TablesRow]:
-    template = said.places.get("job_template", (*said.group.entity.names[:-1], said.doc["template"]))
+    template = said.addresses.get("job_template", (*said.group.entity.names[:-1], said.doc["template"]))
     if template is None:
         raise NoPlace(f"its template {said.doc['template']!r} is gone")
     row = said.own(
@@ -276,11 +276,11 @@ _MAKERS: Final[Mapping[str, Make]] = {
 def owned_rows(said: Said) -> Iterator[TablesRow]:
     """Yield the rows of versions and statistics. A partition is there by its statistics alone."""
     for line in said.group.owned:
-        if line.kind == "model_version" and said.place.shape.kind == "model":
+        if line.kind == "model_version" and said.address.shape.kind == "model":
             yield from _model_version(said, line)
-        elif line.kind == "statistic" and said.place.shape.kind == "table":
+        elif line.kind == "statistic" and said.address.shape.kind == "table":
             yield _statistic(said, line)
-        elif line.kind == "partition_statistic" and said.place.shape.kind == "table":
+        elif line.kind == "partition_statistic" and said.address.shape.kind == "table":
             yield from _of_partition(said, line)
 
 
@@ -295,17 +295,17 @@ def _model_version(said: Said, line: OwnedLine) -> Iterator[TablesRow]:
     for name, uri in line.doc["uris"].items():
         yield "model_version_info", said.beside(**row, model_version_uri_name=name, model_version_uri=uri)
     for alias in line.doc["aliases"]:
-        own = {"model_id": said.place.id, "deleted_at": 0}
+        own = {"model_id": said.address.id, "deleted_at": 0}
         yield "model_version_alias_rel", {**own, "model_version": version, "model_version_alias": alias}
 
 
 def _statistic(said: Said, line: OwnedLine) -> TablesRow:
     return "statistic_meta", {
-        "statistic_id": made_id("statistic", said.place.id, line.name),
+        "statistic_id": made_id("statistic", said.address.id, line.name),
         "statistic_name": line.name,
-        "metalake_id": said.place.above[0],
+        "metalake_id": said.address.above[0],
         "statistic_value": json.dumps(line.doc["values"].get("value")),
-        "metadata_object_id": said.place.id,
+        "metadata_object_id": said.address.id,
         "metadata_object_type": "TABLE",
         "audit_info": audit_json(line.audit),
         "current_version": 1,
@@ -319,7 +319,7 @@ def _of_partition(said: Said, line: OwnedLine) -> Iterator[TablesRow]:
         yield (
             "partition_statistic_meta",
             {
-                "table_id": said.place.id,
+                "table_id": said.address.id,
                 "partition_name": line.name,
                 "statistic_name": name,
                 "statistic_value": json.dumps(value),

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from metastore.exports.gravitino.addresses import Address
 from metastore.exports.gravitino.entities import Said, TablesRow
-from metastore.exports.gravitino.places import Place
 from metastore.exports.gravitino.standing import audit_json
 from metastore.governance.privileges import REVEAL
 from metastore.transfer.lines import RelationLine
@@ -22,7 +22,7 @@ def link_rows(said: Said) -> Iterator[TablesRow]:
     """Yield the rows of the relations that go from an entity to what is there."""
     grants: dict[tuple[str, int], list[str]] = {}
     for line in said.group.relations:
-        to = None if line.to is None or line.to_kind is None else said.places.get(line.to_kind, line.to)
+        to = None if line.to is None or line.to_kind is None else said.addresses.get(line.to_kind, line.to)
         if to is None:
             continue
         if line.kind == "grant":
@@ -32,8 +32,8 @@ def link_rows(said: Said) -> Iterator[TablesRow]:
         elif line.kind == "owner":
             yield "owner_meta", {**_owner(said, line, to), "updated_at": said.now}
         elif line.kind == "membership":
-            own = {f"{said.place.shape.kind}_id": said.place.id, "role_id": to.id}
-            yield f"{said.place.shape.kind}_role_rel", {**own, **_standing(line)}
+            own = {f"{said.address.shape.kind}_id": said.address.id, "role_id": to.id}
+            yield f"{said.address.shape.kind}_role_rel", {**own, **_standing(line)}
     yield from _grants(said, grants.items())
 
 
@@ -41,13 +41,13 @@ def _standing(line: RelationLine) -> dict[str, Any]:
     return {"audit_info": audit_json(line.audit), "current_version": 1, "last_version": 1, "deleted_at": 0}
 
 
-def _end(place: Place) -> dict[str, Any]:
-    return {"metadata_object_id": place.id, "metadata_object_type": place.shape.kind.upper()}
+def _end(address: Address) -> dict[str, Any]:
+    return {"metadata_object_id": address.id, "metadata_object_type": address.shape.kind.upper()}
 
 
-def _attached(said: Said, line: RelationLine, to: Place) -> Iterator[TablesRow]:
+def _attached(said: Said, line: RelationLine, to: Address) -> Iterator[TablesRow]:
     """Yield the row of a tag or a policy; there are none on a field inside of a column."""
-    end = _end(said.place)
+    end = _end(said.address)
     if line.column is not None:
         ours = [one["id"] for one in said.doc["columns"] if (one["name"],) == line.column]
         if not ours:
@@ -58,10 +58,10 @@ def _attached(said: Said, line: RelationLine, to: Place) -> Iterator[TablesRow]:
     yield f"{word}_relation_meta", {f"{word}_id": to.id, **end, **value, **_standing(line)}
 
 
-def _owner(said: Said, line: RelationLine, to: Place) -> dict[str, Any]:
-    metalake = (*said.place.above, said.place.id)[0]
+def _owner(said: Said, line: RelationLine, to: Address) -> dict[str, Any]:
+    metalake = (*said.address.above, said.address.id)[0]
     owner = {"owner_id": to.id, "owner_type": to.shape.kind.upper()}
-    return {"metalake_id": metalake, **owner, **_end(said.place), **_standing(line)}
+    return {"metalake_id": metalake, **owner, **_end(said.address), **_standing(line)}
 
 
 def _grants(said: Said, grants: Iterable[tuple[tuple[str, int], list[str]]]) -> Iterator[TablesRow]:
@@ -74,7 +74,7 @@ def _grants(said: Said, grants: Iterable[tuple[tuple[str, int], list[str]]]) -> 
         yield (
             "role_meta_securable_object",
             {
-                "role_id": said.place.id,
+                "role_id": said.address.id,
                 "metadata_object_id": key,
                 "type": kind.upper(),
                 "privilege_names": json.dumps([word.upper() for word, _ in known]),

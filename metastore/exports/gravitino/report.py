@@ -1,4 +1,4 @@
-"""What an export into Gravitino's tables wrote, and what has no place there."""
+"""The report of an export into Gravitino's tables: what it wrote, and what has no place there."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class ExportReport:
     rows: int = 0
     """How many rows were written, over all tables."""
     replaced: bool = False
-    """Whether an earlier export was there, and made room."""
+    """Whether this export replaced an earlier one."""
 
     @property
     def whole(self) -> bool:
-        """Whether all of the store is there, as it is here."""
+        """Whether the store was exported completely: there are no findings."""
         return not self.findings
 
     def find(self, problem: str, what: str, done: str) -> None:
-        """Note what is not there as it is here. ``problem``: no_place, refused, secret, changed."""
+        """Note a difference. ``problem``: no_place, refused, secret, changed."""
         self.findings.append(Finding(problem, what, done))

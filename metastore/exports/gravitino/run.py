@@ -1,7 +1,7 @@
 """One export from beginning to end: a snapshot of the store as lines, the rows, and a comparison; all of it or nothing.
 
-The lines are read three times: for the places, for the rows of the entities, and for those of the relations. So a
-relation may lead to what comes later, and leads nowhere where that is left out.
+The lines are read three times: for the addresses, for the rows of the entities, and for those of the relations. So a
+relation may lead to an entity that comes later in the file; it is left out if that entity is.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import time
 from collections.abc import Iterable
 from typing import BinaryIO
 
+from metastore.exports.gravitino.addresses import Addresses
 from metastore.exports.gravitino.compare import compare
 from metastore.exports.gravitino.entities import NoPlace, Said, TablesRow, owned_rows, rows_of
 from metastore.exports.gravitino.links import link_rows
-from metastore.exports.gravitino.places import Places
 from metastore.exports.gravitino.report import ExportReport
 from metastore.exports.gravitino.target import Target, open_target
+from metastore.imports.counts import Tell
 from metastore.imports.gravitino.groups import Group, groups
-from metastore.imports.outcome import Tell
 from metastore.kinds.secret import PREFIX, SEALED
 from metastore.names import format_path
 from metastore.store import open_store
@@ -27,11 +27,11 @@ __all__ = ["export_gravitino"]
 
 
 def export_gravitino(url: str | None, to: str, *, progress: Tell | None = None) -> ExportReport:
-    """Write the live entities of the store at ``url`` into Gravitino's own tables at ``to``; return what is not there.
+    """Write the live entities of the store at ``url`` into Gravitino's own tables at ``to``; return the report.
 
-    ``to`` has Gravitino's tables of any 1.x, and nothing in them, or an export of this program that nobody has changed
-    since: then it is replaced. An export that fails or is killed leaves the database as it was. Gravitino's server
-    must not run on it meanwhile. Raises InvalidArgument.
+    ``to`` has Gravitino's tables of any 1.x. They are empty, or hold an earlier export that nobody has changed since,
+    which the new one replaces. An export that fails or is killed leaves the database as it was. Gravitino's server must
+    not run on it meanwhile. Raises InvalidArgument for any other database; the message says what to do.
     """
     tell = progress or (lambda _step, _share: None)
     report = ExportReport()
@@ -40,46 +40,46 @@ def export_gravitino(url: str | None, to: str, *, progress: Tell | None = None) 
         tell("reading", 0.0)
         with open_store(url) as store:
             store.export_to(lines, ids=True)
-        places = _places(lines, report)
+        addresses = _addresses(lines, report)
         now = time.time_ns() // 1_000_000
         tell("writing", 0.2)
         for group in groups(lines):
-            _write_entity(group, places, target, report, now)
+            _write_entity(group, addresses, target, report, now)
         tell("writing relations", 0.5)
         for group in groups(lines):
-            if places.get(group.entity.kind, group.entity.names) is not None:
-                _put(target, link_rows(Said(group, places, now)))
+            if addresses.get(group.entity.kind, group.entity.names) is not None:
+                _put(target, link_rows(Said(group, addresses, now)))
         target.flush()
         tell("comparing", 0.7)
         with tempfile.TemporaryFile() as back:
             report.findings += target.read_back(back).findings
-            compare(lines, places, back, report)
+            compare(lines, addresses, back, report)
         target.finish()
         report.rows = target.rows
     return report
 
 
-def _places(lines: BinaryIO, report: ExportReport) -> Places:
-    places = Places()
+def _addresses(lines: BinaryIO, report: ExportReport) -> Addresses:
+    addresses = Addresses()
     for group in groups(lines):
-        why = places.add(group)
+        why = addresses.add(group)
         if isinstance(why, str):
             _left_out(group, why, report)
-    return places
+    return addresses
 
 
 def _left_out(group: Group, why: str, report: ExportReport) -> None:
     report.find("no_place", f"{group.entity.kind} {format_path(group.entity.names)}: {why}", "left out")
 
 
-def _write_entity(group: Group, places: Places, target: Target, report: ExportReport, now: int) -> None:
+def _write_entity(group: Group, addresses: Addresses, target: Target, report: ExportReport, now: int) -> None:
     line = group.entity
-    if places.get(line.kind, line.names) is None:
+    if addresses.get(line.kind, line.names) is None:
         return
-    why: str | None = None if places.parent_is_there(line.names) else "what is above it is left out"
+    why: str | None = None if addresses.parent_is_there(line.names) else "what is above it is left out"
     rows: list[TablesRow] = []
     if why is None:
-        said = Said(group, places, now)
+        said = Said(group, addresses, now)
         try:
             own, *beside = rows_of(said)
             rows = [own, *[row for row in beside if target.has(row[0])]]
@@ -87,7 +87,7 @@ def _write_entity(group: Group, places: Places, target: Target, report: ExportRe
         except NoPlace as error:
             why = str(error)
     if why is not None:
-        places.forget(line.kind, line.names)
+        addresses.forget(line.kind, line.names)
         _left_out(group, why, report)
         return
     for row in rows:

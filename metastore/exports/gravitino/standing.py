@@ -1,4 +1,4 @@
-"""The version and the audit that an entity has in Gravitino's row: those of the import, until it is changed here."""
+"""Find the version and audit of an entity's row in Gravitino: those of the import, until the entity is changed here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Standing(NamedTuple):
 
 
 def standing(group: Group) -> Standing:
-    """Return what Gravitino's row says. A later import writes as itself; whom it copied is in the origin."""
+    """Return the version and audit. A later import writes under its own name; the origin has the user there."""
     line, origin = group.entity, group.origin
     version, audit = int(line.row["version"]), dict(line.audit)
     if origin is None:

@@ -1,7 +1,7 @@
-"""Gravitino's database, to write to: empty, or with an earlier export that nobody has changed since.
+"""Write to Gravitino's database: it is empty, or has an earlier export that nobody has changed since.
 
-All of an export is one transaction. A table of our own, which Gravitino does not look at, says what the last export
-left: the next one makes room for itself only where that still stands. It also keeps two exports apart.
+An export is one transaction. A table of ours, which Gravitino ignores, holds a hash of the last export. The next export
+replaces the content only if the hash is still right. The table also keeps two exports apart.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Target:
         return table in self._tables
 
     def problem(self, row: TablesRow) -> str | None:
-        """Return why a row cannot be held; None: it can. A comment that is too long is no reason: it is cut."""
+        """Return why the tables cannot hold a row; None: they can. A comment that is too long is cut."""
         table, values = row
         if table not in self._tables:
             return f"this version of Gravitino has no {table}"
@@ -67,7 +67,7 @@ class Target:
         return self._taken(table, values)
 
     def _taken(self, table: str, values: dict[str, Any]) -> str | None:
-        """Return which other row stands in the way of a row, as far as the store allows what Gravitino does not."""
+        """Return which other row conflicts with a row: the store allows some pairs that Gravitino does not."""
         there = {column.name.lower() for column in self._tables[table].columns}
         keys: list[tuple[object, ...]] = []
         if table == "tag_relation_meta" and "tag_value" not in there:
@@ -82,7 +82,7 @@ class Target:
         return None
 
     def put(self, row: TablesRow) -> None:
-        """Write a row; columns that this version does not have are left away."""
+        """Write a row, without the columns that this version of Gravitino does not have."""
         table, values = row
         columns = self._tables[table].columns
         kept = {c.name: _held(c, values[c.name.lower()]) for c in columns if c.name.lower() in values}
@@ -93,7 +93,7 @@ class Target:
             self._write(table)
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the rows that wait."""
         for table in list(self._waiting):
             self._write(table)
 
@@ -109,7 +109,7 @@ class Target:
         return report
 
     def begin(self) -> bool:
-        """Make room. Return whether there was an earlier export. Raises InvalidArgument for what is not ours."""
+        """Remove an earlier export; return whether there was one. Raises InvalidArgument for any other content."""
         mark, connection = _mark(self._schema), self._connection
         known = sa.inspect(connection).has_table(_MARK, self._schema)
         left = connection.execute(sa.select(mark.c.content).with_for_update()).scalar() if known else None
@@ -136,7 +136,7 @@ class Target:
             return write_file(Source(self._connection, self._schema), stream, Report(), {}, ids=False).hash
 
     def finish(self) -> None:
-        """Write down what this export left."""
+        """Write the hash of this export."""
         self._connection.execute(_mark(self._schema).update().values(content=self.content()))
 
 
@@ -160,7 +160,7 @@ def open_target(url: str) -> Iterator[Target]:
 
 
 def _empty(connection: Connection, schema: str | None) -> bool:
-    """Whether there is nothing in the tables: only then a table of our own is made."""
+    """Whether the tables are empty: only then our own table is created."""
     return not any(connection.execute(_first(table)).first() for table in _tables(connection, schema).values())
 
 

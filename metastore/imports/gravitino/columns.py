@@ -1,4 +1,4 @@
-"""The ids of columns: a column keeps its id, and what stands on it, from one import to the next."""
+"""Keep the ids of columns from one import to the next, so that tags and owners of a column stay on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Columns:
 
 
 def keep_ids(doc: Doc, theirs: Sequence[int], before: Columns | None) -> tuple[Doc, Columns]:
-    """Return a table's document in which the columns that were there have the ids that they had, and these ids."""
+    """Return a table's document in which known columns have their old ids, and the ids of all columns."""
     if before is None:
         ids = {key: column["id"] for key, column in zip(theirs, doc["columns"], strict=True)}
         return doc, Columns(ids, {}, doc["last_column_id"])

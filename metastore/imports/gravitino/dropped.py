@@ -1,7 +1,7 @@
-"""Dropped entities that Gravitino still keeps: each is made and dropped in one commit, so that it can be restored.
+"""Import dropped entities that Gravitino still keeps: create and drop each in one commit, so that it can be restored.
 
-Of what was dropped together with its schema or catalog, only the top is looked at: Gravitino restores nothing, and an
-empty container is what its name meant.
+Of entities that were dropped together with their schema or catalog, only that container is imported, empty: Gravitino
+itself restores nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ASIDE: Final = "~dropped"
 
 
 def import_dropped(store: Store, source: Source) -> int:
-    """Import what was dropped below live parents and is not in the store yet; return how many."""
+    """Import the entities that were dropped below live parents and are not in the store yet; return how many."""
     done = 0
     for metalake in list(source.rows("metalake_meta")):
         tree = Tree(source, metalake, Report())

@@ -1,6 +1,6 @@
 """Bring a store that has an earlier import up to date: rename, drop and detach what moved or is gone there.
 
-What the file has besides is then imported as any other export. Entities that were not imported stay as they are.
+The rest of the file is then imported as any other export. Entities that no import made stay as they are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Names = tuple[str, ...]
 
 
 def drop_the_gone(store: Store, source: Contents, target: Contents, report: Report) -> None:
-    """Drop what was imported and is gone there: the deepest first, so that nothing else goes with it."""
+    """Drop imported entities that are gone there, the deepest first, so that no drop takes others with it."""
     gone = [key for key in target.names if key not in source.names]
     for key in sorted(gone, key=lambda key: len(target.names[key]), reverse=True):
         manager: Any = store.manager(key[0])
@@ -60,7 +60,7 @@ def rename_the_moved(store: Store, source: Contents, target: Contents, report: R
 
 
 def _free(store: Store, key: Key, wanted: Names, target: Contents, report: Report) -> None:
-    """Move what has the new name out of the way: it was renamed there, too, and its turn comes."""
+    """Give the entity that has the new name a temporary one: it was renamed there, too, and its turn comes."""
     family = ("table", "view") if key[0] in ("table", "view") else (key[0],)
     for other, names in list(target.names.items()):
         if names == wanted and other[0] in family and other != key:

@@ -1,4 +1,4 @@
-"""Read a script of H2 (``SCRIPT TO 'file.sql'``), which is how its database leaves a server that is stopped.
+"""Read a script of H2 (``SCRIPT TO 'file.sql'``): the export of the database of a stopped server.
 
 The rows of its INSERT statements go into a SQLite database in memory, under the same names.
 """

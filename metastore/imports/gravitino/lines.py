@@ -1,4 +1,4 @@
-"""Write what was read as an export: the same lines that ``metastore export`` writes, which an import then checks.
+"""Write the entities that were read as an export: the lines of ``metastore export``, which an import then checks.
 
 Ids are the store's own, counted in the order of the lines. Each entity owns a row ``origin`` with Gravitino's id.
 """
@@ -21,7 +21,7 @@ from metastore.imports.gravitino.source import Source
 from metastore.imports.gravitino.things import METALAKE
 from metastore.imports.gravitino.tree import Tree
 from metastore.kinds.registry import KINDS
-from metastore.port.commit import LIVE, ROOT_ID
+from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.relations import NO_COLUMN, ONLY
 from metastore.transfer.lines import (
     Body,
@@ -45,9 +45,9 @@ _COLLECTED: Final = 1
 
 
 def write_file(source: Source, stream: BinaryIO, report: Report, known: Mapping[Key, Columns], *, ids: bool) -> Footer:
-    """Write all metalakes; ``known``: the columns that an earlier import made. Return the last line.
+    """Write all metalakes; return the footer. ``known``: the columns that an earlier import made.
 
-    ``ids``: with ids, versions, audits and earlier versions, to restore an empty database.
+    ``ids``: write ids, versions, audits and earlier versions too, to restore an empty database.
     """
     numbers, tally = _Numbers(), Tally()
     with tempfile.TemporaryFile() as body, tempfile.TemporaryFile() as steps:

@@ -1,4 +1,4 @@
-"""What stands on objects: owners, tags, policies, roles and grants, with what is wrong with them left out and named."""
+"""Read the owners, tags, policies, roles and grants of objects; name each wrong one in the report, and leave it out."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Earlier versions of an entity, as far as Gravitino's rows still tell them.
+"""Read the earlier versions of an entity that Gravitino's rows still hold.
 
-Filesets, views, functions, policies and tables have rows for their versions; the rest has none. Gravitino marks old
-ones as deleted, and its garbage collection removes those later. Until then they are read.
+Filesets, views, functions, policies and tables have rows for their versions; other kinds have none. Gravitino marks old
+rows as deleted, and its garbage collection removes them later. Until then they are read.
 """
 
 from __future__ import annotations

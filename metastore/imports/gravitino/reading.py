@@ -1,4 +1,4 @@
-"""All entities of a metalake, parents first, each with its document: one schema at a time."""
+"""Read all entities of a metalake with their documents: parents first, one schema at a time."""
 
 from __future__ import annotations
 

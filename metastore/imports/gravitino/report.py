@@ -1,4 +1,4 @@
-"""What an import found: counts, hashes, and each inconsistency by name."""
+"""The report of an import: counts, hashes, and each inconsistency by name."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["Finding", "Report"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One inconsistency there. ``problem`` is a word: orphan, double_owner, dangling, unreadable, taken, unknown."""
+    """One inconsistency. ``problem``: orphan, double_owner, dangling, unreadable, taken, unknown or kept."""
 
     problem: str
     what: str
     """What it is about: a kind, a name and an id."""
     done: str
-    """What the import made of it."""
+    """What the import did with it."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Report:
     """How many dropped entities were imported so that they can be restored."""
     renamed: int = 0
     removed: int = 0
-    """How many entities, rows and relations were there no more and left the store, too."""
+    """How many entities, rows and relations were gone there and were removed here."""
     written: int = 0
     left: int = 0
     source_hash: str = ""

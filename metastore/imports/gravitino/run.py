@@ -1,4 +1,4 @@
-"""One import from beginning to end: it may be killed at any time, and repeated while the old server still runs."""
+"""Run one import from beginning to end. It may be killed at any time, and repeated while the old server still runs."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ from pathlib import Path
 from typing import Final
 
 from metastore.errors import MetastoreError, MigrationNeeded
+from metastore.imports.counts import Tell
 from metastore.imports.gravitino.dropped import import_dropped
 from metastore.imports.gravitino.follow import detach_the_gone, drop_the_gone, enable_the_imported, rename_the_moved
 from metastore.imports.gravitino.lines import write_file
 from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.source import open_source
 from metastore.imports.gravitino.target import Contents, contents, contents_of_store
-from metastore.imports.outcome import Tell
 from metastore.store import Store, open_store, restore
 
 __all__ = ["PRINCIPAL", "import_gravitino"]
 
 PRINCIPAL: Final = "import gravitino"
-"""Who writes what a later import changes."""
+"""The principal of the changes that a later import writes."""
 
 
 def import_gravitino(
     url: str | None, source: str, *, file: str | Path = "gravitino-import.jsonl", progress: Tell | None = None
 ) -> Report:
-    """Import Gravitino's database at ``source`` into the store at ``url``; return what was found and done.
+    """Import Gravitino's database at ``source`` into the store at ``url``; return the report.
 
-    An empty store is restored with versions, audits and times as they were there. A store that has an earlier import
-    follows: entities keep their ids through renames, and what is gone there is dropped. ``file`` is where the import
-    writes down what it read; an import that was killed goes on with it. Raises InvalidArgument, EntityAlreadyExists.
+    An empty store gets versions, audits and times as they are there. A store that has an earlier import follows:
+    entities keep their ids through renames, and entities that are gone there are dropped. ``file``: where the import
+    writes what it read; call again after a kill, and it goes on with the file. Raises InvalidArgument for a source that
+    cannot be read, EntityAlreadyExists if an entity of the store has a name that the import needs: rename that one.
     """
     tell = progress or (lambda _step, _share: None)
     place = Path(file)

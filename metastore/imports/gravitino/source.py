@@ -1,4 +1,4 @@
-"""Read Gravitino's tables: in one snapshot, only reading, whatever version of its schema it is.
+"""Read Gravitino's tables in one read-only snapshot, for any version of its schema.
 
 A table or a column that an older version does not have reads as empty, or as its default. Names of tables and columns
 are the same on PostgreSQL, MySQL and H2.
@@ -76,7 +76,8 @@ class Source:
 def open_source(url: str) -> Iterator[Source]:
     """Open Gravitino's database. ``url``: of PostgreSQL or MySQL, or the path of a script that H2 wrote.
 
-    Raises InvalidArgument. Nothing is written, and one snapshot is read, also where the server goes on writing.
+    It writes nothing, and reads one snapshot, even while the server goes on writing. Raises InvalidArgument for a
+    database that cannot be opened; the message says why.
     """
     if url.lower().endswith(".sql") or url.startswith("h2:"):
         with load_script(url.removeprefix("h2:")) as connection:

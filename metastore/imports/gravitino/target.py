@@ -1,4 +1,4 @@
-"""What a store shows of earlier imports: read from its own export, one metalake at a time."""
+"""Read what a store shows of earlier imports, from an export of it, one metalake at a time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Contents:
 
 
 def contents_of_store(store: Store, metalakes: Iterable[str]) -> Contents:
-    """Return what the store shows of what was imported into these metalakes. What is there besides does not count."""
+    """Return the imported entities of these metalakes, as the store shows them. Other entities do not count."""
     reader = _Reader()
     there = set(store.metalakes.names())
     for name in sorted(set(metalakes) & there):

@@ -1,4 +1,4 @@
-"""Rows of Gravitino as entities of the store: for each kind the table, and the document that a row becomes."""
+"""Turn rows of Gravitino into entities of the store: for each kind the table, and the document that a row becomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names and places of all live entities of a metalake, read without their documents. Orphans are named here.
+"""Read the names and places of all live entities of a metalake, without documents, and name the orphans.
 
 Memory: one entry for each live entity.
 """

@@ -1,8 +1,8 @@
 """Changes of a model's versions.
 
 :class:`SetUri` and :class:`RemoveUri` are for ``models.alter_version``. The others say in a model's history what
-``add_version``, ``drop_version`` and the methods for aliases did; ``alter`` does not take them, for whether there is
-such a version only the commit of those methods knows.
+``add_version``, ``drop_version`` and the methods for aliases did. ``alter`` does not take them, because only the
+commits of those methods check whether there is such a version.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ All but indexes are texts, parsed, checked and stored in one canonical spelling:
 ``desc``; nulls come first when it ascends and last when it descends, unless it says otherwise; the canonical
 spelling says both. Known functions and the words of a sort order are spelled in lower case.
 
-A column is referred to by its name, or the dotted path of a nested field; a name with white space, a dot, a comma,
-a parenthesis or a quote in it, or that is a number, is back-quoted, with back-quotes doubled.
+A column is named by its name, or by the dotted path of a nested field. A name that is a number, or has white space, a
+dot, a comma, a parenthesis or a quote in it, stands in back-quotes; back-quotes in it are doubled.
 """
 
 from __future__ import annotations

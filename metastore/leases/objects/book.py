@@ -25,7 +25,7 @@ from metastore.leases.objects.lock_file import Holding, LockFile
 from metastore.leases.objects.queue import ObjectQueue
 from metastore.leases.objects.watch import Watch
 from metastore.names import MAX_NAME
-from metastore.port.commit import LeaseToken
+from metastore.port.conditions import LeaseToken
 from metastore.port.unreadable import Unreadable
 
 __all__ = ["Mirror", "ObjectBook"]

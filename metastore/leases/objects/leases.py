@@ -16,7 +16,7 @@ from metastore.leases.leases import Leases
 from metastore.leases.objects.book import ObjectBook
 from metastore.leases.objects.format import FORMATS
 from metastore.leases.objects.urls import open_objects
-from metastore.port.commit import LeaseToken
+from metastore.port.conditions import LeaseToken
 from metastore.port.unreadable import Unreadable
 
 __all__ = ["FencedStore", "ObjectStoreLeases"]

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from metastore.checker.finding import Finding
 from metastore.loadtest.report.charts import number, of_ramp, percent
+from metastore.loadtest.report.conclusion import Conclusion
 from metastore.loadtest.report.model import Analysis
 from metastore.loadtest.report.parts import cells, charts, facts_list, heads, name
 from metastore.loadtest.report.run import run_sections
 from metastore.loadtest.report.style import STYLE
-from metastore.loadtest.report.verdict import Verdict
 
 __all__ = ["page"]
 
@@ -33,7 +33,7 @@ _ABOUT: Final = {
 }
 
 
-def page(analysis: Analysis, verdict: Verdict) -> str:
+def page(analysis: Analysis, conclusion: Conclusion) -> str:
     """Return the report as an HTML document."""
     scenario = _short(analysis.facts.get("scenario") or "unknown scenario")
     parts = [
@@ -45,7 +45,7 @@ def page(analysis: Analysis, verdict: Verdict) -> str:
         f"<title>Load test: {escape(scenario)}</title><style>{STYLE}</style></head><body><main>",
         f"<h1>Load test: {name(scenario)}</h1>",
         _headline(analysis),
-        *_verdict(verdict),
+        *_conclusion(conclusion),
     ]
     if analysis.is_ramp:
         parts += _ramp(analysis)
@@ -77,12 +77,12 @@ def _headline(analysis: Analysis) -> str:
     return '<p class="facts">' + "".join(f"<span>{text}</span>" for text in shown) + "</p>"
 
 
-def _verdict(verdict: Verdict) -> Iterator[str]:
-    yield f'<section class="card verdict {verdict.tone}"><strong>{escape(verdict.headline)}</strong>'
-    yield f"<p>{escape(verdict.explanation)}</p>"
-    for where, finding in verdict.findings[:_MOST_FINDINGS]:
+def _conclusion(conclusion: Conclusion) -> Iterator[str]:
+    yield f'<section class="card verdict {conclusion.tone}"><strong>{escape(conclusion.headline)}</strong>'
+    yield f"<p>{escape(conclusion.explanation)}</p>"
+    for where, finding in conclusion.findings[:_MOST_FINDINGS]:
         yield from _finding(where, finding)
-    left = len(verdict.findings) - _MOST_FINDINGS
+    left = len(conclusion.findings) - _MOST_FINDINGS
     if left > 0:
         yield f"<p>{left:,} more are not shown here.</p>"
     yield "</section>"

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from metastore.loadtest.report.charts import number, percent
+from metastore.loadtest.report.conclusion import Conclusion
 from metastore.loadtest.report.model import Action, Analysis, Run
-from metastore.loadtest.report.verdict import Verdict
 
 __all__ = ["FORMAT", "summary", "terminal"]
 
@@ -28,15 +28,15 @@ _LINE: Final = 200
 _COLORS: Final = {"good": "green", "bad": "red", "unsure": "yellow"}
 
 
-def summary(analysis: Analysis, verdict: Verdict) -> dict[str, Any]:
+def summary(analysis: Analysis, conclusion: Conclusion) -> dict[str, Any]:
     """Return what ``summary.json`` holds: plain JSON values."""
     return {
         "format": FORMAT,
         **{key: analysis.facts.get(key) for key in _FACTS},
-        "checked": verdict.tone != "unsure",
+        "checked": conclusion.tone != "unsure",
         "findings": [
             {"run": where, "rule": finding.rule, "message": finding.message, "operations": list(finding.operations)}
-            for where, finding in verdict.findings
+            for where, finding in conclusion.findings
         ],
         "runs": [_run(run) for run in analysis.runs],
     }
@@ -81,18 +81,18 @@ def _action(action: Action) -> dict[str, Any]:
     }
 
 
-def terminal(analysis: Analysis, verdict: Verdict) -> RenderableType:
+def terminal(analysis: Analysis, conclusion: Conclusion) -> RenderableType:
     """Return a screen for a terminal."""
     parts: list[RenderableType] = [_runs(analysis)]
     if not analysis.is_ramp:
         parts += [Text(), _actions(analysis.runs[0]), *_remarks(analysis.runs[0])]
-    parts += [Text(), Text(verdict.headline, style=f"bold {_COLORS[verdict.tone]}"), Text(verdict.explanation)]
-    for where, finding in verdict.findings[:_SHOWN_FINDINGS]:
+    parts += [Text(), Text(conclusion.headline, style=f"bold {_COLORS[conclusion.tone]}"), Text(conclusion.explanation)]
+    for where, finding in conclusion.findings[:_SHOWN_FINDINGS]:
         first, *lines = str(finding).splitlines()
         parts.append(_plain(_cut(f"{where + ': ' if where else ''}{first}")))
         parts += [_plain(_cut(line)) for line in lines[:_SHOWN_LINES]]
-    if len(verdict.findings) > _SHOWN_FINDINGS:
-        parts.append(Text(f"… and {len(verdict.findings) - _SHOWN_FINDINGS:,} more in report.html"))
+    if len(conclusion.findings) > _SHOWN_FINDINGS:
+        parts.append(Text(f"… and {len(conclusion.findings) - _SHOWN_FINDINGS:,} more in report.html"))
     return Group(*parts)
 
 

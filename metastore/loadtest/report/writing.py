@@ -9,24 +9,24 @@ import json
 from pathlib import Path
 
 from metastore.loadtest.report import charts
+from metastore.loadtest.report.conclusion import Findings, conclusion_of
 from metastore.loadtest.report.html import page
 from metastore.loadtest.report.model import Analysis
 from metastore.loadtest.report.png import has_matplotlib, write_png
 from metastore.loadtest.report.record_folders import record_folders
 from metastore.loadtest.report.summary import summary
-from metastore.loadtest.report.verdict import Findings, verdict_of
 
 __all__ = ["write_report"]
 
 
 def write_report(analysis: Analysis, folder: Path, findings: Findings) -> Path:
     """Write the report of the records in ``folder``, of which ``analysis`` is; return the path of the page."""
-    verdict = verdict_of(analysis, findings)
-    (folder / "summary.json").write_text(json.dumps(summary(analysis, verdict), indent=2) + "\n")
+    conclusion = conclusion_of(analysis, findings)
+    (folder / "summary.json").write_text(json.dumps(summary(analysis, conclusion), indent=2) + "\n")
     if has_matplotlib():
         _write_pictures(analysis, folder)
     path = folder / "report.html"
-    path.write_text(page(analysis, verdict), encoding="utf-8", errors="replace")
+    path.write_text(page(analysis, conclusion), encoding="utf-8", errors="replace")
     return path
 
 

@@ -1,4 +1,4 @@
-"""Users, groups and roles: which roles they have, and what a role may do on which objects."""
+"""The endpoints of users, groups and roles: who has which role, and what a role may do on which objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Updates of the API as steps of the store: changes, renames, and changes of what may be missing."""
+"""Turn updates of the API into steps of the store: changes, renames, and changes of fields that may be missing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Static credentials of an object: what the properties of it, its schema and its catalog say, secrets read on demand.
+"""Static credentials of an object, from its properties and those of its schema and catalog. Secrets are read on demand.
 
-A property may refer to a secret (``secret:env:NAME``). The server reads only those that its operator named: any client
-may write a property, and must not reach every variable and file of the server that way.
+A property may refer to a secret (``secret:env:NAME``). The server reads only secrets that its operator allows, because
+any client may write a property, and must not reach every variable and file of the server that way.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Handler = Callable[["Store", Call], Answer]
 
 
 def endpoints(reveals: Sequence[str]) -> list[tuple[str, str, str, Handler]]:
-    """Return the endpoint; ``reveals``: how references begin whose secrets clients may have."""
+    """Return the endpoint. ``reveals``: beginnings of the references whose secrets clients may have."""
 
     def answer(store: Store, call: Call) -> Answer:
         target = target_of(call.names["metalake"], call.names["type"], call.names["object"])

@@ -79,7 +79,7 @@ def _time(micros: int | None) -> str | None:
 
 
 def _only_json(call: Call) -> None:
-    """Refuse a body that a page in a browser could send without being asked: a job runs commands on this machine."""
+    """Refuse a body that a page in a browser could send unasked, because a job runs commands on this machine."""
     given = call.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given not in _JSON:
         raise BadRequest(f"a request about jobs has the content type application/json, not {given[:60]!r}")

@@ -1,4 +1,4 @@
-"""What stands on any object: tags, policies, its owner, and the statistics of a table."""
+"""The endpoints of tags, policies and owners of any object, and of a table's statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things are: the location of a file in a fileset, and the partitions of a table."""
+"""The endpoints of a file's location in a fileset, and of a table's partitions."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ Handler = Callable[["Store", Call], Answer]
 def gravitino_protocol(actors: Actors, reveals: Sequence[str] = ()) -> Protocol:
     """Return the protocol of the store that ``actors`` has for each client.
 
-    ``reveals``: how references begin whose secrets credentials may show.
+    ``reveals``: beginnings of the references whose secrets credentials may show.
     """
     routes = [route("GET", "/version", _version)]
     for method, path, kind, handler in [*_endpoints(), *credentials.endpoints(reveals)]:

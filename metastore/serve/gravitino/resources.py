@@ -1,4 +1,4 @@
-"""Each kind of entity as a resource of the API: its path, its shape, and what a request may say of it."""
+"""Each kind of entity as a resource of the API: its path, its JSON, and the fields of its requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entities as the API answers them."""
+"""Show entities in the JSON of the API."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Column types as Gravitino writes them in JSON, and as the store spells them.
 
-What the store has no type for (a union, an unsigned number, a type that was not parsed) is kept as an external type
-whose text begins with ``gravitino:``, so that it comes back as it was.
+A type that the store does not have (a union, an unsigned number, a type that was not parsed) becomes an external type.
+Its text begins with ``gravitino:``, so that the API returns it unchanged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Credentials for the files of a warehouse: what clients get that ask for them, and what the server itself uses."""
+"""Credentials for the files of a warehouse, for clients that ask for them and for the server itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from metastore.kinds.secret import PREFIX, Secret, read, secret
 __all__ = ["Static", "Vended", "Vendor", "asks_for_credentials", "is_below"]
 
 _REREAD: Final = 60.0
-"""For how long a secret is remembered that was read (seconds)."""
+"""How long a secret is remembered after it was read (seconds)."""
 _HEADER: Final = "x-iceberg-access-delegation"
 _VENDED: Final = "vended-credentials"
 _SECRETS: Final = frozenset(
@@ -35,7 +35,7 @@ _SECRETS: Final = frozenset(
         "token",
     }
 )
-"""Properties of file systems that are secrets: a command line, which every user of a machine sees, never holds one."""
+"""Properties that are secrets. A command line may not hold them, because every user of the machine sees it."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class Vended:
 
 
 class Vendor(Protocol):
-    """What makes credentials for clients. A deployment implements it, with sessions of its cloud for example.
+    """Makes credentials for clients. A deployment implements it, for example with sessions of its cloud.
 
-    It is called by several threads at once, for each load that asks for credentials. If it raises an error, a load
-    is answered with 503, and the client tries again; a table that was just created is answered without credentials.
+    Several threads call it at once, for each load that asks for credentials. If it raises an error, the answer to a
+    load is 503, and the client tries again; the answer to a create has no credentials.
     """
 
     def vend(self, location: str, principal: str) -> Vended:

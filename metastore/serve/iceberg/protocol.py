@@ -47,7 +47,7 @@ _ROUTES: Final[tuple[tuple[str, str, OfCatalog], ...]] = (
     ("POST", "/views/rename", views.rename),
 )
 _REMEMBERED: Final = "P1D"
-"""How long a repeat under its Idempotency-Key is told from a new request: gc keeps operations for longer."""
+"""How long the server tells clients that it knows an Idempotency-Key; gc must keep operations for longer."""
 _PLANS: Final = (
     ("POST", f"{_TABLE}/plan"),
     ("GET", f"{_TABLE}/plan/{{plan}}"),

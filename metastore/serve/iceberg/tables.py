@@ -68,7 +68,7 @@ class _Transaction(_Body):
 
 @dataclass(frozen=True)
 class Loaded:
-    """The answer of a load but for its end, ``config``, which a client's credentials are in.
+    """The answer to a load without its end, ``config``, which holds the client's credentials.
 
     ``text``: its JSON without the closing brace. ``place``: the table's location. ``tag``: its entity tag.
     """
@@ -78,7 +78,7 @@ class Loaded:
     tag: str | None = None
 
     def answer(self, vended: Vended | None) -> Answer:
-        """Return the whole answer. One with credentials is kept by nobody."""
+        """Return the whole answer. One with credentials must not be cached."""
         headers = {} if self.tag is None else {"ETag": self.tag}
         if vended is None:
             return Answer(self.text + b',"config":{}}', headers=headers)

@@ -54,7 +54,7 @@ class Warehouses:
         """Return the credentials for a table's files; None: the client takes none, or there are none for them.
 
         A table that is not below the warehouse's folder has none: the client that creates a table chooses its location.
-        Raises ServiceUnavailableError if they cannot be made; but not for a table that the request has created.
+        Raises ServiceUnavailableError if they cannot be made, except for a table that the request has created.
         """
         root = _root(call.names["prefix"])
         vendor = self._vendors.get(root)

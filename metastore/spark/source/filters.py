@@ -1,4 +1,4 @@
-"""What a query's filters let the source leave out. Spark applies all of them again, so that too little does no harm."""
+"""Find the rows that a query's filters exclude. Spark applies all filters again, so it is safe to exclude too few."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The data source ``metastore``: ``spark.read.format("metastore").option("table", "entities").load()``.
 
-Options: ``url`` (else METASTORE_URL; ``env:NAME`` names an environment variable of driver and executors, so that no
-password travels in a plan), ``table``, ``at`` (a position, or a time in ISO 8601), ``partitions``, ``kinds`` and
-``columns`` (words, separated by commas). A stream of ``changes`` has ``start`` (beginning, now, or a position) and
-``maxChanges``.
+Options: ``url`` (else METASTORE_URL), ``table``, ``at`` (a position, or a time in ISO 8601), ``partitions``, ``kinds``
+and ``columns`` (words, separated by commas). The URL ``env:NAME`` names an environment variable of driver and
+executors, so that no password travels in a plan. A stream of ``changes`` has ``start`` (beginning, now, or a position)
+and ``maxChanges``. docs/pipeline.md has all of them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ try:
 except ImportError:  # before Spark 4.2, which reads all in one micro-batch then
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Nothing: that Spark does not ask."""
+        """Stands in for the class that an older Spark does not have."""
 
 
 __all__ = ["open_here", "register_source"]
@@ -204,9 +204,9 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise InvalidArgument(f"a stream reads {' or '.join(BY_POSITION)}, not {options.table}")
         self._options = options
         self._seen = -1
-        """Up to where it has read: Spark before 4.2 does not say."""
+        """The number up to which it has read: Spark before 4.2 does not pass it."""
         self._until = _ENDLESS
-        """Up to where a query reads that ends with what is there when it begins."""
+        """The number at which a query with the trigger ``availableNow`` ends."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         start = self._options.start

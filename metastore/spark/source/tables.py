@@ -23,7 +23,7 @@ from metastore.kinds.secret import masked
 from metastore.names import format_path
 from metastore.operation.session import Session
 from metastore.past.reads import PastReads
-from metastore.port.commit import LIVE, ROOT_ID
+from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.past import PastRow
 from metastore.port.records import Step
 from metastore.spark.source.filters import Wanted

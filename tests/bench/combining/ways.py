@@ -1,9 +1,9 @@
 """Which way the requests of one cell went, by counting: ``python -m tests.bench.combining.ways``.
 
 It runs the mix once, in processes of so many threads, on a server of its own. It prints how many operations of each
-kind waited, and how many left their batch for the full operation; what they lost to; the sizes of batches; the round
-trips by statement; and the processor time of the clients and of the server. A rate of a busy machine says little;
-these figures say what to mend.
+kind waited, how many left their batch for the full operation, and to what they lost. It also prints the sizes of
+batches, the round trips by statement, and the processor time of clients and server. A rate of a busy machine says
+little; these figures say what to mend.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from rich.console import Console
 import metastore as ms
 from metastore.backends.postgres import alter, create, exclusive, intents
 from metastore.backends.postgres.backend import PostgresBackend
-from metastore.backends.postgres.connect import Pool, _Connection
+from metastore.backends.postgres.connect import Pool
+from metastore.backends.postgres.connection import Connection
 from metastore.backends.postgres.together import alter as many_alters
 from metastore.backends.postgres.together import below, message
 from metastore.backends.postgres.together import create as many_creates
@@ -172,8 +173,8 @@ def counted(ways: Ways) -> Iterator[None]:
         for owner, name, make in (
             (Pool, "fetch", counting.fetch),
             (Pool, "send", counting.send),
-            (_Connection, "execute", counting.fetch),
-            (_Connection, "wait", counting.wait),
+            (Connection, "execute", counting.fetch),
+            (Connection, "wait", counting.wait),
             (PostgresBackend, "find_below", counting.find_below),
             (PostgresBackend, "write_together", counting.write_together),
             (Lane, "_lead", counting.lead),

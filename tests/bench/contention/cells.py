@@ -54,7 +54,7 @@ class Cell:
 def every_cell() -> list[Cell]:
     """Return all there are: one process is alone, however many entities there are.
 
-    Who applies only his own operations does the work of "apply5ms" once per attempt, like that of "5ms":
+    A process that applies only its own operations does the work of "apply5ms" once per attempt, like that of "5ms":
     only ``helping`` differs.
     """
     every = product(POLICIES, ("hot", "warm", "cold"), WORKS, PROCESSES)

@@ -18,7 +18,7 @@ COUNTER = "counter"
 
 @dataclass(frozen=True)
 class Add(ms.SetProperty):
-    """Add ``value`` to a property. Applying it takes ``seconds``, whoever does it: a helper too."""
+    """Add ``value`` to a property. Applying it takes ``seconds``, for a helper too."""
 
     seconds: float = field(default=0.0, kw_only=True)
 

@@ -82,8 +82,8 @@ class _Postgres(Retrying):
 class Cas(_Postgres):
     """Read, work, compare and swap: one statement each, each its own transaction.
 
-    The statement that lost does not return the row it lost to: after a wait its snapshot is older
-    than that row, so that the next attempt would be lost as well.
+    The statement that lost does not return the row to which it lost. After a wait its snapshot is older than that row,
+    so the next attempt would lose as well.
     """
 
     def __init__(self, url: str, work: Work, in_hand: bool, pause: Pause = at_once) -> None:

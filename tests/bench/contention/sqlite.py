@@ -9,7 +9,7 @@ from typing import Any
 
 from metastore.backends.sqlite.connect import DRIVER, Pool
 from metastore.clock import SYSTEM
-from metastore.retry.classify import Verdict, of_sqlite
+from metastore.retry.classify import Consequence, of_sqlite
 from metastore.urls import parse_url
 from tests.bench.contention.cells import Work
 from tests.bench.contention.change import changed
@@ -139,4 +139,4 @@ class BlindUpdate(_Sqlite):
 
 
 def _is_busy(error: Any) -> bool:
-    return of_sqlite(getattr(error, "sqlite_errorcode", None)) is Verdict.RETRY
+    return of_sqlite(getattr(error, "sqlite_errorcode", None)) is Consequence.RETRY

@@ -17,7 +17,7 @@ from tests.bench.contention.policy import DEADLINE, GaveUp, Row
 __all__ = ["Told", "window"]
 
 WARM = 5
-"""Operations before the window, on a row of one's own: psycopg prepares a statement at its third execution."""
+"""Operations before the window, on a separate row: psycopg prepares a statement at its third execution."""
 
 
 @dataclass

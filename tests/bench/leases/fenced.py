@@ -56,7 +56,7 @@ def measure(setting: Setting, url: str, values: int, processes: Sequence[int] = 
 
 
 def alters(meet: Meet, url: str, number: int, token: int, pairs: int) -> Times:
-    """Alter a table of one's own in pairs of blocks; return the times of each pair, the fenced block first."""
+    """Alter the client's own table in pairs of blocks; return the times of each pair, the fenced block first."""
     found: Times = []
     with ms.open(url, principal=f"process {number}") as store:
         table, lease = Table(store, f"t{number}"), store.leases.join(NAME, token)

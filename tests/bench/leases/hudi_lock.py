@@ -1,4 +1,4 @@
-"""The algorithm of Hudi's storage-based lock provider (RFC-91), written anew on obstore.
+"""The algorithm of Hudi's storage-based lock provider (RFC-91), written again on obstore.
 
 To acquire: read the lock file; if it is valid, somebody has it. Else write it, on condition that it is still absent, or
 still the one that was read. To release: write it once more, marked as expired, on condition that it is still one's

@@ -26,7 +26,7 @@ class Locker(Protocol):
         """Acquire, waiting as this kind of lock does it by itself. False: the time to wait was over."""
 
     def commit(self) -> None:
-        """Alter a table of one's own, under the lock where the store can be told of it."""
+        """Alter the client's own table, under the lock where the store can be told of it."""
 
     def release(self) -> None:
         """Give back what :meth:`acquire` got."""
@@ -36,7 +36,7 @@ class Locker(Protocol):
 
 
 class Table:
-    """A table of one's own: what is committed. It stays in hand, so that a commit is one round trip."""
+    """The client's own table, which each commit changes. It stays in hand, so that a commit is one round trip."""
 
     def __init__(self, store: ms.Store, name: str) -> None:
         self.store = store

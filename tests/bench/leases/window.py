@@ -26,7 +26,7 @@ def windows(
 ) -> list[Told]:
     """Measure ``cells`` one after the other, each for ``length`` seconds after all have met.
 
-    ``inside`` is a number in memory that all share: who holds the one name writes his own into it, so that two holders
+    ``inside`` is a number in memory that all share: the holder of the one name writes its own, so that two holders
     at once are seen.
     """
     with Lockers(places, peers, number) as lockers:

@@ -56,8 +56,8 @@ def in_tables(url: str) -> Counter[str]:
 def in_records(url: str, folder: Path) -> Counter[str]:
     """Count what clients were told that the tables contradict.
 
-    Who was told that it was applied has one event, who was told that not has none; and of a client's last alter of a
-    table the value is there, since nobody else sets that property.
+    An operation whose client was told that it was applied has one event; one whose client was told that it was not has
+    none. The value of a client's last alter of a table is there, because no other client sets that property.
     """
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
         events: dict[str, int] = dict(connection.execute(_TOLD).fetchall())

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Generator
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from metastore.backends.postgres.connect import _Connection
+from metastore.backends.postgres.connection import Connection
 from metastore.checker.records import Lost, Outcome
 
 __all__ = ["WAITS", "Contender", "Did", "count_waits", "waited"]
@@ -62,7 +62,7 @@ def waited() -> None:
 
 def count_waits() -> None:
     """Count every wait of a connection to PostgreSQL in this process, of the library's and of the peers' alike."""
-    original = _Connection.wait
+    original = Connection.wait
     if getattr(original, "counts", False):
         return
 
@@ -71,4 +71,4 @@ def count_waits() -> None:
         return original(self, gen, *arguments, **options)
 
     wait.counts = True  # type: ignore[attr-defined]
-    _Connection.wait = wait  # type: ignore[method-assign]
+    Connection.wait = wait  # type: ignore[method-assign]

@@ -1,8 +1,8 @@
 """The frozen mix: 60 % load, 20 % alter, 15 % create and drop, 5 % rename of 10,000 tables in a tree, zipf 0.99.
 
-A table that is dropped is created again by the same client's next operation, and one that is renamed gets its name
-back by the next: the tree stays as it is, and others meet the gap. Table ``t<r>`` is the one of rank r; neighbours in
-rank are in different schemas.
+A client that drops a table creates it again with its next operation, and a renamed one gets its name back with the
+next. So the tree stays as it is, and others meet the gap. Table ``t<r>`` is the one of rank r; neighbours in rank are
+in different schemas.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from tests.bench.peers.bars import MAIN
 from tests.bench.peers.contenders import CONTENDERS
-from tests.bench.peers.measure import OURS, Run
+from tests.bench.peers.measure import OURS, Run, Size
 
 __all__ = ["ahead", "markdown", "show"]
 
@@ -65,23 +65,24 @@ def markdown(run: Run) -> str:
 
 
 def ahead(run: Run) -> list[str]:
-    """Say in which figures a correct peer is better than ours by path."""
-    found = []
+    """Say in which figures a correct peer is better than ours by path, and with how many clients."""
+    found: dict[tuple[str, str], list[str]] = {}
     for size in run.sizes:
         for name in run.ground.contenders:
             if name.startswith(OURS) or run.wrong(name) or (OURS, size) not in run.figures:
                 continue
-            better = []
-            for what, said, more in (("rate", "ops/s", True), ("p50", "ms p50", False), ("p99", "ms p99", False)):
-                ours, theirs = (run.middle(each, size, what) for each in (OURS, name))
-                if (theirs > ours) is more and theirs != ours:
-                    better.append(f"{theirs:,.4g} {said} against {ours:,.4g}")
-            if run.middle(name, size, "trips") < run.middle(OURS, size, "trips") - 0.005:
-                trips = [run.middle(each, size, "trips") for each in (name, OURS)]
-                better.append(f"{trips[0]:.2f} round trips against {trips[1]:.2f}")
-            if better:
-                found.append(f"{name} with {size} clients: {', '.join(better)}")
-    return found
+            if better := list(_better(run, name, size)):
+                found.setdefault((name, ", ".join(better)), []).append(str(size))
+    return [f"{name}, clients {', '.join(sizes)}: {better}" for (name, better), sizes in found.items()]
+
+
+def _better(run: Run, name: str, size: Size) -> Iterator[str]:
+    for what, said, more in (("rate", "ops/s", True), ("p50", "p50", False), ("p99", "p99", False)):
+        ours, theirs = (run.middle(each, size, what) for each in (OURS, name))
+        if (theirs > ours) is more and theirs != ours:
+            yield said
+    if run.middle(name, size, "trips") < run.middle(OURS, size, "trips") - 0.005:
+        yield "round trips"
 
 
 def _rows(run: Run) -> Iterator[list[str]]:

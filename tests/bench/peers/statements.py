@@ -50,7 +50,7 @@ def load(*, rows: bool) -> str:
 
 
 def write() -> str:
-    """The second half of an alter: whoever holds the lock overwrites."""
+    """The second half of an alter: the holder of the lock overwrites."""
     row = """a.id, a.version, NULL, 'table', 'alter', %(principal)s::text, a.modified_at,
   %(path)s::text, %(path)s::text, %(changes)s::text, g.scope_version, g.in_use, %(doc)s::text"""
     return f"""WITH altered AS (

@@ -137,7 +137,7 @@ def _waits(contender: Contender, proxy: PostgresProxy) -> dict[str, tuple[int, i
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_tree_of_locks_is_one(everything: Ground, name: str) -> None:
-    """A writer keeps out whoever is on its node or below, and nobody beside it."""
+    """A writer keeps out those on its node or below, and nobody beside it."""
     if name in everything.missing:
         pytest.skip(everything.missing[name])
     url, port = everything.fresh(), everything.ports[name]

@@ -1,7 +1,8 @@
 """A tree of read-write locks in ZooKeeper: its recipe for shared locks, for a whole path at once.
 
-A transaction makes a sequential ephemeral node below each node of the path, so that all queues have the same order;
-the lists of who is before are asked for in the same breath, since a session's requests are answered in order.
+A transaction makes a sequential ephemeral node below each node of the path, so that all queues have the same order. The
+client asks for the lists of earlier nodes without waiting in between, because a session's requests are answered in
+order.
 """
 
 from __future__ import annotations

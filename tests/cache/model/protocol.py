@@ -123,16 +123,30 @@ def _join(world: World, member: Member, me: str) -> Process:
     world.sent(me)
     mine = db.begin()
     db.end(mine, durable=False)
-    if setting.mutant != "fill_before_oldest":
-        yield lambda: db.xmin() > mine or world.sessions[me].life != db.life
-        world.sent(me)
     world.leases += 1
     lease = old or Lease(world.leases)
     _extend(lease, mono, wall, setting)
     member.known, member.pending, member.before = frozenset(), frozenset(), None
+    if setting.mutant != "fill_before_oldest":
+        yield from _outwait(world, member, me, mine, lease)
     yield from _look(world, member, me, renew=False, lease=lease)
     lease.serving = True
     member.lease = lease
+
+
+def _outwait(world: World, member: Member, me: str, mine: int, lease: Lease) -> Process:
+    """Wait until all transactions before ``mine`` are over; acknowledge what is announced meanwhile."""
+    db = world.db
+
+    def over() -> bool:
+        return db.xmin() > mine or world.sessions[me].life != db.life
+
+    while True:
+        yield lambda: over() or frozenset(db.now.announcements) != member.pending
+        world.sent(me)
+        if over():
+            return
+        yield from _look(world, member, me, renew=False, lease=lease)
 
 
 def _generation(world: World) -> int:

@@ -10,7 +10,7 @@ from metastore.backends.postgres.read_sql import each
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import ENTITY, NODE
 from metastore.port.batches import Below
-from metastore.port.commit import LIVE
+from metastore.port.conditions import LIVE
 from metastore.port.records import Node, Record
 
 __all__ = ["FIND_BELOW", "found", "parameters"]

@@ -9,7 +9,7 @@ from metastore.backends.postgres.parameters import Statement, plain, texts
 from metastore.backends.postgres.together.guards import GUARDED, guard_sets
 from metastore.backends.sql.comments import without_comments
 from metastore.port.batches import Single
-from metastore.port.commit import Insert
+from metastore.port.writes import Insert
 
 __all__ = ["CREATE_TOGETHER", "create_statement"]
 

@@ -10,7 +10,7 @@ from metastore.backends.postgres.parameters import Statement, plain, texts
 from metastore.backends.postgres.together.guards import GUARDED, flag, guard_sets
 from metastore.backends.sql.comments import without_comments
 from metastore.port.batches import Single
-from metastore.port.commit import Update
+from metastore.port.writes import Update
 
 __all__ = ["EXCLUSIVE_TOGETHER", "exclusive_statement"]
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from metastore.backends.postgres.fragments import PATIENT
 from metastore.backends.postgres.parameters import plain
 from metastore.backends.sql.comments import without_comments
-from metastore.port.commit import Guard
+from metastore.port.conditions import Guard
 
 __all__ = ["GUARDED", "flag", "guard_sets", "patience_of"]
 

@@ -2,7 +2,7 @@
 
 A message with several kinds of writes has a statement for each: creates, then alters, then exclusive updates, which may
 be of what the message alters. All rows that exist are locked first, by id, and names are taken in their order. So two
-messages do not wait for each other, unless each renames something to a name that the other one gives up; then the
+messages do not wait for each other, unless each renames an entity to a name that the other one gives up. Then the
 patience ends, and the batch is tried once more.
 """
 
@@ -19,7 +19,7 @@ from metastore.backends.postgres.together.exclusive import exclusive_statement
 from metastore.backends.postgres.together.guards import patience_of
 from metastore.backends.sql.comments import without_comments
 from metastore.port.batches import TAKEN, Batch, Taken, Written
-from metastore.port.commit import Result, Update
+from metastore.port.writes import Result, Update
 
 __all__ = ["LOCKS", "results", "statements", "written"]
 

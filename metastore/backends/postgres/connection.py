@@ -1,0 +1,89 @@
+"""A connection to PostgreSQL whose waits end with the call.
+
+A wait ends by the instant that :func:`metastore.deadlines.until` set, else the store's timeout after the wait began.
+Then the server is asked to stop, and has a moment to say what became of the statement; only a server that says nothing
+leaves the outcome of a commit unknown. A host's name is looked up without an end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from contextlib import suppress
+from typing import Any, TypeVar, cast
+
+import psycopg
+
+from metastore.clock import SYSTEM
+from metastore.deadlines import remaining, stopping
+
+__all__ = ["Connection", "OutOfTime"]
+
+T = TypeVar("T")
+
+_LOOKS = 0.1
+"""How long psycopg waits at most, in seconds, before it lets us look at the clock."""
+_STOPPING = (0.15, 0.25)
+"""How long it may take, in seconds, to ask the server to stop a statement, and then to get its answer."""
+
+
+class OutOfTime(psycopg.OperationalError):
+    """The server did not answer in time. What was sent may be applied all the same: it has no SQLSTATE."""
+
+
+class Connection(psycopg.Connection[Any]):
+    """A connection whose waits end."""
+
+    timeout = math.inf
+    """How long a wait may take, in seconds, where no deadline is set."""
+    stopped = False
+    """The server was asked to stop a statement; the order may arrive late, and meet the next one."""
+
+    @classmethod
+    def _connect_gen(cls, *arguments: Any, **options: Any) -> Any:
+        """Connect, but not past the deadline. (psycopg's own time-out has whole seconds, and two at least.)
+
+        Not a public method: a psycopg without it would only connect by its own time-out.
+        """
+        return _ending(super()._connect_gen(*arguments, **options), remaining(SYSTEM, math.inf), None)
+
+    def wait(self, gen: Generator[Any, Any, T], interval: float = _LOOKS, *arguments: Any, **options: Any) -> T:
+        """Do what psycopg does, but not past the deadline. Raises OutOfTime."""
+        left = remaining(SYSTEM, self.timeout)
+        looks = interval if stopping() is None else min(interval, _LOOKS)
+        return super().wait(_ending(gen, left, self), min(looks, max(left, 0.0)), *arguments, **options)
+
+    def stop(self) -> None:
+        """Ask the server to stop what it does: it frees its locks, and says what became of the statement."""
+        self.stopped = True
+        if psycopg.capabilities.has_cancel_safe():  # the older way of libpq may wait for ever
+            with suppress(psycopg.Error):
+                self.cancel_safe(timeout=_STOPPING[0])
+
+
+def _ending(gen: Generator[Any, Any, T], left: float, connection: Connection | None) -> Generator[Any, Any, T]:
+    """Let one of psycopg's generators run for ``left`` seconds; then stop the connection's statement, or give up.
+
+    A server that waits for a replica to confirm a commit answers a stop with a success and a warning.
+    """
+    if left <= 0:
+        raise OutOfTime("the time was over before anything was sent")
+    now, stop = SYSTEM.monotonic, stopping()
+    ends = now() + left
+    warnings: list[psycopg.errors.Diagnostic] = []
+    try:
+        wanted = next(gen)
+        while now() < ends and not (stop is not None and stop.asked):
+            wanted = gen.send((yield wanted))
+        if connection is not None:
+            ends = now() + _STOPPING[1]
+            connection.add_notice_handler(warnings.append)
+            connection.stop()
+            while True:
+                wanted = gen.send((yield wanted))
+                if now() > ends:
+                    break
+    except StopIteration as stop:
+        if not warnings:
+            return cast("T", stop.value)
+    raise OutOfTime("no answer in time")

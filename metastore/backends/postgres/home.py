@@ -1,0 +1,71 @@
+"""Which PostgreSQL database this is, and whether its rows came from another one.
+
+``info.origin`` says in which database the feed's epoch began: the cluster's number and the database's, ``?`` for a part
+that is unknown. A copy elsewhere (a restored dump, CREATE DATABASE … TEMPLATE) has an epoch of its own. The first store
+that opens the copy, sees the difference and may write, notes the new place. A reader never writes: until a place is
+noted it derives an epoch. A part that a role may not ask for is unknown, and unknown is never different.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import NamedTuple
+
+__all__ = ["CACHED", "CLUSTER", "HIDDEN", "INFO", "NOTE", "Home", "epoch_at"]
+
+CACHED = """SELECT seqrelid::regclass::text FROM pg_sequence
+  WHERE seqrelid IN (to_regclass('entity_id_seq'), to_regclass('change_seq')) AND seqcache <> 1"""
+"""The sequences whose CACHE was changed from 1."""
+
+INFO = f"""SELECT format, compatible_from, origin,
+  (SELECT oid::text FROM pg_database WHERE datname = current_database()),
+  has_column_privilege('info', 'origin', 'UPDATE') AND has_column_privilege('info', 'epoch', 'UPDATE')
+    AND current_setting('transaction_read_only') = 'off',
+  ARRAY({CACHED})
+FROM info"""
+"""The formats, the noted origin, the database's number, whether we may note another, and sequences with a cache."""
+
+CLUSTER = "SELECT system_identifier::text FROM pg_control_system()"
+
+NOTE = """UPDATE info SET origin = %(here)s, epoch = CASE WHEN %(copied)s THEN %(epoch)s ELSE epoch END
+  WHERE origin = %(noted)s RETURNING 1"""
+"""Note where the database is; of several that do it at once, the first one's epoch stays."""
+
+HIDDEN = """SELECT n.nspname, current_user FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.relname = 'change_seq' AND c.relkind = 'S' AND NOT has_schema_privilege(n.oid, 'USAGE')
+    AND n.nspname IN (SELECT btrim(replace(part, '$user', current_user), '" ')
+      FROM unnest(string_to_array(current_setting('search_path'), ',')) AS path(part))"""
+"""Schemas of the search path with our tables which this role may not use, so that it does not see them."""
+
+_UNKNOWN = "?"
+
+
+class Home(NamedTuple):
+    """The numbers of a cluster and of a database in it; None: unknown."""
+
+    cluster: str | None
+    database: str | None
+
+    @classmethod
+    def parse(cls, noted: str) -> Home:
+        """Return what ``info.origin`` says; "" (never noted) is unknown."""
+        cluster, _, database = noted.partition("/")
+        return cls(*(None if part in ("", _UNKNOWN) else part for part in (cluster, database)))
+
+    def __str__(self) -> str:
+        return "/".join(part or _UNKNOWN for part in self)
+
+    def differs(self, other: Home) -> bool:
+        """Whether a part that both know is not the same."""
+        return any(None not in (mine, its) and mine != its for mine, its in zip(self, other, strict=True))
+
+    def completed(self, other: Home) -> Home:
+        """Return it with what only ``other`` knows, unless they differ."""
+        return self if self.differs(other) else Home(self.cluster or other.cluster, self.database or other.database)
+
+
+def epoch_at(here: Home, epoch: str, noted: str) -> str:
+    """Return the epoch of the feed: the stored one, or a derived one in a copy whose place is not noted yet."""
+    if not here.differs(Home.parse(noted)):
+        return epoch
+    return f"{epoch}c{sha256(str(here).encode()).hexdigest()[:12]}"

@@ -1,0 +1,64 @@
+"""Turn an error of PostgreSQL into the caller's error, where nothing was applied for sure."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import psycopg
+
+from metastore.backends.postgres.connection import OutOfTime
+from metastore.errors import (
+    BackendRefused,
+    BackendUnavailable,
+    DeadlineExceeded,
+    InvalidArgument,
+    MetastoreError,
+    MigrationNeeded,
+)
+from metastore.retry.classify import Consequence, of_sqlstate
+
+__all__ = ["first_line", "raise_read_error"]
+
+
+def first_line(error: psycopg.Error) -> str:
+    """Return the line that says what happened: of several addresses the last one's, without the hint below it."""
+    if error.diag.message_primary:
+        return " ".join(error.diag.message_primary.split())
+    lines = [line for line in str(error).splitlines() if line.strip() and not line[0].isspace()]
+    return lines[-1].strip() if lines else type(error).__name__
+
+
+def raise_read_error(error: psycopg.Error) -> NoReturn:
+    """Raise the caller's error for a read, or for a write that was surely not applied."""
+    meaning = _translated(error)
+    if meaning is error:
+        raise error
+    raise meaning from (None if isinstance(meaning, BackendUnavailable | DeadlineExceeded) else error)
+
+
+_AGAIN = (BackendUnavailable, "the database cannot do this now: {}; try again later")
+_MEANINGS: dict[Consequence, tuple[type[MetastoreError], str]] = {
+    Consequence.SCHEMA: (MigrationNeeded, "the database has no fitting schema ({}); run: metastore migrate"),
+    Consequence.REJECTED: (InvalidArgument, "the database refuses a value: {}"),
+    Consequence.REFUSED: (
+        BackendRefused,
+        "the database refuses it: {}; its owner must allow it (see docs/operations.md)",
+    ),
+    Consequence.UNAVAILABLE: _AGAIN,
+    Consequence.UNKNOWN: _AGAIN,
+    Consequence.RETRY: _AGAIN,
+}
+
+
+def _translated(error: psycopg.Error) -> MetastoreError | psycopg.Error:
+    text, consequence = first_line(error), of_sqlstate(error.sqlstate)
+    if isinstance(error, OutOfTime):
+        return DeadlineExceeded("the database did not answer within the deadline; call again later")
+    if error.sqlstate == "57014":
+        return DeadlineExceeded(f"the database did not answer within the store's deadline: {text}; call again later")
+    if isinstance(error, psycopg.DataError):
+        consequence = Consequence.REJECTED
+    elif error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
+        return error  # the client refused it: a defect of ours
+    meaning, message = _MEANINGS.get(consequence, (None, ""))
+    return error if meaning is None else meaning(message.format(text))

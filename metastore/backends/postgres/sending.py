@@ -1,0 +1,104 @@
+"""Send statements to PostgreSQL as one transaction, in one message; say what their rows, or an error, mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from metastore.backends.postgres import errors
+from metastore.backends.postgres.announcing import Pass
+from metastore.backends.postgres.connect import Pool
+from metastore.backends.postgres.parameters import Row, Statement
+from metastore.backends.postgres.settings import ARRAYS
+from metastore.backends.postgres.wire import numbered
+from metastore.port.commit import CommitOutcome, Conflicted, Unknown
+
+__all__ = ["Sender", "rows_of_writes"]
+
+
+class Sender:
+    """Sends what commits say. A connection that was found dead is used no more, nor are those of its time."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def one(
+        self, statements: list[Statement], outcome: Callable[[Row], CommitOutcome], patience: int | None = None
+    ) -> CommitOutcome:
+        """Send the statements, of which one writes; return the outcome that its row, or an error, means."""
+        if len(statements) > 1:
+            return self.several(statements, lambda rows: outcome(rows[0]), patience)
+        try:
+            (row,) = self._pool.fetch(statements[0].text, statements[0].parameters)
+        except psycopg.errors.LockNotAvailable as error:
+            return self._failed(error) if patience is None else Conflicted("busy")
+        except psycopg.Error as error:
+            return self._failed(error)
+        return outcome(row)
+
+    def several(
+        self, statements: list[Statement], outcome: Callable[[list[Row]], CommitOutcome], patience: int | None = None
+    ) -> CommitOutcome:
+        """Send the statements as one transaction; return the outcome that their rows, or an error, mean."""
+        try:
+            with self._pool.connection() as connection:
+                rows = rows_of_writes(connection, statements)
+        except psycopg.errors.LockNotAvailable as error:
+            return self._failed(error) if patience is None else Conflicted("busy")
+        except psycopg.Error as error:
+            return self._failed(error)
+        return outcome(rows)
+
+    def batch(
+        self, statements: list[Statement], may: Pass, operations: Sequence[UUID]
+    ) -> list[list[Row]] | Conflicted | Unknown:
+        """Send one message for many; if it was announced, with what it must say. Return the rows of each statement."""
+        sent = may.around(statements, operations)
+        before = 0 if len(sent) == len(statements) else 1
+        try:
+            if len(sent) == 1:
+                (one,) = sent
+                return [self._pool.fetch(one.text, one.parameters, lambda c: rows_of_each(c, sent)[0])]
+            rows = self._pool.send([one[:2] for one in sent], lambda c: rows_of_each(c, sent))
+            return rows[before : before + len(statements)]
+        except psycopg.errors.LockNotAvailable:
+            return Conflicted("busy")
+        except psycopg.Error as error:
+            return self._failed(error)
+
+    def _failed(self, error: psycopg.Error) -> Conflicted | Unknown:
+        outcome = errors.outcome(error)
+        if isinstance(outcome, Unknown):
+            self._pool.forget()
+        return outcome
+
+
+def rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statement]) -> list[tuple[Any, ...]]:
+    """Send the statements as one transaction; return the rows of those that write. See :func:`rows_of_each`."""
+    found = rows_of_each(connection, statements)
+    return [row for one, rows in zip(statements, found, strict=True) if one.writes for row in rows]
+
+
+def rows_of_each(connection: psycopg.Connection[Any], statements: list[Statement]) -> list[list[tuple[Any, ...]]]:
+    """Send the statements as one transaction; return the rows of each.
+
+    Several are made up completely before the first byte is sent, and sent as one message, so that
+    the server never holds a lock while Python runs. (psycopg's pipeline sends each as it comes.)
+    """
+    pooled = connection.prepare_threshold is None  # behind a pooler: the session may be set otherwise
+    if len(statements) == 1 and not statements[0].many and not pooled:
+        text, names = numbered(statements[0].text)
+        parameters = [statements[0].parameters[name] for name in names]
+        return [psycopg.RawCursor(connection).execute(text, parameters).fetchall()]
+    composer = psycopg.ClientCursor(connection)
+    sent = [Statement(ARRAYS, {}), *statements] if pooled else statements
+    message = ";\n".join([composer.mogrify(s.text, s.parameters) for s in sent])
+    cursor = connection.execute(message.encode(), prepare=False)
+    rows = []
+    for _ in sent:
+        rows.append(cursor.fetchall() if cursor.description is not None else [])
+        cursor.nextset()
+    return rows[len(sent) - len(statements) :]

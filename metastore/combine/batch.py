@@ -1,0 +1,215 @@
+"""One batch of writes: decide its requests, commit them in one message, and give each its answer.
+
+A batch takes two messages. The first finds the entities that paths name. Then each request's own function decides on
+the found record, as it does alone. The second message commits all of it: creates, then alters, then renames and drops.
+Each entity has its own guards and compare-and-swap; each operation has its own version, history and operation id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from metastore.combine.decided import MOST_BYTES, Decided, Waiter, bases, commit, missing
+from metastore.combine.group import Group
+from metastore.combine.lane import Tell
+from metastore.combine.last import LastBatch
+from metastore.combine.reads import batches
+from metastore.combine.waiting import Left
+from metastore.operation.helping import BATCH
+from metastore.operation.hot import ForgetfulMap
+from metastore.operation.request import Proposal
+from metastore.operation.session import Session
+from metastore.port.batches import Altered, Batch, Below, Taken, Written
+from metastore.port.records import Record
+from metastore.port.writes import Insert, Result
+
+__all__ = ["BatchSender"]
+
+_STAYS: Final = 1.0
+"""How long batches look for intents on an entity after they have met some there (seconds)."""
+
+
+class _Drawn:
+    """The decisions of one batch, sorted by what they write."""
+
+    def __init__(self) -> None:
+        self.groups: dict[int, Group] = {}
+        """By entity."""
+        self.creates: dict[tuple[int, str, str], Decided] = {}
+        """By the name that each takes."""
+        self.nowhere: list[Decided] = []
+        """Requests that name nothing."""
+        self.later: list[Waiter] = []
+        """Creates of a name that another request of the batch takes."""
+        self._taken = set[tuple[int, str]]()
+        """The names that creates and renames take: the id of the parent, and the key."""
+        self._places: dict[int, Below] = {}
+        """Where entities were looked for, by entity."""
+        self._left = MOST_BYTES
+
+    def begin(self, seen: Record, place: Below | None, *, fresh: bool) -> Group:
+        """Let a group begin with the newest record of its entity; of equal ones, with the one that this batch read."""
+        entity_id = seen.chain[-1].id
+        if place is not None:
+            self._places[entity_id] = place
+        group = self.groups.get(entity_id)
+        if group is None or (seen.version, fresh) > (group.first.version, group.fresh):
+            group = self.groups[entity_id] = Group(seen, fresh)
+        return group
+
+    def decide(self, handle: Waiter, seen: Record | bool) -> None:
+        """Decide a request on what was found for it. Without an answer it is left to the full operation."""
+        if seen is False:
+            self.nowhere += missing(handle)
+        elif self._left > 0:
+            if isinstance(seen, Record):
+                self._left -= self.groups[seen.chain[-1].id].decide(handle, self._taken)
+            elif handle.request.creates:
+                self._create(handle)
+
+    def _create(self, handle: Waiter) -> None:
+        try:
+            proposal = handle.request.decide(None)
+            write = _made(proposal)
+        except Exception:  # noqa: BLE001  (Left, the call's own error on a guess, or a bug in it)
+            return
+        name = (write.parent_id, write.family, write.key)
+        if name in self.creates:
+            self.later.append(handle)
+        else:
+            self._left -= len(write.doc)
+            self.creates[name] = Decided(handle, proposal=proposal)
+            self._taken.add((write.parent_id, write.key))
+
+    def sent(self) -> tuple[Batch, list[Decided]]:
+        """Return what to commit, and the requests that propose it."""
+        creates, groups = list(self.creates.values()), list(self.groups.values())
+        altered = [group for group in groups if group.together is not None]
+        ended = [group.last for group in groups if group.last is not None]
+        batch = Batch(
+            [one.single() for one in creates], [group.alters() for group in altered], [one.single() for one in ended]
+        )
+        return batch, [*creates, *[member for group in altered for member in group.members], *ended]
+
+    def behind(self, answers: _Answers) -> Iterator[Waiter]:
+        """Yield the requests that go into the next batch."""
+        yield from self.later
+        for (parent_id, *_), one, result in zip(self.creates, self.creates.values(), answers.made, strict=False):
+            if result is None:
+                one.handle.request.unnamed(parent_id)
+                if one.handle.request.may_return:
+                    yield one.handle
+        for entity_id, group in self.groups.items():
+            yield from group.behind(*answers.of(entity_id))
+
+    def left(self, answers: _Answers) -> Iterator[tuple[Below, Record]]:
+        """Yield the entities that were altered, where they were looked for, as far as the answers show them."""
+        for entity_id, place in self._places.items():
+            record = self.groups[entity_id].left(*answers.of(entity_id))
+            if record is not None:
+                yield place, record
+
+    def tell(self, answers: _Answers) -> None:
+        """Give the requests their answers."""
+        for one in self.nowhere:
+            one.tell()
+        for one, result in zip(self.creates.values(), answers.made, strict=False):
+            if result is not None:
+                one.tell(result)
+        for entity_id, group in self.groups.items():
+            group.tell(*answers.of(entity_id))
+
+
+class _Answers:
+    """The results of a batch, by entity; None: there are none, because it was not applied."""
+
+    def __init__(self, batch: Batch, written: Written | None) -> None:
+        found = Written([], [], []) if written is None else written
+        self.made = found.inserts
+        self.altered = {one.id: answer for one, answer in zip(batch.alters, found.alters, strict=False)}
+        self._ended = {one.write.id: answer for one, answer in zip(batch.updates, found.updates, strict=False)}
+
+    def of(self, entity_id: int) -> tuple[Altered | None, Result | Taken | None]:
+        """Return the results of an entity's alters and of its exclusive update; None: it was not applied."""
+        return self.altered.get(entity_id), self._ended.get(entity_id)
+
+
+def _made(proposal: Any) -> Insert:
+    """Return the one write of a create. Raises Left for what does not fit into a batch."""
+    if not isinstance(proposal, Proposal) or proposal.reads or proposal.skip_existing or len(proposal.writes) != 1:
+        raise Left
+    write = proposal.writes[0]
+    if not isinstance(write, Insert) or write.id is not None or any(guard.exclusive for guard in proposal.guards):
+        raise Left
+    return write
+
+
+class BatchSender:
+    """Batches of writes. ``back``: puts requests back into the queue, for the next batch."""
+
+    def __init__(self, session: Session, back: Callable[[Sequence[Waiter]], None]) -> None:
+        self._session = session
+        self._clock = session.clock
+        self._back = back
+        self._last = LastBatch()
+        self._announced: ForgetfulMap[float] = ForgetfulMap()
+        """By entity: until when batches look for intents and carry them along, because they met some there lately."""
+
+    def send(self, handles: Sequence[Waiter]) -> Tell:
+        """Decide and commit; return the function that gives each request its answer."""
+        batch = object()
+        for handle in handles:
+            handle.request.taken = True
+            handle.request.under_way.add(batch)
+        try:
+            return self._sent(handles)
+        finally:
+            for handle in handles:
+                handle.request.under_way.discard(batch)
+
+    def _sent(self, handles: Sequence[Waiter]) -> Tell:
+        drawn = self._drawn(handles)
+        batch, members = drawn.sent()
+        written = commit(members, batch, batches(self._session)) if members else None
+        answers = _Answers(batch, written)
+        for entity_id, answer in answers.altered.items():
+            if answer.pending:
+                self._announced.set(entity_id, self._clock.monotonic() + _STAYS)
+        self._last.note(drawn.left(answers))
+        if written is not None or not members:
+            self._back(sorted(drawn.behind(answers), key=_number))
+        return lambda: drawn.tell(answers)
+
+    def _drawn(self, handles: Sequence[Waiter]) -> _Drawn:
+        """Decide each request: alters before renames and drops, which end an entity's name or life."""
+        self._last.guess([handle.request for handle in handles])
+        found = list(zip(handles, bases(batches(self._session), handles), strict=True))
+        drawn = _Drawn()
+        altered = dict[int, None]()
+        for handle, seen in found:
+            if isinstance(seen, Record):
+                drawn.begin(seen, handle.request.below, fresh=handle.request.record is None)
+                if handle.request.request.verb == "alter":
+                    altered[seen.chain[-1].id] = None
+        now = self._clock.monotonic()
+        for entity_id in altered:
+            if (self._announced.get(entity_id) or 0.0) > now:
+                self._carry(entity_id, drawn.groups[entity_id])
+        for handle, seen in sorted(found, key=_ends_it):
+            drawn.decide(handle, seen)
+        return drawn
+
+    def _carry(self, entity_id: int, group: Group) -> None:
+        seen = self._session.backend.pending(entity_id, None, BATCH)
+        group.carry(seen)
+        if seen.intents:
+            self._announced.set(entity_id, self._clock.monotonic() + _STAYS)
+
+
+def _number(handle: Waiter) -> int:
+    return handle.number
+
+
+def _ends_it(one: tuple[Waiter, Record | bool]) -> bool:
+    return one[0].request.request.verb in ("rename", "drop")

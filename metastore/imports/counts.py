@@ -1,0 +1,22 @@
+"""The outcome of an import of tables from another catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+__all__ = ["ImportCounts", "Tell"]
+
+Tell = Callable[[str, float], None]
+"""Called with the name of the step, and the share of it that is done."""
+
+
+@dataclass
+class ImportCounts:
+    """Counts; ``failures`` names each table that could not be read, and why. All others were imported."""
+
+    namespaces: int = 0
+    written: int = 0
+    left: int = 0
+    """How many were there already, as they are there."""
+    failures: list[str] = field(default_factory=list)

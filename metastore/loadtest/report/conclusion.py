@@ -1,0 +1,51 @@
+"""The verdict of the checker on a run, or on all runs of a ramp."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from metastore.checker.finding import Finding
+from metastore.loadtest.report.model import Analysis
+
+__all__ = ["Conclusion", "Findings", "conclusion_of"]
+
+Findings = Mapping[Path, Sequence[Finding]]
+"""By record folder, what the checker found in it; a folder that is not there was not checked."""
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """``findings``: each with the name of the folder that it is of ("" if there is only one)."""
+
+    tone: Literal["good", "bad", "unsure"]
+    headline: str
+    explanation: str
+    findings: tuple[tuple[str, Finding], ...]
+
+
+def conclusion_of(analysis: Analysis, findings: Findings) -> Conclusion:
+    """Sum up what was found."""
+    by_name = {path.name: of_check for path, of_check in findings.items()}
+    listed = tuple(
+        [
+            (run.folder if analysis.is_ramp else "", finding)
+            for run in analysis.runs
+            for finding in by_name.get(run.folder, ())
+        ]
+    )
+    unchecked = [run for run in analysis.runs if run.folder not in by_name]
+    operations = sum(run.whole.operations for run in analysis.runs if run.folder in by_name)
+    if listed:
+        headline = f"{len(listed):,} contradiction{'s' * (len(listed) != 1)} found"
+        explanation = "Each with the smallest set of operations that cannot all be true."
+        return Conclusion("bad", headline, explanation, listed)
+    if unchecked:
+        return Conclusion("unsure", "Not checked", "The history checker did not look at all of these records.", ())
+    explanation = (
+        f"The history checker went through {operations:,} operations: no change was lost or applied twice, "
+        "and nothing was read that was not so."
+    )
+    return Conclusion("good", "No contradiction", explanation, ())

@@ -1,0 +1,84 @@
+"""An alter, from its changes to a mutation that others can merge and apply; and the write of the new document."""
+
+from __future__ import annotations
+
+from metastore.kinds.change import EntityChange, meant
+from metastore.kinds.entity import Entity
+from metastore.kinds.kind import Kind, dump_changes
+from metastore.managers.attempts.bumps import counting_up
+from metastore.managers.attempts.exclusive import check_version
+from metastore.managers.mutation import Mutation, first_entity
+from metastore.managers.target import Target, find, names_of
+from metastore.names import format_path
+from metastore.operation.guards import check_in_use
+from metastore.operation.helping import own_guards
+from metastore.operation.merge import altered
+from metastore.operation.request import Merge, Proposal, Results, View
+from metastore.operation.seals import Seal
+from metastore.port.records import Record
+from metastore.port.writes import Event, Update
+from metastore.secrets.declared import declares
+
+__all__ = ["alter", "merge_of", "rewrite"]
+
+
+def alter(
+    kind: Kind,
+    target: Target,
+    changes: tuple[EntityChange, ...],
+    expected_version: int | None,
+    merge: Merge | None,
+    actor: str | None,
+    seal: Seal | None = None,
+) -> Mutation[Entity]:
+    """Return the mutation that applies ``changes`` to ``target``; ``seal``: what they were encrypted with."""
+
+    def attempt(view: View) -> Proposal[Entity] | Entity:
+        record = find(view, kind, target)
+        check_version(record, expected_version)
+        names = tuple([n.name for n in record.chain])
+        text = altered(record.doc, names, changes, kind.check_doc)
+        return rewrite(kind, record, text, dump_changes(changes, names), actor)
+
+    return Mutation(
+        verb="alter",
+        target=target,
+        attempt=attempt if seal is None else seal.guarding(attempt),
+        replay=first_entity,
+        arguments=lambda: [meant(changes), expected_version],
+        merge=merge,
+        exclusive=False,
+        read_first=seal is not None,
+    )
+
+
+def rewrite(kind: Kind, record: Record, text: str | None, changes: str, actor: str | None) -> Proposal[Entity] | Entity:
+    """Propose a new document for an entity; return the entity as it is if ``text`` is None, because nothing changes."""
+    check_in_use(record.chain[:-1])
+    if text is None:
+        return kind.entity(record)
+    path = format_path([n.name for n in record.chain])
+    write = Update(record.chain[-1].id, record.version, Event(kind.name, "alter", path, path, changes), doc=text)
+
+    def finish(results: Results) -> Entity:
+        (result,) = results
+        assert result is not None
+        return kind.entity(
+            record._replace(version=result.version, doc=text, modified_by=actor, modified_at=result.time)
+        )
+
+    proposal = Proposal(own_guards(record.chain), (write,), finish)
+    if kind.name != "catalog" or declares(record.doc) == declares(text):
+        return proposal
+    own = record.chain[-1]
+    record = record._replace(chain=(*record.chain[:-1], own._replace(scope_version=own.scope_version + 1)))
+    return counting_up(proposal, own.id)
+
+
+def merge_of(
+    kind: Kind, target: Target, changes: tuple[EntityChange, ...], settled: tuple[int, int] | None = None
+) -> Merge:
+    """Return ``changes`` as another process can apply them: to the path, or to the entity in hand wherever it is."""
+    if isinstance(target, Entity):
+        return Merge(kind.name, None, target.id, changes, settled=settled)
+    return Merge(kind.name, names_of(kind, target), None, changes, settled=settled)

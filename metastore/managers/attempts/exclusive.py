@@ -1,0 +1,290 @@
+"""Attempts of exclusive operations: rename, move, drop, restore, purge, enable, disable.
+
+Each bumps the entity's scope version, and writes only the entity's own rows, however much is below it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from metastore.arguments import positive_integer
+from metastore.errors import (
+    EntityAlreadyExists,
+    EntityNotFound,
+    InvalidArgument,
+    NotEmpty,
+    VersionConflict,
+)
+from metastore.kinds.entity import Entity
+from metastore.kinds.kind import Kind
+from metastore.kinds.registry import kind_named
+from metastore.managers.attempts.bumps import reviving
+from metastore.managers.target import Target, absent, absent_parent, find, names_of, not_live, root_or_last, standing
+from metastore.names import Path, format_path, parse_path
+from metastore.operation.dropping import pending_above, pending_named
+from metastore.operation.guards import both, check_in_use, guards_of, key_under, lookup
+from metastore.operation.request import Proposal, Results, View
+from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING, Guard, Newest
+from metastore.port.records import Lookup, Node, Record
+from metastore.port.writes import Event, Place, Update
+
+_DENYING = ("role", "group")
+"""What can deny: its restore takes rights away."""
+
+__all__ = ["check_version", "collect", "drop", "purge", "rename", "restore", "set_in_use"]
+
+
+def check_version(record: Record, expected: int | None) -> None:
+    """Raise VersionConflict if the caller expects another version."""
+    if expected is None:
+        return
+    expected = positive_integer(expected, "a version")
+    if record.version != expected:
+        raise VersionConflict(_path(record), expected, record.version)
+
+
+def _path(record: Record) -> str:
+    return format_path([n.name for n in record.chain])
+
+
+@dataclass(frozen=True)
+class _Exclusive:
+    """An exclusive update of one entity, from its record to its record."""
+
+    kind: Kind
+    record: Record
+    actor: str | None
+
+    def propose(
+        self, action: str, after: tuple[Node, ...] | None, guards: tuple[Guard, ...], **changes: Any
+    ) -> Proposal[Entity]:
+        """Propose ``action``; ``after`` is the chain it leads to, None if it leads nowhere."""
+        node = self.record.chain[-1]
+        before = None if action == "restore" else _path(self.record)
+        path_after = None if after is None else format_path([n.name for n in after])
+        event = Event(self.kind.name, action, before, path_after)
+        write = Update(node.id, self.record.version, event, scope_version=node.scope_version, **changes)
+
+        def finish(results: Results) -> Entity:
+            (result,) = results
+            assert result is not None
+            chain = after or self.record.chain
+            last = chain[-1]._replace(scope_version=node.scope_version + 1)
+            record = self.record._replace(
+                chain=(*chain[:-1], last), version=result.version, modified_by=self.actor, modified_at=result.time
+            )
+            return self.kind.entity(record)
+
+        return Proposal(guards, (write,), finish)
+
+
+def rename(
+    view: View, kind: Kind, target: Target, to: Path, expected_version: int | None, actor: str | None
+) -> Proposal[Entity] | Entity:
+    """Propose a new name, or a new parent and name, for ``target``."""
+    wanted = parse_path(to)
+    record = find(view, kind, target)
+    check_version(record, expected_version)
+    parents, node = record.chain[:-1], record.chain[-1]
+    moves = len(wanted) > 1 and wanted[:-1] != tuple(n.name for n in parents)
+    if view.guessed and moves:
+        record = find(View(view.backend, False), kind, target)  # a move reads anyway
+        parents, node = record.chain[:-1], record.chain[-1]
+    # the unique index knows whether the name is free; after it has refused, we look
+    check_in_use(parents)
+    with standing(view, record.chain):
+        new_parents = parents if view.trusting and not moves else _new_parents(view, kind, record, wanted)
+        check_in_use(new_parents)
+    same_parent = root_or_last(new_parents).id == root_or_last(parents).id
+    if same_parent and wanted[-1] == node.name:
+        return kind.entity(record)
+    parent = root_or_last(new_parents)
+    if not same_parent and kind.container and len(new_parents) > 1 and parent.fold != node.fold:
+        raise InvalidArgument(
+            f"{_path(record)} cannot move to a catalog that compares names differently (fold_case); copy it instead"
+        )
+    if not same_parent:
+        _check_stays(kind, record)
+    place = Place(parent.id, wanted[-1], key_under(parent, wanted[-1]), node.fold if kind.container else parent.fold)
+    guards = both(parents, new_parents)
+    after = (*new_parents, node._replace(name=place.name, fold=place.fold))
+    exclusive = _Exclusive(kind, record, actor)
+    return exclusive.propose("rename" if same_parent else "move", after, guards, place=place)
+
+
+def _check_stays(kind: Kind, record: Record) -> None:
+    """Raise InvalidArgument for a kind that never moves."""
+    if kind.stays:
+        raise InvalidArgument(f"{_path(record)}: a {kind.name} stays in its metalake; create another one there instead")
+
+
+def _new_parents(view: View, kind: Kind, record: Record, wanted: tuple[str, ...]) -> tuple[Node, ...]:
+    """Return the nodes above the wanted path, which must be free and not below the entity itself."""
+    if len(wanted) == 1:
+        wanted = (*[n.name for n in record.chain[:-1]], wanted[0])
+    where = lookup(kind, wanted)
+    (resolved,) = view.backend.resolve([where])
+    nodes, own = resolved.nodes, record.chain[-1].id
+    if any(n.id == own for n in nodes[: len(wanted) - 1]):
+        raise InvalidArgument(f"{_path(record)} cannot move below itself, to {format_path(wanted)}")
+    if len(nodes) == len(wanted) and nodes[-1].id != own:
+        raise EntityAlreadyExists(format_path(wanted))
+    if len(nodes) < len(wanted) - 1:
+        raise absent_parent(view.backend, where, nodes)
+    return nodes[: len(wanted) - 1]
+
+
+def drop(
+    view: View, kind: Kind, target: Target, cascade: bool, expected_version: int | None, actor: str | None
+) -> Proposal[bool] | bool:
+    """Propose the drop; False if there is nothing to drop."""
+    try:
+        record = find(view, kind, target)
+    except EntityNotFound:
+        return False
+    check_version(record, expected_version)
+    check_in_use(record.chain[:-1])
+    empty = kind.container and not cascade
+    if empty and not view.trusting:  # the commit checks it as well; after it has refused, we look
+        with standing(view, record.chain):
+            check_empty(view, record)
+    proposal = _Exclusive(kind, record, actor).propose(
+        "drop", None, guards_of(record.chain[:-1]), state=DROPPED, empty=empty
+    )
+    return Proposal(proposal.guards, proposal.writes, lambda _: True)
+
+
+def check_empty(view: View, record: Record) -> None:
+    """Raise NotEmpty if the entity has live children of any kind."""
+    if view.backend.has_children(record.chain[-1].id):
+        path = _path(record)
+        raise NotEmpty(f"{path} is not empty; drop what is in it first, or drop it with cascade=True")
+
+
+def restore(
+    view: View, kind: Kind, path: Path, entity_id: int | None, to: Path | None, actor: str | None
+) -> Proposal[Entity]:
+    """Propose to bring back what was dropped last at ``path``, or the one with ``entity_id``."""
+    names = parse_path(path)
+    record, old_parents = _dropped(view, kind, names, entity_id)
+    own_name = record.chain[-1].name if entity_id is None else names[-1]  # a folding catalog finds it by another
+    wanted = (*names[:-1], own_name) if to is None else parse_path(to)
+    if to is not None and len(wanted) == 1 and len(names) > 1:
+        wanted = (*names[:-1], wanted[0])
+    node = record.chain[-1]
+    with standing(view, record.chain):
+        where = lookup(kind, wanted)
+        (resolved,) = view.backend.resolve([where])
+        if len(resolved.nodes) == len(wanted):
+            raise EntityAlreadyExists(format_path(wanted))
+        if len(resolved.nodes) < len(wanted) - 1:
+            raise absent_parent(view.backend, where, resolved.nodes)
+        parents = resolved.nodes
+        if any(n.id == node.id for n in parents):
+            raise InvalidArgument(f"{format_path(names)} cannot be restored below itself")
+        check_in_use(parents)
+    parent = root_or_last(parents)
+    if kind.container and len(parents) > 1 and parent.fold != node.fold:
+        raise InvalidArgument(f"{format_path(names)} cannot be restored to a catalog that compares names differently")
+    if parent.id != root_or_last(old_parents).id:
+        _check_stays(kind, record)
+    fold = node.fold if kind.container else parent.fold
+    place = Place(parent.id, wanted[-1], key_under(parent, wanted[-1]), fold)
+    after = (*parents, node._replace(name=place.name, fold=fold))
+    # the old place is guarded too: gc may have begun to delete all that is below it
+    guards = both(old_parents, parents)
+    proposal = _Exclusive(kind, record, actor).propose("restore", after, guards, state=LIVE, place=place)
+    proposal = proposal if entity_id is not None else _of_newest(proposal, kind, names, record)
+    return reviving(proposal, parent.id) if kind.name in _DENYING else proposal
+
+
+def _of_newest(proposal: Proposal[Entity], kind: Kind, names: tuple[str, ...], record: Record) -> Proposal[Entity]:
+    """Let the commit check that this is still the newest one; the parent's guard keeps others from dropping."""
+    parent = root_or_last(record.chain[:-1])
+    guards = tuple([replace(g, exclusive=True) if g.id == parent.id else g for g in proposal.guards])
+    newest = Newest(parent.id, kind.name, kind.family, key_under(parent, names[-1]), record.chain[-1].id)
+    return replace(proposal, guards=guards, reads=(newest,))
+
+
+def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | None) -> tuple[Record, tuple[Node, ...]]:
+    """Return the dropped entity that is meant and the nodes above it, or raise EntityNotFound."""
+    path = format_path(names)
+    where = lookup(kind, names)
+    if entity_id is not None:
+        known = view.backend.by_id([entity_id])[0]
+        fits = known is not None and known.record.chain[-1].kind == kind.name and known.state == DROPPED
+        if known is None or not fits or known.doomed:
+            message = f"no dropped {kind.name} with id {entity_id}; see the manager's dropped()"
+            live = known is not None and known.live  # nothing was dropped: that is no guess
+            raise EntityNotFound(path, message) if live else not_live(view.backend, known, path, message)
+        return known.record, known.record.chain[:-1]
+    parents: tuple[Node, ...] = ()
+    if len(names) > 1:
+        (resolved,) = view.backend.resolve([Lookup(where.families[:-1], names[:-1])])
+        if len(resolved.nodes) < len(names) - 1:
+            raise absent(view.backend, where, resolved.nodes)
+        parents = resolved.nodes
+    parent = root_or_last(parents)
+    with standing(view, parents):
+        key = key_under(parent, names[-1])
+        child = view.backend.gone(parent.id, kind.name, kind.family, key)
+        if child is None:
+            pending = pending_named(view.backend, parent.id, kind.family, key, path)
+            raise pending or EntityNotFound(path, f"no {kind.name} was dropped at {path}, or gc has collected it")
+    return child.record(parents), parents
+
+
+def purge(view: View, kind: Kind, target: Target, actor: str | None) -> Proposal[int] | int:
+    """Propose to make an entity unrestorable; its id, or 0 if there is nothing. The caller, or gc, deletes the rows."""
+    if isinstance(target, Entity):
+        names_of(kind, target)
+        known = view.backend.by_id([target.id])[0]
+        if known is None:
+            return 0
+        record, own_state = known.record, known.state
+        if own_state == PURGING:
+            return target.id
+        if own_state == DROPPING and (pending := pending_above(view.backend, record.chain)):
+            raise pending
+        if own_state == LIVE and not known.live:
+            return 0  # something above it was dropped: it is purged with that
+    else:
+        try:
+            record, own_state = find(view, kind, target), LIVE
+        except EntityNotFound:
+            return 0
+    node = record.chain[-1]
+    if own_state == LIVE:
+        check_in_use(record.chain[:-1])
+        if kind.container:
+            with standing(view, record.chain):
+                check_empty(view, record)
+    proposal = _Exclusive(kind, record, actor).propose(
+        "purge", None, guards_of(record.chain[:-1]), state=PURGING, empty=kind.container and own_state == LIVE
+    )
+    return Proposal(proposal.guards, proposal.writes, lambda _: node.id)
+
+
+def collect(view: View, entity_id: int, before: int, actor: str | None) -> Proposal[int] | int:
+    """Propose to make unrestorable what was dropped before ``before``, unless it was restored since."""
+    known = view.backend.by_id([entity_id])[0]
+    if known is None or known.state != DROPPED or known.record.modified_at >= before:
+        return 0
+    kind, record = kind_named(known.record.chain[-1].kind), known.record
+    proposal = _Exclusive(kind, record, actor).propose("purge", None, guards_of(record.chain[:-1]), state=PURGING)
+    return Proposal(proposal.guards, proposal.writes, lambda _: entity_id)
+
+
+def set_in_use(view: View, kind: Kind, target: Target, in_use: bool, actor: str | None) -> Proposal[Entity] | Entity:
+    """Propose to enable or disable ``target``."""
+    if not kind.can_be_disabled:
+        raise InvalidArgument(f"a {kind.name} cannot be enabled or disabled")
+    record = find(view, kind, target)
+    check_in_use(record.chain[:-1])
+    node = record.chain[-1]
+    if node.in_use == in_use:
+        return kind.entity(record)
+    after = (*record.chain[:-1], node._replace(in_use=in_use))
+    action = "enable" if in_use else "disable"
+    return _Exclusive(kind, record, actor).propose(action, after, guards_of(record.chain[:-1]), in_use=in_use)

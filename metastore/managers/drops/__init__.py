@@ -1,0 +1,1 @@
+"""Drops in steps: announced, started, and finished or rolled back, by one process after another."""

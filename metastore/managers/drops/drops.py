@@ -1,0 +1,79 @@
+"""Drops in steps of the whole store: which are pending, and how any process goes on with them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from metastore.errors import DropPending, EntityNotFound, PermissionDenied
+from metastore.kinds.drop import DESTROYED, STARTED, target_id
+from metastore.kinds.handlers import Handler, checked, drop_handler
+from metastore.managers.drops.pending import PendingDrop
+from metastore.managers.drops.row import pending_drops
+from metastore.operation.session import Session
+
+__all__ = ["Drops"]
+
+_log = logging.getLogger("metastore")
+
+
+class Drops:
+    """The drops in steps that are pending; ``store.drops``."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def pending(self) -> Iterator[PendingDrop]:
+        """Yield what is being dropped in steps, by id: by other processes as well, alive or dead."""
+        session = self._session
+        for drop in pending_drops(session.backend):
+            if session.access is None or session.backend.by_id([target_id(drop.name)])[0] is not None:
+                yield PendingDrop(session, drop, held=False)
+
+    def resume(self, handler: Handler | None = None) -> int:
+        """Take over the drops that their processes left behind, destroy, and finish; return how many were finished.
+
+        ``handler`` gets each pending drop and does the destructive part again, from its beginning; None: the handler
+        that ``ms.on_drop`` registered for its kind, and drops of other kinds are left. Those whose ttl has not passed
+        are left to their processes. What had started is finished when the ttl of the process before has passed once
+        more. What a user may not drop is left. If the handler fails, that drop stays pending, and the others go on; the
+        first such error is raised at the end. Raises InvalidArgument.
+        """
+        if handler is not None:
+            checked(handler)
+        ready, errors, finished = list[PendingDrop](), list[Exception](), 0
+        try:
+            for one in list(self.pending()):
+                try:
+                    ready += [one] if self._destroyed(one, handler) else []
+                except Exception as error:  # noqa: BLE001  (one that always fails must not hold up those after it)
+                    _log.warning("the drop of %s was not resumed: %s", one.path, error)
+                    errors.append(error)
+        finally:  # after an interrupt as well: their data is destroyed
+            finished = sum([self._finished(one) for one in ready])
+        if errors:
+            raise errors[0]
+        return finished
+
+    def _destroyed(self, pending: PendingDrop, handler: Handler | None) -> bool:
+        """Take one over and destroy its data; False: it is left as it is."""
+        if pending.phase == DESTROYED:
+            return True
+        chosen = drop_handler(pending.kind) if handler is None else handler
+        if chosen is None:
+            _log.warning("no handler for the drop of %s (a %s): it stays pending", pending.path, pending.kind)
+            return False
+        try:
+            pending.take_over()
+            if pending.phase != STARTED:
+                pending.started()
+        except (DropPending, EntityNotFound, PermissionDenied):  # others have it in hand, or ended it; or it is theirs
+            return False
+        chosen(pending)
+        return True
+
+    def _finished(self, pending: PendingDrop) -> bool:
+        try:
+            return pending.finish()
+        except (DropPending, EntityNotFound, PermissionDenied):  # it was taken over meanwhile; or it is not the user's
+            return False

@@ -1,0 +1,148 @@
+"""What can be dropped in steps: a whole entity, a column, a partition; and how each comes back, or goes for good."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Protocol
+from uuid import UUID
+
+from metastore.errors import DropPending
+from metastore.kinds.change import EntityChange
+from metastore.kinds.drop import Drop, target_id
+from metastore.kinds.kind import Kind, dump, dump_changes
+from metastore.kinds.partition import PARTITION
+from metastore.kinds.registry import kind_named
+from metastore.kinds.table.dropping import MARKER, FinishColumnDrop, FinishPartitionDrop, RollBackColumnDrop
+from metastore.names import format_path
+from metastore.operation.merge import altered
+from metastore.port.backend import Reads
+from metastore.port.conditions import LIVE, PURGING
+from metastore.port.records import Node, OwnedRecord, Record
+from metastore.port.writes import Delete, Event, Put, Update, Write
+
+__all__ = ["Part", "check_partition", "marked_by", "part_of", "path_of", "rewritten"]
+
+
+class Part(Protocol):
+    """How one sort of target ends its drop. ``record`` is the entity that it is, or is part of."""
+
+    def brought_back(self, backend: Reads, drop: Drop, record: Record) -> Sequence[Write]:
+        """Return the writes that bring the target back."""
+        ...
+
+    def let_go(self, backend: Reads, drop: Drop, record: Record) -> Sequence[Write]:
+        """Return the writes after which nothing brings the target back."""
+        ...
+
+    def is_there(self, backend: Reads, drop: Drop, record: Record) -> bool:
+        """Whether the target is part of the entity, which is live."""
+        ...
+
+
+class _Whole:
+    """The entity itself."""
+
+    def brought_back(self, _backend: Reads, _drop: Drop, record: Record) -> Sequence[Write]:
+        return [self._stands(record, "restore", LIVE, None, path_of(record.chain))]
+
+    def let_go(self, _backend: Reads, _drop: Drop, record: Record) -> Sequence[Write]:
+        return [self._stands(record, "purge", PURGING, path_of(record.chain), None)]
+
+    def is_there(self, _backend: Reads, _drop: Drop, _record: Record) -> bool:
+        return True
+
+    def _stands(self, record: Record, action: str, state: int, before: str | None, after: str | None) -> Update:
+        node = record.chain[-1]
+        event = Event(node.kind, action, before, after)
+        return Update(node.id, record.version, event, scope_version=node.scope_version, state=state)
+
+
+class _Column:
+    """A column of a table: its marker is in the table's document."""
+
+    def brought_back(self, _backend: Reads, drop: Drop, record: Record) -> Sequence[Write]:
+        return [self._rewritten(RollBackColumnDrop, drop, record)]
+
+    def let_go(self, _backend: Reads, drop: Drop, record: Record) -> Sequence[Write]:
+        return [self._rewritten(FinishColumnDrop, drop, record)]
+
+    def is_there(self, _backend: Reads, drop: Drop, record: Record) -> bool:
+        return any(node["id"] == _part_id(drop) for node in json.loads(record.doc).get("columns", ()))
+
+    def _rewritten(self, change: type[RollBackColumnDrop | FinishColumnDrop], drop: Drop, record: Record) -> Update:
+        path = format_path((drop.part_name or "",))
+        return rewritten(kind_named(drop.target_kind), record, change(path, _part_id(drop)))
+
+
+class _Partition:
+    """A partition of a table: its marker is in its own row."""
+
+    def brought_back(self, backend: Reads, drop: Drop, record: Record) -> Sequence[Write]:
+        row = self._row(backend, drop)
+        if row is None:
+            return []
+        path = self._path(drop, record)
+        doc = {key: value for key, value in json.loads(row.doc).items() if key != MARKER}
+        event = Event(PARTITION.name, "alter", path, path)
+        return [Put(row.owner_id, PARTITION.name, row.name, row.version, dump(doc, (row.name,)), event, row.id)]
+
+    def let_go(self, backend: Reads, drop: Drop, record: Record) -> Sequence[Write]:
+        row = self._row(backend, drop)
+        if row is None:
+            return []
+        changes = dump_changes((FinishPartitionDrop(),), (row.name,))
+        event = Event(PARTITION.name, "purge", self._path(drop, record), None, changes)
+        return [Delete(row.owner_id, PARTITION.name, row.name, row.version, event, row.id)]
+
+    def is_there(self, backend: Reads, drop: Drop, _record: Record) -> bool:
+        return self._row(backend, drop) is not None
+
+    def _row(self, backend: Reads, drop: Drop) -> OwnedRecord | None:
+        """Return the partition's row; None: it is gone, or another one has its name."""
+        (row,) = backend.owned_by_name([target_id(drop.name)], PARTITION.name, [drop.part_name or ""])
+        return row if row is not None and row.id == _part_id(drop) else None
+
+    def _path(self, drop: Drop, record: Record) -> str:
+        return format_path((*[n.name for n in record.chain], drop.part_name or ""))
+
+
+_PARTS: dict[str | None, Part] = {None: _Whole(), "column": _Column(), "partition": _Partition()}
+
+
+def part_of(drop: Drop) -> Part:
+    """Return how the target of a drop ends it."""
+    return _PARTS[drop.part]
+
+
+def marked_by(row: OwnedRecord) -> UUID | None:
+    """Return the operation that is dropping a partition in steps; None: it is there."""
+    # the text says so at once, for all but a few; SQLite gives bytes that are not UTF-8 as they are
+    if not isinstance(row.doc, str) or f'"{MARKER}"' not in row.doc:
+        return None
+    operation = json.loads(row.doc).get(MARKER)
+    return None if operation is None else UUID(operation)
+
+
+def check_partition(row: OwnedRecord, path: str) -> None:
+    """Raise DropPending for a partition that is being dropped in steps."""
+    operation = marked_by(row)
+    if operation is not None:
+        raise DropPending(operation, path=path)
+
+
+def rewritten(kind: Kind, record: Record, change: EntityChange) -> Update:
+    """Return the write of a table's document after ``change``, which always changes it."""
+    names = tuple([n.name for n in record.chain])
+    text = altered(record.doc, names, [change], kind.check_doc) or record.doc
+    event = Event(kind.name, "alter", format_path(names), format_path(names), dump_changes((change,), names))
+    return Update(record.chain[-1].id, record.version, event, doc=text)
+
+
+def path_of(chain: Sequence[Node]) -> str:
+    """Return the path of the last node."""
+    return format_path([n.name for n in chain])
+
+
+def _part_id(drop: Drop) -> int:
+    return int(drop.name.rsplit("/", 1)[1])

@@ -1,0 +1,232 @@
+"""A drop in steps, as the process that works on it has it in hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+from metastore.errors import EntityNotFound
+from metastore.kinds.drop import DESTROYED, DROP, STARTED, Drop, target_id
+from metastore.kinds.entity import Entity
+from metastore.kinds.kind import Kind
+from metastore.kinds.registry import kind_named
+from metastore.managers.drops import steps
+from metastore.managers.drops.announce import Begin, announce
+from metastore.managers.drops.row import above_pending, read_drop
+from metastore.managers.mutation import Mutation, actor_of
+from metastore.managers.purge import delete_tree
+from metastore.managers.target import Target
+from metastore.names import parse_path
+from metastore.operation.perform import perform
+from metastore.operation.request import Attempt, Call, Request
+from metastore.operation.session import ManagerSession, Session
+from metastore.plain import plain
+from metastore.port.conditions import ROOT_ID
+from metastore.port.records import OwnedRecord, Step
+
+__all__ = ["PendingDrop", "begin_drop"]
+
+T = TypeVar("T")
+
+
+def begin_drop(session: ManagerSession, kind: Kind, target: Target, begin: Begin, call: Call) -> PendingDrop:
+    """Announce a drop in steps; return it, held. Raises InvalidArgument in a transaction."""
+    store = session.of_store()
+    begin = replace(begin, operation=call.operation_id or begin.operation, actor=actor_of(session, call))
+    mutation = Mutation[OwnedRecord](
+        verb="begin_drop",
+        target=target,
+        attempt=lambda view: announce(view, kind, target, begin),
+        replay=_announced,
+        arguments=lambda: [begin.ttl, begin.column and list(parse_path(begin.column)), begin.partition],
+        exclusive=begin.column is None and begin.partition is None,
+        owned_rows=True,
+        id=begin.operation,
+    )
+    return PendingDrop(store, Drop(mutation.run(session, kind, call)), held=True)
+
+
+def _announced(written: Sequence[Step]) -> OwnedRecord:
+    """Return the row that an announcement has written."""
+    row = next(step for step in written if step.kind == DROP.name)
+    entity_id, name, doc = row.entity_id or 0, row.name or "", row.doc or ""
+    return OwnedRecord(entity_id, ROOT_ID, DROP.name, name, 1, doc, row.principal, row.time, row.principal, row.time)
+
+
+class PendingDrop:
+    """What is being dropped in steps: an entity, or one column or partition of it. One thread at a time uses it.
+
+    ``begin_drop`` returns it *held*: this process has it in hand until the ttl passes after the last step, and longer
+    if no other process takes it over. Those of ``store.drops.pending()`` are not held; a step takes over first.
+    """
+
+    def __init__(self, session: Session, drop: Drop, *, held: bool) -> None:
+        self._session, self._drop, self._held = session, drop, held
+        self._finish_from = 0.0
+        """When the process that had it before has surely stopped, by the clock's ``monotonic``."""
+
+    # --- what it is
+
+    @property
+    def operation(self) -> UUID:
+        """The id of the operation that announced the drop; DropPending names it."""
+        return UUID(self._drop.operation)
+
+    @property
+    def kind(self) -> str:
+        """The kind of the entity."""
+        return self._drop.target_kind
+
+    @property
+    def entity_id(self) -> int:
+        """The id of the entity. Data is found by it: the path may lead to something else by now."""
+        return target_id(self._drop.name)
+
+    @property
+    def path(self) -> str:
+        """The path of what is dropped, when that was announced; a column's or partition's name is the last."""
+        return self._drop.target_path
+
+    @property
+    def column(self) -> str | None:
+        """The name of the column, if one is dropped."""
+        return self._drop.part_name if self._drop.part == "column" else None
+
+    @property
+    def partition(self) -> str | None:
+        """The name of the partition, if one is dropped."""
+        return self._drop.part_name if self._drop.part == "partition" else None
+
+    @property
+    def phase(self) -> str:
+        """``announced``, ``started``, or ``destroyed``, as this process saw it last."""
+        return self._drop.phase
+
+    @property
+    def token(self) -> int:
+        """The fencing token, which grows with each take-over."""
+        return self._drop.token
+
+    @property
+    def handler(self) -> str | None:
+        """The handler that the process which announced the drop had for the kind; None: it had none."""
+        return self._drop.handler
+
+    @property
+    def held(self) -> bool:
+        """Whether this process has the drop in hand, as far as it knows."""
+        return self._held
+
+    @property
+    def expires_at(self) -> datetime:
+        """From when on others may take it over (UTC, the database's clock)."""
+        return self._drop.modified_at + timedelta(seconds=self._drop.ttl)
+
+    @property
+    def holder(self) -> str | None:
+        """The principal of the last step."""
+        return self._drop.modified_by
+
+    def entity(self) -> Entity:
+        """Return the entity as it is now, though it is not live: with its columns, its location, its properties.
+
+        Raises EntityNotFound if the drop has ended and gc has deleted it.
+        """
+        (known,) = self._session.backend.by_id([self.entity_id])
+        if known is None:
+            raise EntityNotFound(self.path, f"{self.path} was purged")
+        return kind_named(self.kind).entity(known.record, self._session.backend.origin)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the drop as plain JSON values, as ``metastore drops --json`` prints it."""
+        names = ("operation", "kind", "path", "entity_id", "column", "partition", "phase", "token", "holder", "handler")
+        return {name: plain(getattr(self, name)) for name in (*names, "expires_at")}
+
+    def __repr__(self) -> str:
+        return f"<PendingDrop {self.path!r}, {self.phase}, token {self.token}>"
+
+    # --- its steps
+
+    def started(self) -> None:
+        """Note that destruction begins now; call it before. Again: keep the drop for another ttl.
+
+        Raises DropPending if another process has taken it over, EntityNotFound if it was finished or rolled back.
+        """
+        self._take()
+        self._step("start", lambda view: steps.start(view, self._drop.name, self.token, self.path), self._seen)
+
+    def finish(self) -> bool:
+        """Let go of the target for good: neither restore nor revert brings it back. False: it was finished already.
+
+        After a take-over of a drop that had started, it waits until the ttl of the process before has passed again.
+        Raises DropPending if another process has taken it over, EntityNotFound if it was rolled back.
+        """
+        self._take()
+        clock = self._session.clock
+        if (left := self._finish_from - clock.monotonic()) > 0:
+            clock.sleep(left)
+        done = self._step("finish", lambda view: steps.finish(view, self._drop.name, self.token), lambda _: True)
+        if not done and steps.is_back(self._session.backend, self._drop):
+            raise steps.lost(self.path)
+        if done and self._drop.part is None:
+            self._delete()
+        return done
+
+    def roll_back(self) -> None:
+        """Bring the target back, as it was. Raises DropPending once destruction has begun, or if it was taken over.
+
+        Raises EntityNotFound if the drop has ended, or if what the target was in is not live.
+        """
+        self._take()
+        self._step(
+            "roll back", lambda view: steps.roll_back(view, self._drop.name, self.token, self.path), lambda _: True
+        )
+
+    def take_over(self) -> None:
+        """Take the drop over from a process that let its ttl pass. Nothing happens if this process holds it.
+
+        Raises DropPending before that, EntityNotFound if the drop has ended.
+        """
+        self._take()
+
+    def _take(self) -> None:
+        if self._held:
+            return
+        before = self._drop
+        if before.phase != DESTROYED:
+            now = self._session.backend.now()
+            self._step("take over", lambda view: steps.take_over(view, before.name, now, self.path), self._seen)
+        self._held = True
+        if self._drop.phase == STARTED:
+            # it may still be destroying: its name must not be free before it has surely stopped
+            self._finish_from = self._session.clock.monotonic() + before.ttl
+
+    def _step(self, verb: str, attempt: Attempt[T], replay: Callable[[Any], T]) -> T:
+        request = Request[T](
+            verb=verb,
+            what=lambda: f"{verb} the drop of {self.path}",
+            attempt=attempt,
+            replay=replay,
+            arguments=lambda: [verb, self._drop.name, self.token],
+            exclusive=verb in ("finish", "roll back") and self._drop.part is None,
+        )
+        result = perform(self._session, request, Call())
+        if isinstance(result, OwnedRecord):
+            self._drop = Drop(result._replace(modified_by=self._session.principal))
+        return result
+
+    def _seen(self, written: list[Step]) -> OwnedRecord:
+        """Return the row as a step whose answer was lost has left it."""
+        drop = read_drop(self._session.backend, self._drop.name)
+        if drop is None:
+            raise steps.lost(self.path)
+        return drop.record
+
+    def _delete(self) -> None:
+        """Delete the rows of the entity and of all below it, as a purge does; where a drop is below, gc does it."""
+        backend = self._session.backend
+        if self.entity_id not in above_pending(backend):
+            delete_tree(backend, self.entity_id)

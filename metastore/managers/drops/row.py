@@ -1,0 +1,89 @@
+"""The row of a drop in steps: which drops are pending, and the compare-and-swap of one.
+
+All steps compare and swap this row: each expects the version that it read, with its own token in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+from metastore.errors import DropPending
+from metastore.kinds.drop import DESTROYED, DROP, Drop, target_id
+from metastore.kinds.entity import Entity
+from metastore.kinds.kind import dump
+from metastore.managers.target import Target
+from metastore.names import format_path
+from metastore.operation.guards import guards_of
+from metastore.operation.request import Proposal, Results
+from metastore.port.backend import Reads
+from metastore.port.conditions import ROOT_ID
+from metastore.port.records import OwnedRecord
+from metastore.port.writes import Delete, Event, Put
+
+__all__ = ["above_pending", "check_no_pending", "gone", "pending_drops", "read_drop", "swapped"]
+
+_PAGE = 500
+
+
+def read_drop(backend: Reads, name: str) -> Drop | None:
+    """Return the row of a drop; None: it was finished or rolled back."""
+    (row,) = backend.owned_by_name([ROOT_ID], DROP.name, [name])
+    return None if row is None else Drop(row)
+
+
+def pending_drops(backend: Reads) -> Iterator[Drop]:
+    """Yield the rows of all drops in steps, page by page."""
+    last = ""
+    while True:
+        rows = backend.owned(ROOT_ID, DROP.name, last, _PAGE, ()).rows
+        yield from map(Drop, rows)
+        if len(rows) < _PAGE:
+            return
+        last = rows[-1].name
+
+
+def above_pending(backend: Reads) -> set[int]:
+    """Return the ids of everything that is being dropped in steps, in whole or in part, and of what is above it."""
+    ids = [target_id(drop.name) for drop in pending_drops(backend) if drop.phase != DESTROYED]
+    known = backend.by_id(list(dict.fromkeys(ids))) if ids else []
+    return {node.id for one in known if one is not None for node in one.record.chain}
+
+
+def check_no_pending(backend: Reads, target: Target) -> None:
+    """Raise DropPending for an entity in hand, if it or something below it is being dropped in steps.
+
+    A path leads to what is live: the purge of that is refused while anything is below it.
+    """
+    if not isinstance(target, Entity):
+        return
+    for drop in pending_drops(backend):
+        (known,) = backend.by_id([target_id(drop.name)])
+        if drop.phase != DESTROYED and known is not None and target.id in [n.id for n in known.record.chain]:
+            raise DropPending(UUID(drop.operation), path=drop.target_path)
+
+
+def swapped(drop: Drop, **fields: Any) -> Proposal[OwnedRecord]:
+    """Propose the next version of the row, with these fields."""
+    write = _put(drop, **fields)
+
+    def finish(results: Results) -> OwnedRecord:
+        (result,) = results
+        assert result is not None
+        return drop.record._replace(version=result.version, doc=write.doc, modified_at=result.time)
+
+    return Proposal(guards_of(()), (write,), finish)
+
+
+def gone(drop: Drop) -> Delete:
+    """Return the write that deletes the row: the drop has ended."""
+    event = Event(DROP.name, "drop", format_path((drop.name,)), None)
+    return Delete(ROOT_ID, DROP.name, drop.name, drop.version, event, drop.id)
+
+
+def _put(drop: Drop, **fields: Any) -> Put:
+    doc = dump({**json.loads(drop.record.doc), **fields}, (drop.name,))
+    path = format_path((drop.name,))
+    return Put(ROOT_ID, DROP.name, drop.name, drop.version, doc, Event(DROP.name, "alter", path, path), drop.id)

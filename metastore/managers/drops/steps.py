@@ -1,0 +1,128 @@
+"""Steps of a drop after its announcement: start, take over, roll back, finish.
+
+The row of the drop (``row.py``) is the one thing that all steps compare and swap. So of a start and a roll-back, or of
+two finishes, exactly one commits. The commit that ends the drop decides about its target.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from metastore.errors import DropPending, EntityNotFound
+from metastore.kinds.drop import ANNOUNCED, DESTROYED, STARTED, Drop, target_id
+from metastore.managers.drops.parts import part_of
+from metastore.managers.drops.row import gone, read_drop, swapped
+from metastore.operation.dropping import pending_above
+from metastore.operation.guards import guards_of
+from metastore.operation.request import Proposal, View
+from metastore.port.backend import MOST_AHEAD, Reads
+from metastore.port.records import Known, Node, OwnedRecord
+from metastore.port.writes import Write
+
+__all__ = ["finish", "is_back", "lost", "roll_back", "start", "take_over"]
+
+
+def _mine(view: View, name: str, token: int) -> Drop | None:
+    """Return the row, which must have this token; None: the drop has ended. Raises DropPending."""
+    drop = read_drop(view.backend, name)
+    if drop is not None and drop.token != token:
+        raise DropPending(
+            UUID(drop.operation),
+            f"another process has taken over the drop of {drop.target_path} (token {drop.token}, not {token}); "
+            "stop destroying, and leave it to that process",
+            path=drop.target_path,
+        )
+    return drop
+
+
+def lost(path: str) -> EntityNotFound:
+    """The error for a step of a drop that has ended."""
+    return EntityNotFound(path, f"the drop of {path} was finished or rolled back; load the path to see what is there")
+
+
+def start(view: View, name: str, token: int, path: str) -> Proposal[OwnedRecord]:
+    """Propose to note that destruction begins; again, to keep the drop for another ttl."""
+    drop = _mine(view, name, token)
+    if drop is None:
+        raise lost(path)
+    return swapped(drop, phase=drop.phase if drop.phase == DESTROYED else STARTED)
+
+
+def take_over(view: View, name: str, now: int, path: str) -> Proposal[OwnedRecord]:
+    """Propose the next token, once the ttl has passed. Raises DropPending before that."""
+    drop = read_drop(view.backend, name)
+    if drop is None:
+        raise lost(path)
+    touched = drop.record.modified_at
+    left = (touched - now) / 1e6 + drop.ttl
+    if left > 0 and touched <= now + MOST_AHEAD:  # else the clock was set back since then
+        who = drop.modified_by or "another process"
+        raise DropPending(
+            UUID(drop.operation),
+            f"{who} has the drop of {drop.target_path} in hand for another {left:.1f} s; take it over after that",
+            path=drop.target_path,
+        )
+    return swapped(drop, token=drop.token + 1)
+
+
+def is_back(backend: Reads, drop: Drop) -> bool:
+    """Whether the target of a drop that has ended is there: it was rolled back, not finished."""
+    known = _target(backend, drop)
+    return known is not None and known.live and part_of(drop).is_there(backend, drop, known.record)
+
+
+def roll_back(view: View, name: str, token: int, path: str) -> Proposal[bool]:
+    """Propose to bring the target back. Raises DropPending once destruction has begun."""
+    drop = _mine(view, name, token)
+    if drop is None:
+        raise lost(path)
+    if drop.phase != ANNOUNCED:
+        message = f"the destruction of {drop.target_path} has begun: it can only be finished; see store.drops.resume()"
+        raise DropPending(UUID(drop.operation), message, path=drop.target_path)
+    known = _target(view.backend, drop)
+    _check_above(view.backend, drop, known)
+    assert known is not None
+    return _ending(known.record.chain, (*part_of(drop).brought_back(view.backend, drop, known.record), gone(drop)))
+
+
+def finish(view: View, name: str, token: int) -> Proposal[bool] | bool:
+    """Propose to let go of the target for good; False: the drop has ended.
+
+    A part of what is not live is noted as destroyed: it goes when its table is live again, or with it.
+    """
+    drop = _mine(view, name, token)
+    if drop is None:
+        return False
+    known = _target(view.backend, drop)
+    if known is None or (drop.part is not None and known.doomed):
+        return _ending((), (gone(drop),))
+    if drop.part is not None and not known.live:
+        if drop.phase == DESTROYED:
+            return True
+        proposal = swapped(drop, phase=DESTROYED)
+        return Proposal(guards_of(known.record.chain), proposal.writes, lambda _: True)
+    return _ending(known.record.chain, (*part_of(drop).let_go(view.backend, drop, known.record), gone(drop)))
+
+
+def _target(backend: Reads, drop: Drop) -> Known | None:
+    """Return the entity, wherever it stands by now; its path is what events say."""
+    return backend.by_id([target_id(drop.name)])[0]
+
+
+def _check_above(backend: Reads, drop: Drop, known: Known | None) -> None:
+    """Raise EntityNotFound or DropPending if what the target would come back to is not live."""
+    path = drop.target_path
+    if known is not None and drop.part is None:
+        above = known.record.chain[:-1]
+        known = backend.by_id([above[-1].id])[0] if above else None
+        if not above:
+            return
+    if known is None or known.doomed:
+        raise EntityNotFound(path, f"{path} cannot come back: what it was in was purged; finish its drop")
+    if not known.live:
+        message = f"{path} cannot come back: what it was in was dropped; restore that first, or finish its drop"
+        raise pending_above(backend, known.record.chain) or EntityNotFound(path, message)
+
+
+def _ending(chain: tuple[Node, ...], writes: tuple[Write, ...]) -> Proposal[bool]:
+    return Proposal(guards_of(chain[:-1]), writes, lambda _: True)

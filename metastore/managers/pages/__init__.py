@@ -1,0 +1,1 @@
+"""Listings, page by page, and the tokens between the pages."""

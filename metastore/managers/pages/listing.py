@@ -1,0 +1,78 @@
+"""List the children of a parent page by page, each page true at one instant.
+
+A page is read together with the guards of the parent's path. When a guard has changed, the parent is looked up again.
+If it is still there, the listing goes on. If it was renamed, moved or dropped, EntityNotFound is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from metastore.arguments import shown
+from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.kinds.entity import Entity
+from metastore.kinds.families import parent_kind
+from metastore.kinds.kind import Kind
+from metastore.kinds.registry import kind_named
+from metastore.managers.target import Target, find
+from metastore.names import format_path, parse_path
+from metastore.operation.guards import guards_of
+from metastore.operation.request import View
+from metastore.port.backend import Reads
+from metastore.port.records import ROOT, Node, RowPage
+
+__all__ = ["owner_pages", "pages", "parent_nodes"]
+
+T = TypeVar("T")
+Guards = list[tuple[int, int]]
+ReadRows = Callable[[Node, T | None, Guards], tuple[RowPage[T], int]]
+"""From (the node listed, the last row so far, guards) to a page, and how many rows a full one has."""
+
+
+def parent_nodes(view: View, kind: Kind, parent: Target | None) -> tuple[Node, ...]:
+    """Return the nodes of ``parent``, below which ``kind`` is listed; None is the root."""
+    if parent is None:
+        if kind.parents:
+            raise InvalidArgument(f"a {kind.name} stands below a {' or a '.join(kind.parents)}; name it")
+        return ()
+    if isinstance(parent, Entity):
+        above = kind_named(parent.kind) if parent.kind in kind.parents else None
+    else:
+        above = parent_kind(kind, len(parse_path(parent)))
+    if above is None:
+        allowed = " or a ".join(kind.parents) or "root"
+        raise InvalidArgument(f"a {kind.name} stands below a {allowed}; {shown(parent)} is none")
+    return find(view, above, parent).chain
+
+
+def pages(backend: Reads, kind: Kind, parent: Target | None, read: ReadRows[T]) -> Iterator[tuple[tuple[Node, ...], T]]:
+    """Yield (the parent's nodes, row) for each row below ``parent`` that ``read`` brings."""
+    return _pages(backend, lambda view: parent_nodes(view, kind, parent), read)
+
+
+def owner_pages(backend: Reads, kind: Kind, owner: Target, read: ReadRows[T]) -> Iterator[tuple[tuple[Node, ...], T]]:
+    """Yield (the owner's nodes, row) for each owned row that ``read`` brings."""
+    return _pages(backend, lambda view: find(view, kind, owner).chain, read)
+
+
+def _pages(
+    backend: Reads, nodes_of: Callable[[View], tuple[Node, ...]], read: ReadRows[T]
+) -> Iterator[tuple[tuple[Node, ...], T]]:
+    nodes = first = nodes_of(View(backend, trusting=True))
+    last: T | None = None
+    while True:
+        guards = [(g.id, g.scope_version) for g in guards_of(nodes)]
+        page, full = read(nodes[-1] if nodes else ROOT, last, guards)
+        if not page.held:
+            nodes = nodes_of(View(backend, trusting=False))
+            if last is not None and [(n.id, n.name) for n in nodes] != [(n.id, n.name) for n in first]:
+                path = format_path([n.name for n in first])
+                raise EntityNotFound(path, f"{path} was renamed, moved or dropped while it was listed; list again")
+            first = nodes
+            continue
+        for row in page.rows:
+            yield nodes, row
+        if len(page.rows) < full:
+            return
+        last = page.rows[-1]

@@ -1,0 +1,1 @@
+"""Relations: tags, policies, owners, members, grants, and those that callers declare."""

@@ -1,0 +1,123 @@
+"""Many relations to one entity, in chunks: one commit each. What is there already is left."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from itertools import islice
+from typing import Any, Final
+
+from metastore.arguments import shown
+from metastore.errors import InvalidArgument
+from metastore.kinds.relation import Relation, relation_doc
+from metastore.managers.relations.ends import WantedRelation, find_ends
+from metastore.managers.relations.writes import Judge, column_id, event_of, path_of
+from metastore.operation.guards import check_in_use, guards_of
+from metastore.operation.perform import perform
+from metastore.operation.request import Call, Proposal, Request, View
+from metastore.operation.session import ManagerSession
+from metastore.port.records import Record
+from metastore.port.relations import NO_VALUE, ONLY
+from metastore.port.writes import Relate
+
+__all__ = ["attach_many"]
+
+_CHUNK: Final = 1000
+_WRITERS: Final = 2
+"""How many chunks are written at once: one is read and prepared while the database applies another."""
+
+
+def attach_many(
+    session: ManagerSession,
+    relation: Relation,
+    rows: Iterable[Mapping[str, Any]],
+    wanted: Callable[[Mapping[str, Any]], WantedRelation],
+    judge: Judge,
+    call: Call,
+) -> int:
+    """Write a relation for each row; return how many are new."""
+    if relation.exclusive:
+        raise InvalidArgument(f"{relation.name} is exclusive; attach one by one")
+    chunks = _chunks(rows, wanted)
+    if session.in_transaction:
+        return sum(_write(session, relation, chunk, judge, call) for chunk in chunks)
+    # while chunks are written, the next one is prepared; the first error ends it
+    with ThreadPoolExecutor(_WRITERS, "metastore-attach-many") as writers:
+        written, running = 0, deque[Future[int]]()
+        for chunk in chunks:
+            if len(running) == _WRITERS:
+                written += running.popleft().result()
+            running.append(writers.submit(copy_context().run, _write, session, relation, chunk, judge, call))
+        return written + sum(one.result() for one in running)
+
+
+def _chunks(
+    rows: Iterable[Mapping[str, Any]], wanted: Callable[[Mapping[str, Any]], WantedRelation]
+) -> Iterator[list[WantedRelation]]:
+    if not issubclass(type(rows), Iterable):
+        raise InvalidArgument(f"rows are mappings with a target, not {shown(rows)}")
+    left = iter(rows)
+    while chunk := list(islice(left, _CHUNK)):
+        for row in chunk:
+            if not isinstance(row, Mapping) or "target" not in row or row.keys() - _KEYS:
+                raise InvalidArgument(f"each row is a mapping with target, kind, column and value, not {shown(row)}")
+        yield [wanted(row) for row in chunk]
+
+
+_KEYS: Final = frozenset({"target", "kind", "column", "value"})
+
+
+def _write(session: ManagerSession, relation: Relation, chunk: list[WantedRelation], judge: Judge, call: Call) -> int:
+    def attempt(view: View) -> Proposal[int] | int:
+        fresh = View(view.backend, False)
+        (other,) = find_ends(fresh, chunk[0].other)
+        targets = find_ends(fresh, *[one.target for one in chunk])  # paths of one kind: one statement for all
+        relation.check_end(other.chain[-1].kind, far=True)
+        check_in_use(other.chain[:-1])
+        path = path_of(other)
+        docs: dict[tuple[int, str], str] = {}
+        made = [_one(relation, *pair, other, path, judge, docs) for pair in zip(chunk, targets, strict=True)]
+        writes = tuple({(w.from_id, w.column_id, w.value): w for w in made}.values())
+        nodes = {node.id: node for record in (other, *targets) for node in record.chain}
+        return Proposal(
+            guards_of(tuple(nodes.values())),
+            writes,
+            lambda results: sum(r is not None for r in results),
+            skip_existing=True,
+        )
+
+    request = Request[int](
+        verb="attach_many",
+        what=lambda: f"attach {len(chunk)} of {relation.name}",
+        attempt=attempt,
+        replay=len,
+        arguments=tuple,
+    )
+    return perform(session, request, call)
+
+
+def _one(
+    relation: Relation,
+    wanted: WantedRelation,
+    target: Record,
+    other: Record,
+    path: str,
+    judge: Judge,
+    docs: dict[tuple[int, str], str],
+) -> Relate:
+    """Return what writes one relation; ``docs``: the documents that were made already, by column and value."""
+    node, far = target.chain[-1], other.chain[-1]
+    if target.chain[0].id != other.chain[0].id:
+        raise InvalidArgument(f"{path_of(target)} and {path} are in two metalakes")
+    relation.check_end(node.kind, far=False)
+    check_in_use(target.chain[:-1])
+    column, value = column_id(target, wanted.column), NO_VALUE if wanted.value is None else wanted.value
+    judge(target, other, value, column)
+    slot = ONLY if relation.exclusive else far.id
+    event = event_of(relation, "create", path_of(target), path)
+    doc = docs.get((column, value))
+    if doc is None:
+        doc = docs[column, value] = relation_doc(far.id, column, value)
+    return Relate(node.id, relation.name, slot, column, value, far.id, 0, doc, event)

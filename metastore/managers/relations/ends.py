@@ -1,0 +1,138 @@
+"""Find the two ends of a relation: entities in hand, or paths, whose kind may be one of several.
+
+All paths are followed in one round trip, and all entities in hand are read in another, unless the view trusts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from metastore.arguments import shown
+from metastore.errors import InvalidArgument
+from metastore.kinds.entity import Entity
+from metastore.kinds.families import families_of
+from metastore.kinds.kind import Kind
+from metastore.kinds.registry import KINDS, kind_named
+from metastore.managers.target import Target, absent_from, no_more, not_live, target_value
+from metastore.names import format_path, parse_path
+from metastore.operation.dropping import LookAgain
+from metastore.operation.request import View
+from metastore.port.backend import Reads
+from metastore.port.records import Lookup, Record, Resolved
+
+__all__ = ["EndOf", "WantedRelation", "end_of", "find_ends", "lookups_of", "one_of"]
+
+
+@dataclass(frozen=True)
+class EndOf:
+    """What a caller names as an end: an entity, or a path and the kinds that may stand there; ``()``: all."""
+
+    target: Target
+    kinds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WantedRelation:
+    """A relation to write or to remove, as the caller names it."""
+
+    target: EndOf
+    other: EndOf
+    value: str | None = None
+    column: tuple[str, ...] | None = None
+
+    def arguments(self) -> list[Any]:
+        """Return it as JSON values."""
+        return [_shown(self.target), _shown(self.other), self.value, self.column]
+
+
+def _shown(end: EndOf) -> Any:
+    return [target_value(end.target), list(end.kinds)]
+
+
+def end_of(target: Target, kinds: tuple[str, ...], kind: str | None = None) -> EndOf:
+    """Return an end, checked; ``kind``: the one that the caller says. Raises InvalidArgument."""
+    if kind is not None:
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise InvalidArgument(f"there is no kind {shown(kind)}; known are {', '.join(sorted(KINDS))}")
+        if kinds and kind not in kinds:
+            raise InvalidArgument(f"a {' or a '.join(kinds)} is expected here, not a {kind}")
+        kinds = (kind,)
+    if isinstance(target, Entity):
+        if kinds and target.kind not in kinds:
+            raise InvalidArgument(f"{target.path} is a {target.kind}; expected is a {' or a '.join(kinds)}")
+        return EndOf(target, kinds)
+    return EndOf(parse_path(target), kinds)
+
+
+def lookups_of(end: EndOf) -> dict[Lookup, tuple[Kind, ...]]:
+    """Return the lookups of a path, each with the kinds that it may find. Raises InvalidArgument for a wrong depth."""
+    assert isinstance(end.target, tuple)
+    kinds_of: dict[Lookup, tuple[Kind, ...]] = {}
+    for kind in [kind_named(name) for name in end.kinds or KINDS]:
+        families = families_of(kind, len(end.target))
+        if families is not None:
+            lookup = Lookup(families, end.target)
+            kinds_of[lookup] = (*kinds_of.get(lookup, ()), kind)
+    if not kinds_of:
+        what = " or a ".join(end.kinds) or "object"
+        path, count = format_path(end.target), len(end.target)
+        raise InvalidArgument(
+            f"{path} has {count} names: that is no path of a {what}; a name with a dot stands in back-quotes"
+        )
+    return kinds_of
+
+
+def find_ends(view: View, *ends: EndOf) -> list[Record]:
+    """Return the live entity that each end means. Raises EntityNotFound, DropPending, InvalidArgument."""
+    try:
+        return _found(view, ends)
+    except LookAgain:
+        return find_ends(view, *ends)
+
+
+def _found(view: View, ends: Sequence[EndOf]) -> list[Record]:
+    paths = [lookups_of(end) if isinstance(end.target, tuple) else {} for end in ends]
+    wanted = list(dict.fromkeys(lookup for lookups in paths for lookup in lookups))
+    by_lookup = dict(zip(wanted, view.backend.resolve(wanted) if wanted else [], strict=True))
+    in_hand = _in_hand(view, [end.target for end in ends if isinstance(end.target, Entity)])
+    return [
+        in_hand[end.target.id] if isinstance(end.target, Entity) else one_of(view.backend, end, lookups, by_lookup)
+        for end, lookups in zip(ends, paths, strict=True)
+    ]
+
+
+def one_of(
+    backend: Reads, end: EndOf, lookups: dict[Lookup, tuple[Kind, ...]], by_lookup: dict[Lookup, Resolved]
+) -> Record:
+    """Return the one entity that the lookups of a path have found."""
+    assert isinstance(end.target, tuple)
+    records = [
+        by_lookup[lookup].record
+        for lookup, kinds in lookups.items()
+        if _fits(by_lookup[lookup], [k.name for k in kinds])
+    ]
+    if len(records) > 1:
+        kinds_there = [r.chain[-1].kind for r in records if r is not None]
+        raise InvalidArgument(
+            f"{format_path(end.target)} is the name of a {' and of a '.join(kinds_there)}; say which with kind="
+        )
+    if not records or records[0] is None:
+        raise absent_from(backend, [(lookup, by_lookup[lookup].nodes) for lookup in lookups])
+    return records[0]
+
+
+def _fits(resolved: Resolved, kinds: Iterable[str]) -> bool:
+    return resolved.record is not None and resolved.record.chain[-1].kind in kinds
+
+
+def _in_hand(view: View, entities: Sequence[Entity]) -> dict[int, Record]:
+    trusted = {entity.id: entity.record for entity in entities if view.trusts(entity)}
+    others = [entity for entity in entities if entity.id not in trusted]
+    known = view.backend.by_id([entity.id for entity in others]) if others else []
+    for entity, one in zip(others, known, strict=True):
+        if one is None or not one.live:
+            raise not_live(view.backend, one, entity.path, no_more(entity, one))
+        trusted[entity.id] = one.record
+    return trusted

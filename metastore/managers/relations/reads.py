@@ -1,0 +1,176 @@
+"""Read relations in both directions: what an object is related to, with inheritance, and what is related to an entity.
+
+What is read at once is true at one instant: a relation with both its ends and all that is above them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeVar
+
+from metastore.errors import EntityNotFound
+from metastore.kinds.attached import Attached, attached
+from metastore.kinds.entity import Entity
+from metastore.kinds.relation import Relation
+from metastore.managers.relations.ends import EndOf, find_ends, lookups_of
+from metastore.managers.relations.writes import column_id, column_path
+from metastore.managers.target import not_live, unless_back
+from metastore.names import format_path
+from metastore.operation.request import View, committed
+from metastore.port.backend import Reads
+from metastore.port.records import Node, Record
+from metastore.port.relations import (
+    NO_COLUMN,
+    End,
+    Related,
+    Relating,
+    RelationRecord,
+    in_one_metalake,
+    incoming_order,
+    outgoing_order,
+)
+
+__all__ = ["live_related", "live_relating", "related_end", "related_to", "relating_to"]
+
+_FIRST, _PAGE = 100, 1000
+"""How many entries of the index the first read, and each later one, looks at; the live ones may be fewer."""
+
+At = TypeVar("At", tuple[str, int, int], tuple[int, int, str])
+"""A place in one of the two indexes."""
+
+
+def related_end(backend: Reads, relation: Relation, end: EndOf, *, above: bool = False, doc: bool = False) -> Related:
+    """Return a live entity and the relations that go from it. Raises EntityNotFound.
+
+    One round trip, unless a path could be of several kinds.
+    """
+    target = end.target
+    if isinstance(target, Entity):
+        committed(backend, target)
+        relations = backend.related(target.id, relation.name, above=above, doc=doc)
+        if relations is None or not relations.end.live:
+            (known,) = backend.by_id([target.id])
+            message = f"{target.path} (id {target.id}) is not there any more"
+            error = partial(not_live, backend, known, target.path, message)
+            return unless_back(error, lambda: related_end(backend, relation, end, above=above, doc=doc))
+        return relations
+    while True:
+        lookups = lookups_of(end)
+        if len(lookups) == 1:
+            ((lookup, kinds),) = lookups.items()
+            relations = backend.related(lookup, relation.name, above=above, doc=doc)
+            if relations is not None and relations.end.chain[-1].kind in [kind.name for kind in kinds]:
+                return relations
+        (record,) = find_ends(View(backend, False), end)  # raises for what is not there
+        relations = backend.related(record.chain[-1].id, relation.name, above=above, doc=doc)
+        if relations is not None and relations.end.live and tuple(n.name for n in relations.end.chain) == target:
+            return relations
+
+
+def related_to(
+    backend: Reads, relation: Relation, end: EndOf, column: tuple[str, ...] | None, *, inherited: bool
+) -> list[Attached]:
+    """Return what an object, or a column of it, is related to, nearest first; of each thing the nearest."""
+    relations = related_end(backend, relation, end, above=inherited, doc=column is not None)
+    chain = relations.end.chain
+    wanted = (
+        NO_COLUMN if column is None else column_id(Record(chain, 0, relations.doc or "{}", None, 0, None, 0), column)
+    )
+    levels = {node.id: len(chain) - at for at, node in enumerate(chain)}  # 1: the object itself
+
+    def level(row: RelationRecord) -> int | None:
+        """Return how far away a relation stands; 0: on the column that is meant. None: it does not concern it."""
+        own = levels[row.from_id] == 1
+        if row.column_id != NO_COLUMN:
+            return 0 if own and row.column_id == wanted else None
+        return levels[row.from_id] if inherited or wanted == NO_COLUMN else None
+
+    live = [
+        (at, row, far)
+        for row, far in relations.rows
+        if in_one_metalake(relations.end, far) and (at := level(row)) is not None
+    ]
+    nearest: dict[int, int] = {}
+    for at, row, _ in live:
+        nearest[row.to_id] = min(at, nearest.get(row.to_id, at))
+    chosen = sorted(
+        ((at, row, far) for at, row, far in live if nearest[row.to_id] == at),
+        key=lambda one: (one[0], one[2].chain[-1].name, one[1].value),
+    )
+    first = 1 if column is None else 0
+    return [
+        attached(row, chain, far.chain, column, None if at == first else _ancestor(chain, row.from_id))
+        for at, row, far in chosen
+    ]
+
+
+def _ancestor(chain: tuple[Node, ...], entity_id: int) -> str:
+    at = next(n for n, node in enumerate(chain) if node.id == entity_id)
+    return format_path([node.name for node in chain[: at + 1]])
+
+
+def relating_to(backend: Reads, relation: Relation, end: EndOf, value: str | None) -> Iterator[Attached]:
+    """Yield what is related to an entity, page by page. Raises EntityNotFound, also if it is dropped meanwhile."""
+    for row, target, doc, other in live_relating(backend, relation, end, value):
+        names = None if row.column_id == NO_COLUMN else column_path(doc, row.column_id)
+        if row.column_id == NO_COLUMN or names is not None:
+            yield attached(row, target.chain, other.chain, names)
+
+
+def live_relating(
+    backend: Reads, relation: Relation, end: EndOf, value: str | None = None
+) -> Iterator[tuple[RelationRecord, End, str | None, End]]:
+    """Yield each live relation that leads to an entity, with the end that it comes from, its document, and the entity.
+
+    A relation of a column may have lost its column.
+    """
+    return _pages(
+        backend,
+        end,
+        (value or "", 0, -1),
+        lambda to_id, after, size: backend.relating(to_id, relation.name, value, after, size),
+        incoming_order,
+    )
+
+
+def live_related(
+    backend: Reads, relation: Relation, end: EndOf
+) -> Iterator[tuple[RelationRecord, End, str | None, End]]:
+    """Yield each live relation that goes from an entity, with the end that it leads to, None, and the entity.
+
+    By the other end's id and by value, page by page.
+    """
+    return _pages(
+        backend,
+        end,
+        (-1, 0, ""),
+        lambda from_id, after, size: backend.related_page(from_id, relation.name, after, size),
+        outgoing_order,
+    )
+
+
+def _pages(
+    backend: Reads,
+    end: EndOf,
+    after: At,
+    read: Callable[[int, At, int], Relating | None],
+    key: Callable[[RelationRecord], At],
+) -> Iterator[tuple[RelationRecord, End, str | None, End]]:
+    """Yield the live relations at an entity, page by page. Raises EntityNotFound, also if it is dropped meanwhile."""
+    (record,) = find_ends(View(backend, trusting=True), end)
+    size = _FIRST
+    while True:
+        page = read(record.chain[-1].id, after, size)
+        names = tuple([n.name for n in record.chain])
+        path = format_path(names)
+        if page is None or not page.end.live:
+            raise EntityNotFound(path, f"{path} (id {record.chain[-1].id}) was dropped")
+        if not isinstance(end.target, Entity) and tuple([n.name for n in page.end.chain]) != names:
+            raise EntityNotFound(path, f"{path} was renamed while it was listed; list again")
+        for row, far, doc in page.rows:
+            if in_one_metalake(far, page.end):
+                yield row, far, doc, page.end
+        if len(page.rows) < size:
+            return
+        size, after = _PAGE, key(page.rows[-1][0])

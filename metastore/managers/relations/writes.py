@@ -1,0 +1,95 @@
+"""What the writes of relations are made of: columns, values, events, removals. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from metastore.columns.column import find as find_column
+from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.kinds.relation import Relation, relation_doc
+from metastore.kinds.table.dropping import MARKER, check_free
+from metastore.kinds.tag import clean_value
+from metastore.names import format_path
+from metastore.port.records import Record
+from metastore.port.relations import NO_COLUMN, RelationRecord
+from metastore.port.writes import Event, Relate
+
+__all__ = [
+    "Judge",
+    "clean_value_of",
+    "column_id",
+    "column_path",
+    "event_of",
+    "is_dropping",
+    "no_judge",
+    "path_of",
+    "removal",
+]
+
+Judge = Callable[[Record, Record, str, int], None]
+"""Gets the target, what is attached, the value and the column's id; raises InvalidArgument for what does not fit."""
+
+
+def no_judge(target: Record, other: Record, value: str, column: int) -> None:
+    """Refuse nothing."""
+
+
+def clean_value_of(value: object) -> str | None:
+    """Return the value of a relation, if it has one. Raises InvalidArgument."""
+    return None if value is None else clean_value(value)
+
+
+def path_of(record: Record) -> str:
+    """Return the path of an entity that was read."""
+    return format_path([n.name for n in record.chain])
+
+
+def event_of(relation: Relation, action: str, target: str, other: str) -> Event:
+    """Return the event of a relation between two paths: the object's first, then the other end's."""
+    path, far = (other, target) if relation.to_the_object else (target, other)
+    before, after = (None if action == "create" else path), (None if action == "drop" else path)
+    return Event(relation.name, action, before, after, other_path=far)
+
+
+def removal(row: RelationRecord, event: Event) -> Relate:
+    """Return the write that removes a relation."""
+    doc = relation_doc(row.to_id, row.column_id, row.value)
+    return Relate(*row.key, row.to_id, row.version, doc, event, row.id, removes=True)
+
+
+def column_id(target: Record, names: tuple[str, ...] | None) -> int:
+    """Return the id of a column. Raises EntityNotFound; InvalidArgument for what has no columns."""
+    if names is None:
+        return NO_COLUMN
+    columns = json.loads(target.doc).get("columns")
+    if columns is None:
+        raise InvalidArgument(f"{path_of(target)} is a {target.chain[-1].kind}, which has no columns")
+    node = find_column(columns, names)
+    if node is None:
+        check_free(json.loads(target.doc), tuple([n.name for n in target.chain]), names)
+        path = f"{path_of(target)}.{format_path(names)}"
+        raise EntityNotFound(path, f"{path_of(target)} has no column {format_path(names)}; load it and look again")
+    return int(node["id"])
+
+
+def column_path(doc: str | None, wanted: int) -> tuple[str, ...] | None:
+    """Return the path of the column with an id, as it is called now; None: it was dropped."""
+    return _path_to(json.loads(doc or "{}").get("columns") or (), wanted)
+
+
+def is_dropping(doc: str | None, wanted: int) -> bool:
+    """Whether the column with an id, or the one that it is a field of, is being dropped in steps."""
+    noted = json.loads(doc or "{}").get(MARKER) or ()
+    return _path_to([one["node"] for one in noted], wanted) is not None
+
+
+def _path_to(nodes: Iterable[Mapping[str, Any]], wanted: int) -> tuple[str, ...] | None:
+    for node in nodes:
+        if node["id"] == wanted:
+            return (node["name"],)
+        below = _path_to(node.get("fields", ()), wanted)
+        if below is not None:
+            return (node["name"], *below)
+    return None

@@ -1,0 +1,258 @@
+"""Rotate keys, and redact history: what ``store.secrets`` does.
+
+A rotation wraps each data key with the first key of the environment, one compare-and-swap each. Whatever stops it, each
+data key is wrapped by the old key or by the new one, and the next run goes on.
+
+With ``reencrypt``, each catalog that declares secrets gets a new data key, by an alter that counts its scope version
+up: no write that used the old key lands afterwards. Then ordinary alters encrypt what is below it again. An old data
+key is destroyed once nothing that exists, or that can be restored, or that waits to be applied, needs it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from metastore.errors import EntityNotFound, NotInUse, PermissionDenied, VersionConflict
+from metastore.kinds.catalog import CATALOG
+from metastore.kinds.change import SetProperty
+from metastore.kinds.kind import dump, dump_changes
+from metastore.kinds.registry import kind_named
+from metastore.kinds.secret import key_numbers, sealed_parts
+from metastore.managers.attempts.alter import alter
+from metastore.managers.mutation import actor_of
+from metastore.managers.secrets.redaction import candidates, redact
+from metastore.names import format_path
+from metastore.operation.guards import check_in_use, guards_of
+from metastore.operation.perform import perform
+from metastore.operation.request import Call, Proposal, Request, View
+from metastore.operation.seals import settings_of
+from metastore.operation.session import Session
+from metastore.port.intents import PENDING
+from metastore.port.records import Known, OwnedRecord, Record
+from metastore.port.secret_keys import KeyRow
+from metastore.port.writes import Event, Put
+from metastore.secrets.declared import KEY, PATTERNS, Declared, is_plain
+from metastore.secrets.keyring import current, new_key, of_text, unwrap, wrap
+from metastore.secrets.sealer import Sealer
+
+__all__ = ["Rotated", "Scrubbed", "SecretStore"]
+
+
+@dataclass(frozen=True)
+class Rotated:
+    """What a rotation did."""
+
+    rewrapped: int
+    """Data keys that the first key of the environment wraps now, and did not before."""
+    reencrypted: int = 0
+    """Entities and rows whose properties were encrypted again, or for the first time."""
+    destroyed: tuple[int, ...] = ()
+    """Numbers of the data keys that were destroyed."""
+    needed: tuple[int, ...] = ()
+    """Numbers of old data keys that are needed still: by what is dropped, disabled, or waits to be applied."""
+    erased: bool = False
+    """Whether the database's own files have no bytes of the destroyed keys any more."""
+
+
+@dataclass(frozen=True)
+class Scrubbed:
+    """What a scrub did."""
+
+    reencrypted: int
+    """Entities and rows that had a plain value, which is encrypted now."""
+    redacted: int
+    """Rows of history of which plain values were taken out."""
+    left: int
+    """Entities and rows that still have a plain value, because they are dropped or disabled; so has their history."""
+    erased: bool = False
+    """Whether the database's own files have no bytes of what was replaced any more."""
+
+
+class SecretStore:
+    """The keys of encrypted properties, and history without plain values."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def _sealer(self) -> Sealer:
+        assert self._session.seals is not None
+        return self._session.seals.sealer
+
+    def rotate(self, *, reencrypt: bool = False) -> Rotated:
+        """Wrap all data keys with the first key of METASTORE_SECRET_KEY; the others of it are needed until then.
+
+        ``reencrypt`` also makes new data keys, encrypts all secret properties with them, plain ones too, and destroys
+        the old ones: no history and no backup shows those values any more. Run it again after an error. Raises
+        SecretKeyMissing, SecretKeyWrong, SecretDamaged.
+        """
+        self._check("rotate keys")
+        rewrapped = self._rewrap()
+        if not reencrypt:
+            return Rotated(rewrapped)
+        old = {row.number for row in self._rows() if row.wrapped is not None}
+        self._declare_new_keys(old)
+        count, _ = self._encrypt_all()
+        needed = self._needed()
+        gone = tuple(sorted(old - needed))
+        for row in self._rows():
+            if row.number in gone:
+                self._session.backend.secret_keys.rewrap(row, None, row.wrapper)
+        erased = bool(gone) and self._session.backend.secret_keys.erase()
+        return Rotated(rewrapped, count, gone, tuple(sorted(old & needed)), erased)
+
+    def scrub(self) -> Scrubbed:
+        """Encrypt plain values under declared patterns, and take them out of history.
+
+        History keeps each step, with ``secret:redacted`` in the place of the value. On SQLite, the file is written
+        again and its log is emptied, so that their free space has no value either. Free pages and write-ahead logs of
+        PostgreSQL, and all backups, keep what they have: docs/operations.md says what to do. Raises SecretKeyMissing.
+        """
+        self._check("redact history")
+        count, left = self._encrypt_all()
+        redacted = redact(self._session, left)
+        return Scrubbed(count, redacted, len(left), self._session.backend.secret_keys.erase())
+
+    def _check(self, what: str) -> None:
+        """Raise PermissionDenied for a user's view of the store."""
+        if self._session.access is not None:
+            name = self._session.access.who.name
+            message = f"{name} may not {what}; only the library itself and admins may (ms.open(admins=…))"
+            raise PermissionDenied(name, "admin", "", message)
+
+    # --- data keys
+
+    def _rows(self) -> list[KeyRow]:
+        return self._session.backend.secret_keys.rows()
+
+    def _rewrap(self) -> int:
+        rows, done = [row for row in self._rows() if row.wrapped is not None], 0
+        key = current() if rows else None
+        for row in rows:
+            if key is not None and row.wrapper != key.name:
+                wrapped = wrap(unwrap(row), row.number, key)
+                done += self._session.backend.secret_keys.rewrap(row, wrapped, key.name)
+        return done
+
+    def _declare_new_keys(self, old: set[int]) -> None:
+        """Give each catalog a data key that is not among the old ones."""
+        keys, number = self._session.backend.secret_keys, 0
+        for record in self._catalogs():
+            if settings_of(record)[1].key not in old:
+                continue  # an earlier run, which was stopped, has done it
+            if not number:
+                number, key = max(row.number for row in self._rows()) + 1, current()
+                keys.add(number, wrap(of_text(new_key()), number, key), key.name)
+            self._alter(record, [SetProperty(KEY, str(number))])
+
+    def _alter(self, record: Record, changes: Sequence[SetProperty]) -> bool:
+        """Make an ordinary alter with values that are sealed already; False if the entity is gone or disabled."""
+        kind = kind_named(record.chain[-1].kind)
+        entity = kind.entity(record, self._session.backend.origin)
+        actor = actor_of(self._session, Call())
+        try:
+            alter(kind, entity, tuple(changes), None, None, actor).run(self._session, kind, Call())
+        except (EntityNotFound, NotInUse):
+            return False
+        return True
+
+    # --- what is declared
+
+    def _catalogs(self) -> list[Record]:
+        """Return the live catalogs that declare secrets."""
+        with self._session.backend.snapshot() as snapshot:
+            ids = [row[0] for row in snapshot.rows("guard", ("id", "kind"), ("id",)) if row[1] == CATALOG.name]
+        known = self._session.backend.by_id(ids) if ids else []
+        live = [one.record for one in known if one is not None and one.live]
+        return [record for record in live if PATTERNS in json.loads(record.doc)["properties"]]
+
+    def _encrypt_all(self) -> tuple[int, set[int]]:
+        """Encrypt what is declared with the data keys of now; return how many rows, and the ids that stayed plain."""
+        declared = {record.chain[-1].id: settings_of(record)[1] for record in self._catalogs()}
+        done, left = 0, set[int]()
+        for table in ("entity", "owned") if declared else ():
+            for known, row in candidates(self._session, table):
+                catalog = known.record.chain[1:2]
+                wanted = declared.get(catalog[0].id) if catalog else None
+                if wanted is None:
+                    continue
+                outcome = self._encrypt(known, row, wanted)
+                done += outcome is True
+                if outcome is False:
+                    left.add(known.record.chain[-1].id if row is None else row.id)
+        return done, left
+
+    def _changes(self, properties: Mapping[str, str], declared: Declared) -> list[SetProperty]:
+        """Return what encrypts properties with the data key of now."""
+        sealer = self._sealer
+        changes = []
+        for key, value in properties.items():
+            parts = sealed_parts(value)
+            if not declared.covers(key) or not (is_plain(value) or (parts and parts[0] != declared.key)):
+                continue
+            secret = value if parts is None else sealer.open(key, value, f"the property {key}")
+            changes.append(SetProperty(key, sealer.seal(key, secret, declared.key), expected=value))
+        return changes
+
+    def _encrypt(self, known: Known | None, row: OwnedRecord | None, declared: Declared) -> bool | None:
+        """Encrypt the properties of an entity or row; None: there is nothing to do; False: a plain value stays."""
+        while known is not None:
+            properties = json.loads(known.record.doc if row is None else row.doc)["properties"]
+            changes = self._changes(properties, declared)
+            if not changes:
+                return None
+            stays = False if any(is_plain(one.expected) for one in changes) else None
+            if not known.live:
+                return stays
+            try:
+                done = self._alter(known.record, changes) if row is None else self._put(known, row, changes)
+            except VersionConflict:  # another process has changed it meanwhile
+                (known,) = self._session.backend.by_id([known.record.chain[-1].id])
+                if row is not None:
+                    (row,) = self._session.backend.owned_by_name([row.owner_id], row.kind, [row.name])
+                    if row is None:
+                        return None
+                continue
+            return True if done else stays
+        return None
+
+    def _put(self, known: Known, row: OwnedRecord, changes: Sequence[SetProperty]) -> bool:
+        """Replace the document of an owned row; False if its owner is disabled.
+
+        Raises VersionConflict if it was changed meanwhile.
+        """
+        names = (*[node.name for node in known.record.chain], row.name)
+        doc = json.loads(row.doc)
+        for change in changes:
+            change.apply(doc, names)
+        path, chain = format_path(names), known.record.chain
+        event = Event(row.kind, "alter", path, path, dump_changes(tuple(changes), names))
+        write = Put(row.owner_id, row.kind, row.name, row.version, dump(doc, names), event, row.id)
+
+        def attempt(view: View) -> Proposal[bool] | bool:
+            (there,) = view.backend.owned_by_name([row.owner_id], row.kind, [row.name])
+            if there != row:
+                raise VersionConflict(path, row.version, None if there is None else there.version)
+            check_in_use(chain[:-1])
+            return Proposal(guards_of(chain), (write,), lambda _: True)
+
+        request = Request[bool](
+            verb="reencrypt", what=lambda: f"encrypt {path}", attempt=attempt, replay=lambda _: True, arguments=tuple
+        )
+        try:
+            return perform(self._session, request, Call())
+        except NotInUse:
+            return False
+
+    def _needed(self) -> set[int]:
+        """Return the numbers of the data keys that something needs: not history."""
+        numbers = {settings_of(record)[1].key for record in self._catalogs()}
+        with self._session.backend.snapshot() as snapshot:
+            for table, column, order in (("entity", "doc", "id"), ("owned", "doc", "id")):
+                for (text,) in snapshot.rows(table, (column,), (order,)):
+                    numbers |= key_numbers(text)
+            for action, text in snapshot.rows("operation", ("action", "changes"), ("operation_id", "ordinal")):
+                numbers |= key_numbers(text or "") if action == PENDING else set()
+        return numbers

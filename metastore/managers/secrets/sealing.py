@@ -1,0 +1,81 @@
+"""Encrypt what a catalog declares secret, before a call becomes a change; ``operation/seals.py`` says what that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from metastore.kinds.change import EntityChange, RemoveProperty, SetProperty
+from metastore.kinds.entity import Entity
+from metastore.kinds.families import parent_kind
+from metastore.kinds.kind import Kind
+from metastore.managers.target import Target
+from metastore.names import parse_path
+from metastore.operation.seals import NO_SEAL, Seal, Stale, settings_of
+from metastore.operation.session import ManagerSession
+from metastore.secrets.declared import KEY, PATTERNS, declared_in
+
+__all__ = [
+    "declared",
+    "fresh_seal",
+    "seal_in_hand",
+    "seal_of_catalog",
+    "sealed_call",
+    "sets_properties",
+    "settles",
+]
+
+T = TypeVar("T")
+
+
+def sets_properties(changes: Iterable[EntityChange]) -> bool:
+    """Whether one of the changes gives a property a value."""
+    return any(isinstance(one, SetProperty) for one in changes)
+
+
+def seal_of_catalog(session: ManagerSession, properties: object) -> Seal:
+    """Return what a new catalog encrypts, or one that is replaced: its own properties say so."""
+    if session.seals is None or not isinstance(properties, Mapping):
+        return NO_SEAL
+    sealer, settings = session.seals.sealer, declared_in(properties)
+    if settings.patterns and KEY not in properties and (number := sealer.newest()) != settings.key:
+        return Seal(sealer, None, settings._replace(key=number), {KEY: str(number)})
+    return Seal(sealer, None, settings)
+
+
+def fresh_seal(session: ManagerSession, kind: Kind, parent: Target | None) -> Seal:
+    """Return what new entities of ``kind`` below ``parent`` encrypt, from a read in this call."""
+    above = (
+        parent_kind(kind, len(parse_path(parent))) if parent is not None and not isinstance(parent, Entity) else kind
+    )
+    if session.seals is None or parent is None or above is None:
+        return NO_SEAL
+    return session.seals.seal(session.backend, above, parent, in_transaction=session.in_transaction, fresh=True)
+
+
+def seal_in_hand(session: ManagerSession, catalog: Entity) -> Seal:
+    """Return what a call encrypts that guards a catalog as it is in hand."""
+    return NO_SEAL if session.seals is None else Seal(session.seals.sealer, *settings_of(catalog.record))
+
+
+def settles(changes: Iterable[EntityChange]) -> bool:
+    """Whether one of the changes of a catalog is of its settings."""
+    return any(isinstance(one, SetProperty | RemoveProperty) and one.key in (PATTERNS, KEY) for one in changes)
+
+
+def declared(session: ManagerSession) -> None:
+    """Note that a call made a catalog, or changed the settings of one."""
+    session.declares = session.in_transaction
+
+
+def sealed_call(session: ManagerSession, kind: Kind, where: Target, call: Callable[[Seal], T]) -> T:
+    """Make a call with what it encrypts, and again if the settings have changed meanwhile."""
+    seals, fresh = session.seals, session.declares
+    if seals is None:
+        return call(NO_SEAL)
+    while True:
+        seal = seals.seal(session.backend, kind, where, in_transaction=session.in_transaction, fresh=fresh)
+        try:
+            return call(seal)
+        except Stale:
+            fresh = True

@@ -1,0 +1,74 @@
+"""The end of an operation whose attempts are over, without a commit of its own: nothing of it is left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from metastore.deadlines import GRACE, cleaning
+from metastore.errors import (
+    BackendUnavailable,
+    DeadlineExceeded,
+    InvalidArgument,
+    MetastoreError,
+    OutcomeUnknown,
+    RetriesExhausted,
+)
+from metastore.operation.marks import OwnMark
+from metastore.operation.record import OperationRow, withdraw
+from metastore.operation.session import Session
+from metastore.port.records import Step
+from metastore.retry.runner import Conflict
+
+__all__ = ["clean_up", "give_up"]
+
+T = TypeVar("T")
+
+
+def give_up(
+    session: Session,
+    row: OperationRow,
+    mark: OwnMark,
+    error: Exception,
+    unavailable: BackendUnavailable | None,
+    ended: Callable[[list[Step]], T],
+) -> T:
+    """Withdraw the intent of a call that failed, or return its result if a helper applied it meanwhile.
+
+    ``unavailable``: what the last attempt met. ``ended``: returns, or raises, what the rows of a decided operation
+    say.
+    """
+    with cleaning(session.clock.monotonic() + GRACE):
+        try:
+            while row.pending_on is not None or row.look:
+                if not row.look and session.backend.cancel(row.id):
+                    break
+                try:
+                    return ended(row.read())
+                except Conflict:  # it is pending, or may be claimed: neither for long
+                    continue
+            mark.remove()
+        except (BackendUnavailable, DeadlineExceeded, InvalidArgument) as unasked:  # the last: the store was closed
+            if row.pending_on is not None or row.look:
+                raise OutcomeUnknown(row.id) from error
+            if isinstance(unasked, InvalidArgument):
+                raise  # what the operation came to
+    if not isinstance(error, DeadlineExceeded | RetriesExhausted):
+        raise error
+    if unavailable is not None:
+        raise unavailable from None
+    raise mark.blame(error) from error.__cause__
+
+
+def clean_up(session: Session, row: OperationRow, mark: OwnMark, life: float) -> None:
+    """Remove the mark and the intent after an error or an interrupt, as far as that is possible.
+
+    ``life``: how many seconds ago the operation may have begun.
+    """
+    if not row.sent and row.pending_on is None and mark.held is None:
+        return
+    with cleaning(session.clock.monotonic() + GRACE), suppress(MetastoreError):  # all end by themselves
+        if row.sent or row.pending_on is not None:
+            withdraw(session, row.id, life, sent=row.sent)
+        mark.remove()

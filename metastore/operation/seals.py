@@ -1,0 +1,268 @@
+"""What a store remembers of the settings by which catalogs declare properties secret, and what a call encrypts by them.
+
+A write below a catalog guards the catalog's scope version, and each change of the catalog's settings raises it. So a
+process can remember the settings without a read. If the version has changed, the attempt raises :class:`Stale`, and the
+call begins again with the present settings (``managers/secrets/sealing.py``).
+
+An encrypted change is announced as ciphertext, and rests on the catalog's scope version. So no helper needs a key, and
+none applies the change under other settings, or under another data key than the catalog's. A plain value that was
+announced before its name was declared secret may still be applied as it was given; ``verify`` reports it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import Any, TypeVar
+
+from metastore.arguments import shown
+from metastore.errors import InvalidArgument, MetastoreError
+from metastore.kinds.change import EntityChange, RemoveProperty, SetProperty
+from metastore.kinds.entity import Entity
+from metastore.kinds.families import families_of
+from metastore.kinds.kind import Kind
+from metastore.kinds.secret import PREFIX, Secret, sealed_parts
+from metastore.names import Path, clean_text, parse_path
+from metastore.operation.hot import ForgetfulMap
+from metastore.operation.request import Attempt, Merge, Proposal, View
+from metastore.port.backend import Backend, Reads
+from metastore.port.conditions import Guard
+from metastore.port.records import Lookup, Node, Record
+from metastore.retry.runner import Conflict
+from metastore.secrets.declared import KEY, NOTHING, PATTERNS, Declared, declared_in, is_plain
+from metastore.secrets.sealer import Sealed, Sealer
+
+__all__ = ["NO_SEAL", "Seal", "Seals", "Stale", "settings_of"]
+
+T = TypeVar("T")
+_NOWHERE = Node(-1, "catalog", "", 0, True, False)
+"""A catalog that does not exist: no proposal guards it."""
+
+
+class Stale(Exception):
+    """A catalog's settings are not what the call was prepared with."""
+
+
+class _Mode(Enum):
+    """Where a seal's settings come from. An older guard than they have fails at the commit of a call alone."""
+
+    ALONE = auto()
+    GUESSED = auto()
+    """The store remembers them, and a transaction uses them: what it reads must have the same scope version."""
+    IN_TRANSACTION = auto()
+    """The transaction has read them, and validates that."""
+
+
+@dataclass(frozen=True)
+class Seal:
+    """What one call encrypts: the settings of the catalog that it writes below, as they were at a scope version."""
+
+    sealer: Sealer | None
+    """None: of a view of the past, which writes nothing."""
+    catalog: Node | None
+    """None: it writes below no catalog that exists."""
+    declared: Declared
+    more: Mapping[str, str] = field(default_factory=dict)
+    """What a new catalog's properties get besides: the number of its data key."""
+    mode: _Mode = _Mode.ALONE
+
+    @property
+    def settled(self) -> tuple[int, int] | None:
+        """The catalog and its scope version, under which alone a change is announced."""
+        return None if self.catalog in (None, _NOWHERE) else (self.catalog.id, self.catalog.scope_version)
+
+    def announced(self, merge: Merge) -> Merge | None:
+        """Return something encrypted as it is announced: it lands only while the catalog's settings are what they were.
+
+        Else its owner decides again, with the data key of then. None: there is no catalog that could say that.
+        """
+        settled = self.settled
+        return None if settled is None else replace(merge, settled=settled, evidence=(settled,))
+
+    def value(self, key: object, value: Any) -> Any:
+        """Return a property's value as the call may write it. Raises InvalidArgument, SecretKeyMissing."""
+        if type(value) is str and not self.declared.patterns and not value.startswith(PREFIX):
+            return value  # most are: nothing is declared secret
+        if not isinstance(value, str) or isinstance(value, Sealed | Secret) or not isinstance(key, str):
+            return value
+        if sealed_parts(value) is not None:
+            raise InvalidArgument(f"the property {shown(key)} is given as a ciphertext; give the secret itself")
+        if not self.declared.covers(key) or not is_plain(value):
+            return value
+        assert self.sealer is not None
+        return self.sealer.seal(key, clean_text(value, f"the property {shown(key)}"), self.declared.key)
+
+    def properties(self, properties: Any) -> Any:
+        """Return properties as the call may write them."""
+        if not isinstance(properties, Mapping):
+            return properties
+        return {**{key: self.value(key, value) for key, value in properties.items()}, **self.more}
+
+    def changes(self, changes: Iterable[EntityChange]) -> tuple[EntityChange, ...]:
+        """Return changes as they are announced, compared and kept in history."""
+        return tuple([self._change(one) if isinstance(one, SetProperty) else one for one in changes])
+
+    def _change(self, one: SetProperty) -> SetProperty:
+        value, expected = self.value(one.key, one.value), self.value(one.key, one.expected)
+        return one if value is one.value and expected is one.expected else replace(one, value=value, expected=expected)
+
+    def redeclared(self, changes: tuple[EntityChange, ...]) -> tuple[Seal, tuple[EntityChange, ...]]:
+        """Return the seal of a change of the catalog itself, and the changes, with a data key for new settings."""
+        seal = self._after(changes)
+        new = bool(seal.declared.patterns) and not self.declared.patterns
+        if self.sealer is None or not new or any(isinstance(c, SetProperty) and c.key == KEY for c in changes):
+            return seal, changes
+        number = self.sealer.newest()
+        if number == seal.declared.key:
+            return seal, changes
+        changes = (*changes, SetProperty(KEY, str(number)))
+        return self._after(changes), changes
+
+    def _after(self, changes: Iterable[EntityChange]) -> Seal:
+        settings: dict[str, Any] = {PATTERNS: " ".join(self.declared.patterns) or None, KEY: str(self.declared.key)}
+        for one in changes:
+            if isinstance(one, SetProperty) and one.key in settings:
+                settings[one.key] = one.value
+            elif isinstance(one, RemoveProperty) and one.key in settings:
+                settings[one.key] = None if one.key == PATTERNS else "1"
+        return replace(self, declared=declared_in(settings))
+
+    def guarding(self, attempt: Attempt[T]) -> Attempt[T]:
+        """Return an attempt that proposes only what the catalog's settings at the commit allow."""
+        catalog = self.catalog
+        if catalog is None:
+            return attempt
+
+        def checked(view: View) -> Proposal[T] | T:
+            try:
+                decided = attempt(view)
+            except MetastoreError:
+                if not view.guessed and _outdated(view, catalog):
+                    raise Stale from None
+                raise
+            if not isinstance(decided, Proposal):
+                if isinstance(decided, Entity) and not view.guessed and not self._found(decided):
+                    raise Stale
+                return decided
+            if not self._is_guarded(catalog, decided.guards):
+                if view.guessed:
+                    raise Conflict("ancestor", f"the catalog {catalog.name} has other settings, or is another one")
+                raise Stale
+            return decided
+
+        return checked
+
+    def _is_guarded(self, catalog: Node, guards: Iterable[Guard]) -> bool:
+        """Whether a commit with these guards lands under these settings, if it lands."""
+        for guard in guards:
+            if guard.id == catalog.id:
+                older = guard.scope_version < catalog.scope_version
+                return guard.scope_version == catalog.scope_version or (older and self.mode is not _Mode.GUESSED)
+        return False
+
+    def _found(self, entity: Entity) -> bool:
+        """Whether a call that changes nothing found its entity below the catalog, as its settings were read."""
+        assert self.catalog is not None
+        known, above = self.catalog, entity.record.chain[1:2]
+        if not above or above[0].id != known.id:
+            return False
+        # a transaction validates at its commit what it found
+        older = self.mode is _Mode.IN_TRANSACTION and above[0].scope_version < known.scope_version
+        return older or above[0].scope_version == known.scope_version
+
+
+NO_SEAL = Seal(None, None, NOTHING)
+
+
+def _outdated(view: View, catalog: Node) -> bool:
+    """Whether the catalog has changed since its settings were read: then an error may rest on old settings."""
+    found = view.scope_version(catalog.id)
+    return found is not None and found != catalog.scope_version
+
+
+class Seals:
+    """What a store remembers of catalogs' settings, and its data keys."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.sealer = Sealer(backend)
+        self._settings: ForgetfulMap[Seal] = ForgetfulMap()
+        self._ids: ForgetfulMap[int] = ForgetfulMap()
+
+    def seal(
+        self, reads: Reads, kind: Kind, where: Path | Entity, *, in_transaction: bool = False, fresh: bool = False
+    ) -> Seal:
+        """Return what a call at a path encrypts, or at or below an entity; ``fresh``: it was remembered wrongly.
+
+        What a transaction reads is not remembered: it may never be committed.
+        """
+        known = None if fresh else self._remembered(kind, where)
+        if known is not None:
+            return replace(known, mode=_Mode.GUESSED) if in_transaction else known
+        if in_transaction:
+            declaring = self._read(reads, kind, where, fresh)
+            return replace(self._seal(declaring), mode=_Mode.IN_TRANSACTION)
+        declaring = self._read(self._backend, kind, where, fresh)
+        if isinstance(declaring, Record):
+            self._note(declaring)
+        return self._seal(declaring)
+
+    def _seal(self, declaring: Record | Node | None) -> Seal:
+        """Return the seal of a catalog that was read; of one that does not exist; or of none."""
+        if isinstance(declaring, Record):
+            return Seal(self.sealer, *settings_of(declaring))
+        return Seal(self.sealer, declaring, NOTHING)
+
+    def _remembered(self, kind: Kind, where: Path | Entity) -> Seal | None:
+        if isinstance(where, Entity):
+            chain = where.record.chain
+            catalog = chain[1] if len(chain) > 1 and chain[1].kind == "catalog" else None
+            seal = None if catalog is None else self._settings.get(catalog.id)
+            if seal is None or seal.catalog is None or catalog is None:
+                return None
+            return None if seal.catalog.scope_version < catalog.scope_version else seal
+        known = self._ids.get(parse_path(where)[:2]) if _is_below(kind, where) else None
+        return None if known is None else self._settings.get(known)
+
+    def _read(self, reads: Reads, kind: Kind, where: Path | Entity, fresh: bool) -> Record | Node | None:
+        """Return the catalog that a call writes below; _NOWHERE: it does not exist; None: it writes below none."""
+        if not isinstance(where, Entity):
+            if not _is_below(kind, where):
+                return None
+            names = parse_path(where)
+            (resolved,) = reads.resolve([Lookup((families_of(kind, len(names)) or ())[:2], names[:2])])
+            return _NOWHERE if resolved.record is None else resolved.record
+        catalog = _catalog_of(reads, where, fresh)
+        if catalog is None or catalog is _NOWHERE:
+            return catalog
+        (known,) = reads.by_id([catalog.id])
+        return _NOWHERE if known is None or known.record.chain[-1].kind != "catalog" else known.record
+
+    def _note(self, record: Record) -> None:
+        catalog = record.chain[-1]
+        self._settings.set(catalog.id, Seal(self.sealer, *settings_of(record)))
+        self._ids.set(tuple([node.name for node in record.chain]), catalog.id)
+
+
+def _is_below(kind: Kind, path: Path) -> bool:
+    """Whether a path leads to or below a catalog."""
+    families = families_of(kind, len(parse_path(path)))
+    return families is not None and len(families) > 1 and families[1] == "catalog"
+
+
+def _catalog_of(reads: Reads, entity: Entity, fresh: bool) -> Node | None:
+    """Return the catalog that an entity in hand stands below, or is."""
+    chain = entity.record.chain
+    if fresh or (len(chain) > 1 and not chain[1].kind):  # an entity of history does not know what stands above it
+        (known,) = reads.by_id([entity.id])
+        if known is None:
+            return _NOWHERE
+        chain = known.record.chain
+    return chain[1] if len(chain) > 1 and chain[1].kind == "catalog" else None
+
+
+def settings_of(record: Record) -> tuple[Node, Declared]:
+    """Return where a catalog stands, and its settings."""
+    return record.chain[-1], declared_in(json.loads(record.doc)["properties"])

@@ -1,0 +1,151 @@
+"""What must hold when a commit is applied: the scopes it stands in, what it has read, its leases, its caller."""
+
+from __future__ import annotations
+
+from metastore.port.value import value
+
+__all__ = [
+    "DROPPED",
+    "DROPPING",
+    "LIVE",
+    "PURGING",
+    "ROOT_ID",
+    "Absent",
+    "Caller",
+    "Children",
+    "Expect",
+    "Guard",
+    "LeaseToken",
+    "Listing",
+    "Newest",
+    "Read",
+    "Relations",
+]
+
+ROOT_ID = 0
+"""The id of the root's guard row, the parent of all metalakes."""
+
+LIVE, DROPPED, PURGING, DROPPING = 0, 1, 2, 3
+"""The states of a guard row. What is purging cannot be restored and is deleted by gc.
+
+What is dropping is being dropped in steps: it is not live, and no path leads to it, but it keeps its name, and its
+parent is not empty. It becomes live again, or purging."""
+
+
+@value
+class Guard:
+    """The scope version of ``id`` is ``scope_version`` and stays so until this has committed.
+
+    Shared, unless ``exclusive``: then it waits for all sharers and makes new ones wait, so that
+    what is looked at afterwards (absent names, listings) cannot change before the commit. It
+    does not bump the scope version: a commit that waited for it may go on.
+    """
+
+    id: int
+    scope_version: int
+    exclusive: bool = False
+    bump: bool = False
+    """The commit counts the scope version up: what was granted on the old one is not valid any more. With ``exclusive``
+    only."""
+
+
+@value
+class Expect:
+    """A validated read: the version of the entity (or owned row) ``id`` is still ``version``."""
+
+    id: int
+    version: int
+    owned: bool = False
+
+
+@value
+class Absent:
+    """No live entity has this name. Needs an exclusive guard on the parent.
+
+    With ``owned``: the parent has no owned row of the kind ``family`` with this name.
+    """
+
+    parent_id: int
+    family: str
+    key: str
+    owned: bool = False
+
+
+@value
+class Listing:
+    """The children of ``parent_id`` of ``kind``, in this state, are these (id, version) and no others.
+
+    Needs an exclusive guard on the parent. With ``owned`` they are its owned rows.
+    """
+
+    parent_id: int
+    kind: str
+    members: frozenset[tuple[int, int]]
+    owned: bool = False
+    state: int = LIVE
+
+
+@value
+class Children:
+    """Whether a live entity of any kind stands below ``parent_id``, besides some. Needs an exclusive guard on it."""
+
+    parent_id: int
+    besides: frozenset[int]
+    there: bool
+
+
+@value
+class Newest:
+    """Of what was dropped under this name and can be restored, ``id`` is the newest; None: there is nothing.
+
+    Needs an exclusive guard on the parent.
+    """
+
+    parent_id: int
+    kind: str
+    family: str
+    key: str
+    id: int | None
+
+
+@value
+class Relations:
+    """The relations of ``kind`` at the entity ``id`` are these (id, version) and no others.
+
+    Those that go from it; with ``slot`` only those in that slot; with ``incoming`` those that lead to it. Needs an
+    exclusive guard on the entity.
+    """
+
+    id: int
+    kind: str
+    members: frozenset[tuple[int, int]]
+    slot: int | None = None
+    incoming: bool = False
+
+
+Read = Expect | Absent | Listing | Children | Newest | Relations
+
+
+@value
+class LeaseToken:
+    """The lease ``name`` has the token ``token``, and keeps it until this has committed.
+
+    Whether its time is over is not asked: the token changes with each acquisition, release and break. The
+    ``incarnation`` is the holder's; ``id`` is the lease's, under which the feed and the audit know it.
+    """
+
+    name: str
+    id: int
+    token: int
+    incarnation: str
+
+
+@value
+class Caller:
+    """An operation id that the caller gave: when it was made (µs), and the fingerprint of the arguments.
+
+    An id from the future, or so old that gc may have forgotten it, is refused inside the commit.
+    """
+
+    issued: int
+    digest: str

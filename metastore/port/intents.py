@@ -1,0 +1,108 @@
+"""Operations that are announced before they are applied: intents, how they are resolved, and marks.
+
+A program applies the intents of others only up to the format that it knows.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Final, Literal
+from uuid import UUID
+
+from metastore.port.conditions import Caller, Guard
+from metastore.port.value import value
+from metastore.port.writes import Result
+
+__all__ = ["CLAIMABLE", "FORMAT", "PENDING", "WITH_EVIDENCE", "Entry", "Help", "Mark", "Resolution"]
+
+PENDING = "pending"
+"""The action of an operation that is written down and not decided yet: an intent."""
+
+CLAIMABLE = ("forbidden", "moved", "expired", "cancelled")
+"""The actions of operations that are not applied, and that only their owner may take up again."""
+
+FORMAT: Final = 4
+"""The newest format of changes that this program knows; it applies those of other programs only up to this.
+
+A change that means something else than before, or a new one, or a new kind of entity, counts it up, and carries the
+new number as ``since``.
+"""
+
+WITH_EVIDENCE: Final = 4
+"""The format of an intent that carries evidence, whatever its changes: older programs would not guard it."""
+
+
+@value
+class Entry:
+    """An operation to write down without applying it: an intent, or what came to nothing.
+
+    ``action`` is pending, failed or unchanged. ``path`` is where an intent's entity must be when
+    it is applied; None: it means the id, wherever that is. ``seconds`` until an intent expires.
+    """
+
+    operation_id: UUID
+    action: Literal["pending", "failed", "unchanged"]
+    principal: str | None
+    entity_id: int | None = None
+    kind: str | None = None
+    path: str | None = None
+    changes: str | None = None
+    format: int | None = None
+    seconds: float = 0.0
+    result: str | None = None
+    claim: int = 0
+    caller: Caller | None = None
+    evidence: tuple[tuple[int, int], ...] = ()
+    """Of a user's intent: the guards on which the right to it rests. A helper applies it only under these."""
+    settled: tuple[int, int] | None = None
+    """An id and its scope version now: under another one nothing is written down (read)."""
+
+
+@value
+class Resolution:
+    """What becomes of one intent: applied (alter), failed, unchanged, moved or expired.
+
+    An applied one makes a version, whose document is ``doc``.
+    """
+
+    operation_id: UUID
+    action: Literal["alter", "failed", "unchanged", "moved", "expired"]
+    principal: str | None
+    doc: str | None = None
+    result: str | None = None
+    changes: str | None = None
+    """The changes that history records; None: the intent's changes."""
+
+
+@value
+class Help:
+    """Resolve intents of one entity, in order, with one compare-and-swap of its row.
+
+    All of them must still be pending. ``path`` is where the entity is, which the guards hold.
+    """
+
+    guards: tuple[Guard, ...]
+    id: int
+    version: int
+    path: str
+    resolutions: tuple[Resolution, ...]
+
+    def results(self, time: int) -> tuple[Result, ...]:
+        """Return the result of each resolution: the version that it left behind."""
+        versions = accumulate((one.action == "alter" for one in self.resolutions), initial=self.version)
+        return tuple([Result(self.id, version, time) for version in list(versions)[1:]])
+
+
+@value
+class Mark:
+    """Announce an exclusive operation on a scope: guards step aside for it until ``seconds`` have passed.
+
+    A freeze bumps the scope version as well, which waits for the writers in flight; it must be
+    ``scope_version`` before, and the guards must hold. It never waits for another mark.
+    """
+
+    operation_id: UUID
+    id: int
+    seconds: float
+    scope_version: int | None = None
+    guards: tuple[Guard, ...] = ()

@@ -1,0 +1,140 @@
+"""What a commit writes: entities, owned rows and relations, each with its event; and what a write came to."""
+
+from __future__ import annotations
+
+from metastore.port.relations import RelationKey
+from metastore.port.value import value
+
+__all__ = ["Advance", "Delete", "Event", "Insert", "Place", "Put", "Relate", "Result", "Update", "Write"]
+
+
+@value
+class Event:
+    """What history and feed say of one write. ``changes`` is JSON text."""
+
+    kind: str
+    action: str
+    path_before: str | None
+    path_after: str | None
+    changes: str = "[]"
+    other_path: str | None = None
+    """Of a relation: the path of its other end."""
+
+
+@value
+class Insert:
+    """A new entity at version 1, scope version 1. Without ``id`` the backend draws one."""
+
+    parent_id: int
+    kind: str
+    family: str
+    name: str
+    key: str
+    fold: bool
+    doc: str
+    event: Event
+    id: int | None = None
+
+
+@value
+class Place:
+    """Where an entity stands: its parent and its name."""
+
+    parent_id: int
+    name: str
+    key: str
+    fold: bool
+
+
+@value
+class Update:
+    """One more version of the entity ``id``, whose version is ``version``.
+
+    With ``scope_version`` the update is exclusive: that is expected too, and grows by one.
+    Only then may place, state or in-use change. ``empty``: it must have no live children.
+    """
+
+    id: int
+    version: int
+    event: Event
+    doc: str | None = None
+    scope_version: int | None = None
+    place: Place | None = None
+    state: int | None = None
+    in_use: bool | None = None
+    empty: bool = False
+
+
+@value
+class Put:
+    """Write an owned row of ``owner_id``; ``version`` is the one expected, 0 for a new row.
+
+    ``id``: the row's, which tells it from one that was made after it was deleted. 0: the same commit makes the row.
+    """
+
+    owner_id: int
+    kind: str
+    name: str
+    version: int
+    doc: str
+    event: Event
+    id: int = 0
+
+
+@value
+class Delete:
+    """Delete an owned row of ``owner_id``, whose version is ``version``; ``id`` as in :class:`Put`."""
+
+    owner_id: int
+    kind: str
+    name: str
+    version: int
+    event: Event
+    id: int = 0
+
+
+@value
+class Relate:
+    """Write a relation, or remove it; ``version`` is the one expected, 0 for a new one, ``id`` is as in :class:`Put`.
+
+    Its key is (from_id, kind, slot, column_id, value). ``slot`` is ``to_id``; or 0, so that the key itself lets one
+    relation of the kind go from an entity. ``doc`` is what history keeps of it.
+    """
+
+    from_id: int
+    kind: str
+    slot: int
+    column_id: int
+    value: str
+    to_id: int
+    version: int
+    doc: str
+    event: Event
+    id: int = 0
+    removes: bool = False
+
+    @property
+    def key(self) -> RelationKey:
+        """What tells the relation from all others."""
+        return RelationKey(self.from_id, self.kind, self.slot, self.column_id, self.value)
+
+
+Write = Insert | Update | Put | Delete | Relate
+
+
+@value
+class Advance:
+    """A consumer of the feed has read up to ``to``. Its stored position must be ``seq``."""
+
+    name: str
+    seq: int
+    to: int
+
+
+@value
+class Result:
+    """What a write came to: the id, the new version, and the database's time (µs since 1970)."""
+
+    id: int
+    version: int
+    time: int

@@ -1,0 +1,145 @@
+"""Members that join slowly, end, or may not join: no writer waits for them longer than it must."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, cast
+
+import psycopg
+import pytest
+
+import metastore as ms
+from metastore.backends.postgres import members
+from metastore.cache import leased as leased_module
+from metastore.cache.leased import Leased
+from tests.cache.kept import LONG, keep, lake, leased
+from tests.concurrency.raw import dsn
+from tests.servers.pgbouncer import PgBouncer
+from tests.servers.process import wait_until
+
+T = "lake.c.s.t"
+NEVER = 60.0
+"""A ttl in which nobody is given up, and nothing is renewed."""
+
+
+def test_a_member_that_joins_acknowledges(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long transaction keeps it from serving. Its next renewal is 20 s away."""
+    lake(postgres_url)
+    monkeypatch.setattr(leased_module, "_JOINS", 0.05)
+    with psycopg.connect(dsn(postgres_url)) as long, ms.open(postgres_url) as other:
+        long.execute("SELECT pg_current_xact_id()")
+        with leased(postgres_url, ttl=NEVER) as cached:
+            for n in range(3):
+                other.tables.alter(T, ms.SetComment(f"{n}"), deadline=10)
+                assert cached.tables.load(T).comment == f"{n}"
+            assert cached.cache.stats().hits == 0
+            long.rollback()
+            keep(cached, lambda: cached.tables.load(T))
+
+
+def test_a_member_needs_no_connection_of_the_pool(postgres_url: str) -> None:
+    """While calls have them all, it renews, and goes on to look: writers do not wait for these calls."""
+    lake(postgres_url)
+    with (
+        ms.open(postgres_url, cache=ms.Cache("lease", ttl=1.5), pool_size=1) as cached,
+        psycopg.connect(dsn(postgres_url), autocommit=True) as raw,
+    ):
+        keep(cached, lambda: cached.tables.load(T))
+        member = cast(Leased, cached._session.cache)._member
+        listening = member._wake
+
+        def renewals() -> int:
+            return int(raw.execute("SELECT renewals FROM cache_member").fetchall()[0][0])
+
+        with cast(Any, cached._session.backend).pool.connection():
+            before = renewals()
+            assert wait_until(lambda: renewals() >= before + 3, LONG)
+            assert member._wake is listening, "it did not give its connection up"
+
+
+def test_a_store_that_nobody_uses_any_more_leaves(postgres_url: str) -> None:
+    lake(postgres_url)
+    with ms.open(postgres_url) as other:
+        _open_and_drop(postgres_url)
+        gc.collect()
+        assert wait_until(lambda: other.cache.members() == (), LONG)
+
+
+def _open_and_drop(url: str) -> None:
+    dropped = ms.open(url, cache=ms.Cache("lease", ttl=NEVER))
+    keep(dropped, lambda: dropped.tables.load(T))
+    assert len(dropped.cache.members()) == 1
+
+
+def test_a_process_that_ends_leaves(postgres_url: str) -> None:
+    lake(postgres_url)
+    program = f"""import metastore as ms
+store = ms.open({postgres_url!r}, cache=ms.Cache("lease", ttl={NEVER}))
+print(len(store.cache.members()))"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=LONG, check=True)
+    assert ended.stdout.split() == ["1"]
+    with ms.open(postgres_url) as other:
+        assert other.cache.members() == ()
+
+
+def test_closing_does_not_wait_for_the_database(postgres_url: str) -> None:
+    lake(postgres_url)
+    cached = ms.open(postgres_url, cache=ms.Cache("lease", ttl=NEVER))
+    with psycopg.connect(dsn(postgres_url)) as raw:
+        raw.execute("LOCK TABLE cache_member")
+        began = time.monotonic()
+        cached.close()
+        assert time.monotonic() - began < 15.0, "the deadline of the store is 30 s"
+
+
+def test_a_role_that_may_not_join_is_told_so(postgres_url: str) -> None:
+    """It may read: so without the error, it would ask the database for ever, and try to join each second."""
+    lake(postgres_url)
+    role = f"reader_{postgres_url.rpartition('/')[2]}"
+    with psycopg.connect(dsn(postgres_url), autocommit=True) as raw:
+        raw.execute(f"CREATE ROLE {role} LOGIN".encode())
+        try:
+            raw.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}".encode())
+            raw.execute(f"GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO {role}".encode())
+            url = postgres_url.replace("postgres@", f"{role}@")
+            with pytest.raises(ms.BackendRefused, match="cache_member"):
+                ms.open(url, cache=ms.Cache("lease"))
+            with ms.open(url, cache=ms.Cache("validate")) as reader:
+                assert reader.tables.load(T).comment == "old"
+            open_ = "SELECT count(*) FROM pg_stat_activity WHERE usename = %s"
+            assert wait_until(lambda: raw.execute(open_, [role]).fetchone() == (0,), LONG)
+        finally:
+            raw.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
+
+
+def test_a_member_behind_a_pooler_that_stands_still_keeps_nothing_locked(
+    pgbouncer: PgBouncer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has renewed, and does nothing any more: it is given up after its ttl."""
+    direct = pgbouncer.server.create_database()
+    ms.migrate(direct)
+    lake(direct)
+    still, go = threading.Event(), threading.Event()
+    looked = members._looked
+
+    def slow(*arguments: Any, **options: Any) -> object:
+        found = looked(*arguments, **options)
+        if arguments[3]:  # it renews
+            still.set()
+            go.wait(LONG)
+        return found
+
+    pooled = pgbouncer.url(direct.rpartition("/")[2])
+    with leased(pooled, ttl=1.0) as cached, ms.open(direct) as other:
+        keep(cached, lambda: cached.tables.load(T))
+        monkeypatch.setattr(members, "_looked", slow)
+        assert still.wait(LONG)
+        try:
+            other.tables.alter(T, ms.SetComment("new"), deadline=12)
+            assert cached.tables.load(T).comment == "new"
+        finally:
+            go.set()
