@@ -46,9 +46,12 @@ settings.register_profile(
 settings.register_profile("long", settings.get_profile("busy"), max_examples=250)  # make test-long
 settings.load_profile("busy")
 
-# A JVM of a test lives for seconds: the second compiler and a parallel collector cost more than they bring.
+# A JVM of a test lives for seconds: the second compiler and a parallel collector cost more than they bring, and to
+# verify the classes of a released Spark again takes a tenth of its start.
 # The variables are those of Spark's own scripts, so that what a test starts in a process of its own has them too.
-SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SHORT_LIVED_JVM = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", SHORT_LIVED_JVM)
 
