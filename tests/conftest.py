@@ -46,9 +46,12 @@ settings.register_profile(
 settings.register_profile("long", settings.get_profile("busy"), max_examples=250)  # make test-long
 settings.load_profile("busy")
 
-# A JVM of a test lives for seconds: the second compiler and a parallel collector cost more than they bring.
+# A JVM of a test lives for seconds: the second compiler and a parallel collector cost more than they bring, and to
+# verify the classes of a released Spark again takes a tenth of its start.
 # The variables are those of Spark's own scripts, so that what a test starts in a process of its own has them too.
-SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SHORT_LIVED_JVM = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", SHORT_LIVED_JVM)
 
@@ -245,6 +248,7 @@ def spark_session(folder: Path) -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": folder / "local",
+        "spark.python.daemon.module": "tests.servers.spark_workers",
         "spark.pyspark.python": sys.executable,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": 2,

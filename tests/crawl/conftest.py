@@ -141,13 +141,12 @@ def crawl_here(
 
 
 @pytest.fixture
-def crawler(tmp_path: Path, lake: Lake) -> Iterator[Crawler]:
+def crawler(sqlite_url: str, lake: Lake) -> Iterator[Crawler]:
     """Give a crawler of ``lake`` into an empty catalog on SQLite."""
-    url = f"sqlite:///{tmp_path / 'metastore.db'}"
-    with ms.open(url, principal="crawler") as store:
+    with ms.open(sqlite_url, principal="crawler") as store:
         store.metalakes.create(INTO[:1])
         store.catalogs.create(INTO, type="relational")
-        yield Crawler(store, lake, url)
+        yield Crawler(store, lake, sqlite_url)
 
 
 def paths_of(report: CrawlReport) -> list[str]:

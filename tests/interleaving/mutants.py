@@ -313,7 +313,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _ClearWithoutBump,
         slow=True,
     ),
-    Mutant("help of what is not pending", "hot alter, deadline", "no order explains", _HelpsTheWithdrawn),
+    Mutant("help of what is not pending", "hot alter, deadline", "no order explains", _HelpsTheWithdrawn, slow=True),
     Mutant("gc that accepts old ids", "gc, replay", "applied again", _ForgetsNothing),
     Mutant("help without guards", "hot alter, rename of the parent", "verify", _HelpsUnguarded),
     Mutant("commit without guards", "rename, create below", "verify", _CommitsUnguarded),

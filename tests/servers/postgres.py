@@ -21,8 +21,10 @@ import os
 import secrets
 import shutil
 import signal
+import subprocess
 import threading
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -134,7 +136,7 @@ class PostgresServer(_Administrator, Background):
 
     def __enter__(self) -> Self:
         if not (self.data / "PG_VERSION").exists():
-            self._initialize()
+            self._furnish()
         self.start()
         return self
 
@@ -221,6 +223,15 @@ class PostgresServer(_Administrator, Background):
             return False
         return len(lines) > 7 and int(lines[0]) == pid and lines[7].strip() == "ready"
 
+    def _furnish(self) -> None:
+        """Let initdb make the files; a process that starts several servers copies them, in a fifth of the time."""
+        global _furnished  # noqa: PLW0603
+        _furnished += 1
+        if _furnished == 1 or self.password:
+            self._initialize()
+        else:
+            subprocess.run(["cp", "-a", f"{_pristine().data}/.", self.data], check=True)
+
     def _initialize(self) -> None:
         command: list[str | Path] = [self.programs / "initdb", "-D", self.data, "-U", self.user, "-E", "UTF8"]
         command += ["--locale=C", "--no-sync", "--no-instructions", "--auth-local=trust"]
@@ -242,6 +253,18 @@ class PostgresServer(_Administrator, Background):
         for path in copy.rglob("*"):
             self.give(path)
         return copy / original.relative_to(site)
+
+
+_furnished = 0
+"""How many servers this process has made the files of."""
+
+
+@cache
+def _pristine() -> PostgresServer:
+    """Return a server that is never started: others copy its files. They go away with this process."""
+    server = PostgresServer(in_memory=True)
+    server._initialize()
+    return server
 
 
 def programs() -> Path:

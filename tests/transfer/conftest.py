@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +14,9 @@ NewUrl = Callable[[str], str]
 
 
 @pytest.fixture
-def new_url(postgres_databases: Databases, postgres_template: str, tmp_path: Path) -> Iterator[NewUrl]:
+def new_url(
+    postgres_databases: Databases, postgres_template: str, sqlite_template: Path, tmp_path: Path
+) -> Iterator[NewUrl]:
     """Give a function that makes a fresh, migrated database of a kind, and returns its URL."""
     made: list[str] = []
     made_here: list[str] = []
@@ -21,7 +24,7 @@ def new_url(postgres_databases: Databases, postgres_template: str, tmp_path: Pat
     def new(kind: str) -> str:
         if kind == "sqlite":
             made_here.append(kind)
-            return f"sqlite:///{tmp_path / f'{len(made_here)}.db'}"
+            return f"sqlite:///{shutil.copy(sqlite_template, tmp_path / f'{len(made_here)}.db')}"
         if kind == "memory":
             return "memory://"
         made.append(postgres_databases.create_database(template=postgres_template.rpartition("/")[2]))
