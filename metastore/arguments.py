@@ -44,11 +44,12 @@ def items(value: object, what: str) -> tuple[Any, ...]:
     return tuple(value)
 
 
-def known_keywords(given: Mapping[str, object], known: Iterable[str]) -> None:
-    """Raise TypeError for an unknown keyword, as Python itself does."""
+def known_keywords(given: Mapping[str, object], known: Iterable[str], also: Iterable[str] = ()) -> None:
+    """Raise TypeError for an unknown keyword, as Python itself does. The message names those of ``also`` as well."""
     for keyword in given:
         if keyword not in known:
-            raise TypeError(f"unexpected keyword argument {keyword!r}; known are {', '.join(sorted(known))}")
+            names = ", ".join(sorted({*known, *also}))
+            raise TypeError(f"unexpected keyword argument {keyword!r}; known are {names}")
 
 
 def positive_integer(value: object, what: str, least: int = 1) -> int:

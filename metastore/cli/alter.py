@@ -66,7 +66,7 @@ def alter(
     wanted += [] if comment is None else [SetComment(comment or None)]
     wanted += [DropColumn(parse_path(name)) for name in drop or ()]
     wanted += [
-        RenameColumn(parse_path(old), new) for old, new in (pair(t, "--rename-column", ":") for t in rename or ())
+        RenameColumn(parse_path(old), new) for old, new in (pair(t, "--rename-column", "OLD:NEW") for t in rename or ())
     ]
     wanted += [RetypeColumn(*typed(text, "--retype-column")) for text in retype or ()]
     wanted += [AddColumn(*typed(text, "--add-column")) for text in add or ()]

@@ -46,6 +46,16 @@ __all__ = ["app", "run"]
 _CODES: dict[type[MetastoreError], int] = {LeaseHeld: 75, LeaseLost: 124}
 """The errors on which a script acts differently: EX_TEMPFAIL of sysexits.h, and the code of timeout(1)."""
 
+_IN_THE_SHELL = (
+    ("drop it with cascade=True", "give --cascade"),
+    ("see store.drops.pending()", "see: metastore drops"),
+    ("see store.drops.resume()", "see: metastore drops resume"),
+    ("see the manager's history()", "see: metastore history"),
+    ("evict it with force", "evict it with --force"),
+    ("give one as value=", "write TAG=VALUE"),
+)
+"""What a message tells a program to do, and what somebody at a shell does."""
+
 
 class _Interrupted(Exception):
     """The user pressed Ctrl-C."""
@@ -150,13 +160,18 @@ def run(arguments: Sequence[str]) -> int:
     except (_Interrupted, KeyboardInterrupt):
         return _say("interrupted", 130)
     except MetastoreError as error:
-        return _say(str(error), _CODES.get(type(error), 1))
+        message = str(error)
+        for call, command in _IN_THE_SHELL:
+            message = message.replace(call, command)
+        return _say(message, _CODES.get(type(error), 1))
     except OSError as error:
         return _say(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", 1)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        return _say(f"{error.format_message()} See: metastore --help", 1)  # typer may bring its own click
+        context = getattr(error, "ctx", None)  # typer may bring its own click
+        command = context.command_path if context else "metastore"
+        return _say(f"{error.format_message().rstrip('.')}; see: {command} --help", 1)
 
 
 def _say(message: str, code: int) -> int:

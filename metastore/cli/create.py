@@ -48,7 +48,7 @@ def create(
     if columns:
         values["columns"] = [column(text, "--column") for text in columns]
     if sql:
-        values["representations"] = [SQL(*pair(text, "--sql")) for text in sql]
+        values["representations"] = [SQL(*pair(text, "--sql", "DIALECT=TEXT")) for text in sql]
     options: dict[str, Any] = {"comment": comment, "properties": pairs(properties or (), "--set"), "parents": parents}
     with ctx.obj.open() as store, trial(store, dry_run) as managers:
         try:

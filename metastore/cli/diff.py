@@ -88,7 +88,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Diff
 def _differ(path: tuple[str, ...], old: Any, new: Any) -> Iterator[Difference]:
     if old == new:
         return
-    old, new = _keyed(old), _keyed(new)
+    old, new = _keyed(old, new), _keyed(new, old)
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         if list(old) != list(new) and set(old) == set(new):
             yield Difference("~", (*path, "order"), _names(old), _names(new))
@@ -100,9 +100,13 @@ def _differ(path: tuple[str, ...], old: Any, new: Any) -> Iterator[Difference]:
     yield Difference(sign, path, old, new)
 
 
-def _keyed(value: Any) -> Any:
-    """Return a list of columns as a mapping from their ids, so that a renamed column is one difference."""
-    if isinstance(value, list) and value and all(isinstance(v, Mapping) and v.get("id") is not None for v in value):
+def _keyed(value: Any, other: Any) -> Any:
+    """Return a list of columns as a mapping from their ids, so that a renamed column is one difference.
+
+    An empty list is none of columns, if the ``other`` one is of columns.
+    """
+    known = value or other
+    if isinstance(value, list) and known and all(isinstance(v, Mapping) and v.get("id") is not None for v in known):
         return {v["id"]: v for v in value}
     return value
 

@@ -14,7 +14,6 @@ from metastore.cli.context import Json, Settings
 from metastore.cli.output import console, safe, table, tell, time, write, write_json, write_table
 from metastore.errors import InvalidArgument
 from metastore.kinds.handlers import Handler, checked, drop_handler
-from metastore.managers.drops.pending import PendingDrop
 from metastore.names import format_path, parse_path
 
 __all__ = ["register"]
@@ -92,7 +91,7 @@ def roll_back(
     with settings.open() as store:
         drops = [pending for pending in store.drops.pending() if pending.path == wanted]
         for pending in drops:
-            _roll_back(pending)
+            pending.roll_back()
     if json:
         write_json({"path": wanted, "rolled_back": len(drops)})
     elif drops:
@@ -100,11 +99,6 @@ def roll_back(
     if not drops:
         tell(f"nothing at {wanted} is being dropped in steps; see: metastore drops")
         raise typer.Exit(1)
-
-
-def _roll_back(pending: PendingDrop) -> None:
-    pending.take_over()
-    pending.roll_back()
 
 
 def _loaded(text: str) -> Handler:

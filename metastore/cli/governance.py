@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from metastore.cli.context import Json, KindOption, find, manager_of
-from metastore.cli.output import Line, console, write, write_json, write_lines
+from metastore.cli.output import Line, console, tell, write, write_json, write_lines
 from metastore.errors import InvalidArgument
 from metastore.kinds.attached import Attached
 from metastore.managers.tags_and_policies import Policies, Tags
@@ -169,7 +169,10 @@ def revoke(
             missing = f"the role {role} has no {word} on {target}"
             taken = f"{word} on {target} was taken back from the role {role}"
             shown = {"role": role, "privilege": word, "on": target}
-    _say({**shown, "taken_back": done}, taken if done else f"{missing}; nothing is taken back", json)
+    if done or json:
+        _say({**shown, "taken_back": done}, taken, json)
+    else:
+        tell(f"{missing}; nothing is taken back; metastore who PATH shows what is granted")
     if not done:
         raise typer.Exit(1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from metastore.cli.context import Json, KindOption, find, kinds_at, manager_of
 from metastore.cli.edit import DryRun, ExpectedVersion, say, trial
 from metastore.cli.output import console, safe, write, write_json
-from metastore.errors import EntityNotFound, InvalidArgument, NotEmpty
+from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.names import format_path, parse_path
 from metastore.store import Store
@@ -57,11 +58,7 @@ def drop(
         entity = find(store, path, kind)
         with trial(store, dry_run) as managers:
             manager = manager_of(managers, entity.kind)
-            try:
-                dropped = manager.drop(path, cascade=cascade, expected_version=expected_version)
-            except NotEmpty:
-                message = f"{entity.path} is not empty; drop what is in it first, or give --cascade"
-                raise NotEmpty(message) from None
+            dropped = manager.drop(path, cascade=cascade, expected_version=expected_version)
     if not dropped:
         raise EntityNotFound(entity.path, f"{entity.path} was dropped a moment ago by another process")
     if json:
@@ -132,6 +129,9 @@ def dropped_at(store: Store, path: str, entity_id: int | None, kind: str | None)
             f"{format_path(names)} was a {' and a '.join(by_kind)}; choose one: --kind {next(iter(by_kind))}"
         )
     if not by_kind:
+        for one in kinds:
+            with suppress(EntityNotFound):
+                manager_of(store, one).load(names)  # raises DropPending for what is being dropped in steps
         raise EntityNotFound(
             format_path(names),
             f"there is no dropped entity at {format_path(names)}; it was never dropped, or gc deleted it",

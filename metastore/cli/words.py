@@ -15,11 +15,11 @@ from metastore.names import parse_path
 __all__ = ["column", "json_changes", "json_value", "pair", "pairs", "typed"]
 
 
-def pair(text: str, option: str, mark: str = "=") -> tuple[str, str]:
-    """Return the texts before and after the first ``mark``. Raises InvalidArgument if there is none."""
-    left, separator, right = text.partition(mark)
+def pair(text: str, option: str, shape: str = "KEY=VALUE") -> tuple[str, str]:
+    """Return the texts before and after the first mark of ``shape``. Raises InvalidArgument if there is none."""
+    left, separator, right = text.partition("=" if "=" in shape else ":")
     if not separator or not left:
-        raise InvalidArgument(f"{option} takes KEY{mark}VALUE, not {text!r}")
+        raise InvalidArgument(f"{option} takes {shape}, not {text!r}")
     return left, right
 
 

@@ -6,8 +6,9 @@ process that writes ends a pause (:mod:`metastore.feed.hints`). Nothing rests on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from metastore.arguments import items, positive_seconds, shown
 from metastore.errors import EntityNotFound, InvalidArgument
@@ -16,11 +17,13 @@ from metastore.kinds.entity import Change, Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS
 from metastore.names import Path, format_path, parse_path
+from metastore.operation.dropping import LookAgain, pending_at
 from metastore.operation.request import committed
 from metastore.operation.session import Session
+from metastore.port.backend import Reads
 from metastore.port.feed import Hearing
 from metastore.port.past import NotKept
-from metastore.port.records import Lookup
+from metastore.port.records import Lookup, Resolved
 from metastore.port.unreadable import Unreadable
 
 __all__ = ["Selection", "kinds_of", "selected"]
@@ -160,13 +163,25 @@ def _tracked(session: Session, under: Path | Entity, after: str | None) -> Track
     else:
         names = parse_path(under)
         kinds = [kind for kind in KINDS.values() if families_of(kind, len(names)) is not None]
-        lookups = dict.fromkeys(Lookup(families_of(kind, len(names)) or (), names) for kind in kinds)
-        records = [resolved.record for resolved in backend.resolve(list(lookups)) if resolved.record is not None]
+        lookups = list(dict.fromkeys(Lookup(families_of(kind, len(names)) or (), names) for kind in kinds))
+        resolved = backend.resolve(lookups)
+        records = [one.record for one in resolved if one.record is not None]
         if not records:
-            raise EntityNotFound(format_path(names))
+            try:
+                _raise_missing(backend, lookups, resolved, format_path(names))
+            except LookAgain:  # something has the name by now
+                return _tracked(session, under, after)
         entity_id, path = records[0].chain[-1].id, names
     try:
         (then,) = backend.past.by_id(0 if after is None else number_in(backend, after), [entity_id])
     except NotKept:
         return Tracked(entity_id, path)
     return Tracked(entity_id, None if then is None else tuple(node.name for node in then.record.chain))
+
+
+def _raise_missing(backend: Reads, lookups: Sequence[Lookup], resolved: Sequence[Resolved], path: str) -> NoReturn:
+    """Raise DropPending for what is being dropped in steps, EntityNotFound, or LookAgain."""
+    for where, one in zip(lookups, resolved, strict=True):
+        if (pending := pending_at(backend, where, one.nodes)) is not None:
+            raise pending
+    raise EntityNotFound(path)

@@ -48,7 +48,10 @@ def now(session: Session) -> int:
 def check_whole(session: Session) -> None:
     """Raise InvalidArgument for a user's view."""
     if session.access is not None:
-        raise InvalidArgument("a user's view has no past: rights of the past are not kept; use the store that it is of")
+        raise InvalidArgument(
+            "a user's view has no past, pins, consumers or replicas: rights are known as they are now; use the store "
+            "that it is of"
+        )
 
 
 def newest(session: Session) -> str:

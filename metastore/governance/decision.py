@@ -160,7 +160,9 @@ def _steps(facts: Facts, any_of: Sequence[str], at: int, way: int) -> Iterator[R
 def _is_member(facts: Facts) -> Ruling:
     lake = facts.chain[0]
     if not facts.members:
-        return Ruling(False, f"{lake.path} has no user {facts.user}", missing=("membership", lake))
+        a_path = facts.user.startswith(f"{lake.path}.")
+        hint = " (a string is a bare name: give a path as a tuple of names)" if a_path else ""
+        return Ruling(False, f"{lake.path} has no user {facts.user}{hint}", missing=("membership", lake))
     if not facts.active:
         return Ruling(False, f"the user {facts.user} is disabled in {lake.path}", missing=("membership", lake))
     return Ruling(True, f"{facts.user} is a user of {lake.path}")

@@ -31,7 +31,7 @@ def create_entity(
     session: ManagerSession, kind: Kind, path: Path, fields: Mapping[str, Any], options: CreateOptions
 ) -> Entity:
     """Create an entity of ``kind`` and return it, or what ``if_exists`` says of the one that is there."""
-    known_keywords(options, CREATE_OPTIONS)
+    known_keywords(options, CREATE_OPTIONS, fields)
     properties = options.get("properties")
     if not properties:
         return _create(session, kind, path, fields, options, None)

@@ -20,8 +20,9 @@ def lookup(kind: Kind, names: tuple[str, ...]) -> Lookup:
     families = families_of(kind, len(names))
     if families is None:
         shape = ".".join(_shape(kind))
+        count = "1 name" if len(names) == 1 else f"{len(names)} names"
         raise InvalidArgument(
-            f"{format_path(names)} has {len(names)} names; the path of a {kind.name} is {shape}"
+            f"{format_path(names)} has {count}; the path of a {kind.name} is {shape}"
             + (
                 ", with any depth of nested schemas"
                 if "schema" in shape

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from metastore.errors import DropPending
 from metastore.kinds.change import Doc, EntityChange
 from metastore.kinds.registry import KINDS
 from metastore.kinds.secret import kept_in
+from metastore.names import format_path, parse_path
 
-__all__ = ["Replace"]
+__all__ = ["Replace", "below"]
+
+
+@contextmanager
+def below(path: tuple[str, ...]) -> Iterator[None]:
+    """Raise a DropPending that names a part of the entity at ``path`` with its whole path: a kind knows no paths."""
+    try:
+        yield
+    except DropPending as error:
+        raise DropPending(error.operation, path=format_path((*path, *parse_path(error.path or "")))) from None
 
 
 @dataclass(frozen=True)
@@ -20,7 +33,8 @@ class Replace(EntityChange):
 
     def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
         old = doc["properties"]
-        new = KINDS[self.kind].replaced_by(dict(doc), self.doc)
+        with below(path):
+            new = KINDS[self.kind].replaced_by(dict(doc), self.doc)
         new["properties"] = kept_in(new["properties"], old)
         doc.clear()
         doc.update(new)

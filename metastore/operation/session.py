@@ -128,7 +128,7 @@ class ManagerSession:
 
     def of_store(self) -> Session:
         """Return the store's session, with the whole backend. Raises InvalidArgument in a transaction."""
-        raise InvalidArgument("this call is not part of a transaction; use the store")
+        raise InvalidArgument(self.read_only or "this call is not part of a transaction; use the store")
 
     def __post_init__(self) -> None:
         self.bucket = TokenBucket(_TOKENS, _TOKENS_PER_SECOND, self.clock)

@@ -15,7 +15,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import EMPTY_DICT, Identifier
 
-from metastore.errors import EntityAlreadyExists
+from metastore.errors import DropPending, EntityAlreadyExists
 from metastore.kinds.table.kind import Table as StoredTable
 from metastore.pyiceberg.commits import Current
 from metastore.pyiceberg.entities import FORMAT, POINTER, fields_of, fresh_columns, pointer_changes, pointer_of
@@ -64,10 +64,10 @@ class Tables:
         return _pointer(self.entity(names), names)
 
     def exists(self, names: Identifier) -> bool:
-        """Whether there is such a table, and it is an Iceberg table."""
+        """Whether there is such a table, and it is an Iceberg table; what is being dropped in steps is not there."""
         try:
             self.entity(names)
-        except (NoSuchTableError, NoSuchNamespaceError):
+        except (NoSuchTableError, NoSuchNamespaceError, DropPending):
             return False
         return True
 

@@ -14,7 +14,7 @@ from pyiceberg.view import View
 from pyiceberg.view.metadata import ViewHistoryEntry, ViewMetadata, ViewVersion
 
 from metastore.clock import SYSTEM
-from metastore.errors import EntityAlreadyExists, OperationIdReused, VersionConflict
+from metastore.errors import DropPending, EntityAlreadyExists, OperationIdReused, VersionConflict
 from metastore.kinds.change import EntityChange, RemoveProperty, SetComment, SetProperty
 from metastore.kinds.table.changes import AddColumn, DropColumn
 from metastore.kinds.view.changes import RemoveRepresentation, SetDefaultCatalog, SetDefaultSchema, SetRepresentation
@@ -137,10 +137,10 @@ class Views:
         self._once.run(attempt, lambda: None)
 
     def exists(self, names: Identifier) -> bool:
-        """Whether there is such a view."""
+        """Whether there is such a view. One that is being dropped in steps is not there."""
         try:
             self._stored(names)
-        except NoSuchViewError:
+        except (NoSuchViewError, DropPending):
             return False
         return True
 

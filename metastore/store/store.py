@@ -176,7 +176,7 @@ class Store(Managers):
 
         A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error. Raises
         HistoryGone after a position whose next changes gc has removed: read the tables again. Raises InvalidArgument
-        for a position of another database, EntityNotFound.
+        for a position of another database; EntityNotFound, or DropPending, for a path that leads to nothing.
         """
         session = self._session
         if kinds is not None or under is not None or follow or timeout is not None:
@@ -237,7 +237,8 @@ class Store(Managers):
 
         It reads all changes between the two. An entity that was made and dropped between them does not differ. With
         ``under``, only what is, or was, at and below that entity (a path leads where it leads at ``b``). From a later
-        to an earlier position it shows what going back would do. Raises HistoryGone, EntityNotFound, InvalidArgument.
+        to an earlier position it shows what going back would do. Raises HistoryGone, EntityNotFound, DropPending,
+        InvalidArgument.
         """
         session = self._session
         first = position.position_in(session, a)

@@ -7,10 +7,12 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 import metastore as ms
+from metastore.cli import app as application
 from tests.cli.test_cli import call, environment, here, refused
 
 MANY = 20_000
@@ -61,3 +63,10 @@ def test_a_schema_of_20000_tables_is_listed_in_less_than_two_seconds(sqlite_url:
     done = here(sqlite_url, "ls", "lake.c.s")
     assert time.process_time() - began < 2.0
     assert done.stdout.count("\n") == 1 + MANY
+
+
+def test_what_is_said_otherwise_at_a_shell_is_said_at_all() -> None:
+    """A message that is worded in another way would tell somebody at a shell to call a method."""
+    files = [path for path in Path(ms.__file__).parent.rglob("*.py") if path.name != "app.py"]
+    text = "".join(path.read_text() for path in files)
+    assert [call for call, _ in application._IN_THE_SHELL if call not in text] == []

@@ -59,3 +59,23 @@ def test_rolled_back(left: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--url", left, "drops", "roll-back", T]) == 1
     with ms.open(left) as store:
         assert store.tables.exists(T)
+
+
+def test_a_path_that_is_being_dropped_is_not_called_unknown(left: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["restore", T], ["purge", T, "--yes"], ["show", T], ["create", "table", T]):
+        assert run(["--url", left, *command]) == 1
+        assert "in steps; wait until that is finished or rolled back; see: metastore drops\n" in capsys.readouterr().err
+    assert run(["--url", left, "drop", "m.c.s"]) == 1
+    said = capsys.readouterr().err
+    assert "or give --cascade; listings leave out m.c.s.t, which is being dropped: see: metastore drops" in said
+
+
+def test_what_has_started_stays_with_its_process(left: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with ms.open(left) as store:
+        (pending,) = store.drops.pending()
+        pending.started()
+        before = pending.token
+        time.sleep(0.02)
+        assert run(["--url", left, "drops", "roll-back", T]) == 1
+        assert "it can only be finished; see: metastore drops resume\n" in capsys.readouterr().err
+        assert [one.token for one in store.drops.pending()] == [before]

@@ -171,6 +171,26 @@ def test_diff_tells_columns_apart_by_their_ids(run: Run) -> None:
     assert "no version 9" in bad(run, "diff", PATH, "9")
 
 
+def test_diff_shows_each_of_the_first_columns(run: Run) -> None:
+    made(run)
+    path = f"{PATH}_bare"
+    good(run, "create", "table", path)
+    good(run, "alter", path, "--add-column", "id:long", "--add-column", "city:string")
+    text = good(run, "diff", path, "1", "2")
+    assert text.splitlines()[:2] == ["+ columns id: long", "+ columns city: string"]
+    assert good(run, "diff", path, "2", "1").splitlines()[:2] == ["- columns id: long", "- columns city: string"]
+    found = shown(run, "diff", path, "1", "2")["differences"]
+    assert [(one["path"], one["before"]) for one in found] == [(["columns", "id"], None), (["columns", "city"], None)]
+
+
+def test_a_wrong_option_names_the_help_of_its_command(run: Run) -> None:
+    assert bad(run, "create", "catalog", "m.c", "--type", "relational").endswith("; see: metastore create --help\n")
+    assert "PATH'; see: metastore drops roll-back --help" in bad(run, "drops", "roll-back")
+    assert "--sql takes DIALECT=TEXT, not 'x'" in bad(run, "create", "view", "m.c.s.v", "--sql", "x")
+    assert "--rename-column takes OLD:NEW, not 'x'" in bad(run, "alter", PATH, "--rename-column", "x")
+    assert bad(run, "nothing-such").endswith("'nothing-such'; see: metastore --help\n")
+
+
 def test_show_version_shows_the_past(run: Run) -> None:
     made(run)
     good(run, "alter", PATH, "--set", "owner=bob")

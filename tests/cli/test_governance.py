@@ -74,8 +74,13 @@ def test_grants(say: Say) -> None:
     shown = json.loads(say("who", "lake.c.s.t", "--json"))
     assert (shown["owner"], [grant["effect"] for grant in shown["grants"]]) == ("lake.analysts", ["deny", "allow"])
     assert "taken back" in say("revoke", "lake.reader", "select_table", "lake.c.s.t")
-    assert "nothing is taken back" in say("revoke", "lake.reader", "select_table", "lake.c.s.t", code=1)
+    refused = say("revoke", "lake.reader", "select_table", "lake.c.s.t", code=1)
+    nothing = "the role lake.reader has no select_table on lake.c.s.t; nothing is taken back"
+    assert refused == f"metastore: {nothing}; metastore who PATH shows what is granted\n"
     assert "taken back" in say("revoke", "lake.reader", "--from", "lake.analysts")
+    refused = say("revoke", "lake.reader", "--from", "lake.analysts", code=1)
+    assert "lake.analysts does not have the role lake.reader; nothing" in refused
+    assert "not none; write TAG=VALUE" in say("tags", "lake.c.s.t", "--attach", "lake.pii", code=1)
     assert "name a privilege" in say("grant", "lake.reader", "select_table", code=1)
 
 

@@ -277,7 +277,7 @@ def test_a_token_that_is_not_checked_lets_the_old_holder_finish(
                 new.take_over()
         with pytest.raises(ms.DropPending):
             old.started()
-        monkeypatch.setattr(steps, "_mine", lambda view, name, token: read_drop(view.backend, name))
+        monkeypatch.setattr(steps, "_mine", lambda view, known: read_drop(view.backend, known.name))
         old.started()
         with pytest.raises(ms.DropPending):
             new.roll_back()

@@ -440,6 +440,7 @@ def test_decisions_are_explained(lake: Lake, ann: Store) -> None:
     assert not no
     assert no.because == ["no role of ann@corp allows use_catalog on lake.hr"]
     assert not store.allowed("nobody", "select_table", lake.orders)
+    assert "tuple" in store.allowed(f"lake.{ANN}", "select_table", lake.orders).because[-1]  # a bare name, with a dot
     assert store.allowed(("lake", ANN), "select_table", "lake.sales.eu.orders", kind="table")
     assert store.allowed(store.users.load(("lake", ANN)), "select_table", lake.orders)
     assert ann.allowed(ANN, "select_table", lake.orders)

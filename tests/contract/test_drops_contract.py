@@ -412,8 +412,8 @@ class TestTakeOver:
         view: Any = SimpleNamespace(backend=behind(store))
         now = row.record.modified_at - MOST_AHEAD
         with pytest.raises(ms.DropPending, match="in hand for another"):
-            take_over(view, name, now, T)
-        assert take_over(view, name, now - 1, T).writes
+            take_over(view, row, now)
+        assert take_over(view, row, now - 1).writes
 
     def test_the_old_holder_is_fenced(self, store: Store, table: ms.Table) -> None:
         old = store.tables.begin_drop(T, ttl=SOON)

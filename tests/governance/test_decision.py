@@ -107,6 +107,9 @@ def test_who_is_disabled_has_nothing() -> None:
     off = (USER._replace(enabled=False), GROUP)
     assert decide(_facts(owners={1: 10}, members=off), ())[-1].because == "the user ann is disabled in m"
     assert decide(_facts(owners={1: 10}, members=()), ())[-1].because == "m has no user ann"
+    path = replace(_facts(members=()), user="m.ann")
+    hint = "(a string is a bare name: give a path as a tuple of names)"
+    assert decide(path, ())[-1].because == f"m has no user m.ann {hint}"
     assert not _allowed(_facts(owners={1: 11}, members=(USER, GROUP._replace(enabled=False))))
 
 

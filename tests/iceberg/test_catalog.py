@@ -219,6 +219,22 @@ def test_a_staged_table_in_a_nested_namespace(catalog: MetastoreCatalog) -> None
     assert catalog.load_table("a.b.c.t").properties["k"] == "v"
 
 
+def test_what_is_dropped_in_steps_does_not_exist(catalog: MetastoreCatalog) -> None:
+    catalog.create_namespace("a")
+    catalog.create_table("a.t", ROWS.schema)
+    pending = catalog.store.tables.begin_drop("lake.ice.a.t")
+    assert (catalog.table_exists("a.t"), catalog.view_exists("a.t"), catalog.list_tables("a")) == (False, False, [])
+    with pytest.raises(ms.DropPending):
+        catalog.load_table("a.t")
+    with pytest.raises(ms.DropPending):
+        catalog.create_table("a.t", ROWS.schema)
+    pending.roll_back()
+    assert catalog.table_exists("a.t")
+    pending = catalog.store.schemas.begin_drop("lake.ice.a")
+    assert (catalog.namespace_exists("a"), catalog.table_exists("a.t"), catalog.view_exists("a.t")) == (False,) * 3
+    pending.finish()
+
+
 def test_views(catalog: MetastoreCatalog) -> None:
     catalog.create_namespace("a")
     version = ViewVersion.model_validate(

@@ -45,6 +45,21 @@ def _make(client: httpx.Client, *names: str) -> None:
         assert client.post("/namespaces/a/tables", json={"name": name, "schema": SCHEMA}).status_code == 200
 
 
+def test_what_is_dropped_in_steps(url: str, client: httpx.Client, rest: Catalog) -> None:
+    _make(client, "t")
+    with ms.open(url) as store:
+        store.tables.begin_drop("lake.ice.a.t")
+    assert client.head("/namespaces/a/tables/t").status_code == 404
+    assert not rest.table_exists("a.t")
+    assert rest.list_tables("a") == []
+    for answer in (
+        client.get("/namespaces/a/tables/t"),
+        client.delete("/namespaces/a/tables/t"),
+        client.post("/namespaces/a/tables", json={"name": "t", "schema": SCHEMA}),
+    ):
+        assert (answer.status_code, answer.json()["error"]["type"]) == (409, "DropPendingException")
+
+
 def test_the_clients_catalog_works(rest: Catalog) -> None:
     rest.create_namespace("a.b", {"k": "v"})
     table = rest.create_table("a.b.t", ROWS.schema)

@@ -161,6 +161,8 @@ def test_an_unknown_keyword_is_refused_as_before(store: ms.Store) -> None:
     for call in calls:
         with pytest.raises(TypeError, match="nope"):
             call("m.c.s.t", nope=1)
+    with pytest.raises(TypeError, match=r"'colums'; known are columns, comment, .*, location, .*, sort_orders$"):
+        calls[0]("m.c.s.t", colums=[])
 
 
 # --- types

@@ -38,7 +38,7 @@ def check_free(doc: Mapping[str, Any], entity: Names, names: Sequence[str]) -> N
     """Raise DropPending if ``names``, the path of a column, leads to one that is being dropped, or below it."""
     for one in doc.get(MARKER, ()):
         if names and one["node"]["name"] == names[0]:
-            raise DropPending(UUID(one["operation"]), path=format_path((*entity, *names)))
+            raise DropPending(UUID(one["operation"]), path=format_path((*entity, names[0])))
 
 
 def kept_dropping(nodes: Iterable[Node], old: Mapping[str, Any]) -> Doc:

@@ -17,7 +17,7 @@ from metastore.managers.target import absent_parent, check_standing, find_parent
 from metastore.names import MAX_PATH, Path, clean_name, format_path, parse_path
 from metastore.operation.guards import check_in_use, guards_of, key_under, lookup
 from metastore.operation.merge import equal
-from metastore.operation.replace import Replace
+from metastore.operation.replace import Replace, below
 from metastore.operation.request import Merge, Proposal, Results, View
 from metastore.port.records import Lookup, Node, Record
 from metastore.port.writes import Event, Insert
@@ -137,10 +137,11 @@ def of_existing(
 
 
 def _replaced(wish: Wish, record: Record, actor: str | None) -> Proposal[Entity] | Entity:
-    old = dict(wish.kind.entity(record).doc)
-    doc = wish.replacing(old)
+    old, path = dict(wish.kind.entity(record).doc), tuple([n.name for n in record.chain])
+    with below(path):
+        doc = wish.replacing(old)
     doc["properties"] = kept_in(doc["properties"], old["properties"])
-    text = dump(doc, tuple([n.name for n in record.chain]))
+    text = dump(doc, path)
     return rewrite(wish.kind, record, None if equal(record.doc, text, doc, same_order=False) else text, "[]", actor)
 
 

@@ -20,6 +20,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import kind_named
 from metastore.managers.attempts.bumps import reviving
+from metastore.managers.drops.row import pending_in
 from metastore.managers.target import Target, absent, absent_parent, find, names_of, not_live, root_or_last, standing
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.dropping import pending_above, pending_named
@@ -156,10 +157,11 @@ def drop(
 
 
 def check_empty(view: View, record: Record) -> None:
-    """Raise NotEmpty if the entity has live children of any kind."""
+    """Raise NotEmpty if the entity has children of any kind that are live, or are being dropped in steps."""
     if view.backend.has_children(record.chain[-1].id):
-        path = _path(record)
-        raise NotEmpty(f"{path} is not empty; drop what is in it first, or drop it with cascade=True")
+        path, unlisted = _path(record), pending_in(view.backend, record.chain[-1].id)
+        also = f"; listings leave out {unlisted}, which is being dropped: see store.drops.pending()" if unlisted else ""
+        raise NotEmpty(f"{path} is not empty; drop what is in it first, or drop it with cascade=True{also}")
 
 
 def restore(

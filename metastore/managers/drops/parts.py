@@ -36,7 +36,7 @@ class Part(Protocol):
         ...
 
     def is_there(self, backend: Reads, drop: Drop, record: Record) -> bool:
-        """Whether the target is part of the entity, which is live."""
+        """Whether the target is part of the entity; one that is being dropped again is."""
         ...
 
 
@@ -68,7 +68,9 @@ class _Column:
         return [self._rewritten(FinishColumnDrop, drop, record)]
 
     def is_there(self, _backend: Reads, drop: Drop, record: Record) -> bool:
-        return any(node["id"] == _part_id(drop) for node in json.loads(record.doc).get("columns", ()))
+        doc = json.loads(record.doc)
+        nodes = [*doc.get("columns", ()), *[one["node"] for one in doc.get(MARKER, ())]]
+        return any(node["id"] == _part_id(drop) for node in nodes)
 
     def _rewritten(self, change: type[RollBackColumnDrop | FinishColumnDrop], drop: Drop, record: Record) -> Update:
         path = format_path((drop.part_name or "",))

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
-from metastore.errors import EntityNotFound
+from metastore.errors import DropPending, EntityNotFound
 from metastore.kinds.drop import DESTROYED, DROP, STARTED, Drop, target_id
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import kind_named
 from metastore.managers.drops import steps
 from metastore.managers.drops.announce import Begin, announce
-from metastore.managers.drops.row import above_pending, read_drop
+from metastore.managers.drops.row import pending_within, read_same
 from metastore.managers.mutation import Mutation, actor_of
 from metastore.managers.purge import delete_tree
 from metastore.managers.target import Target
@@ -65,6 +66,8 @@ class PendingDrop:
 
     def __init__(self, session: Session, drop: Drop, *, held: bool) -> None:
         self._session, self._drop, self._held = session, drop, held
+        self._lost = False
+        """A step was refused, because another process has taken it over, or it has ended."""
         self._finish_from = 0.0
         """When the process that had it before has surely stopped, by the clock's ``monotonic``."""
 
@@ -117,8 +120,8 @@ class PendingDrop:
 
     @property
     def held(self) -> bool:
-        """Whether this process has the drop in hand, as far as it knows."""
-        return self._held
+        """Whether this process has the drop in hand, as far as it knows: no step has found that it lost it."""
+        return self._held and not self._lost
 
     @property
     def expires_at(self) -> datetime:
@@ -156,7 +159,7 @@ class PendingDrop:
         Raises DropPending if another process has taken it over, EntityNotFound if it was finished or rolled back.
         """
         self._take()
-        self._step("start", lambda view: steps.start(view, self._drop.name, self.token, self.path), self._seen)
+        self._step("start", lambda view: steps.start(view, self._drop), self._seen)
 
     def finish(self) -> bool:
         """Let go of the target for good: neither restore nor revert brings it back. False: it was finished already.
@@ -168,7 +171,7 @@ class PendingDrop:
         clock = self._session.clock
         if (left := self._finish_from - clock.monotonic()) > 0:
             clock.sleep(left)
-        done = self._step("finish", lambda view: steps.finish(view, self._drop.name, self.token), lambda _: True)
+        done = self._step("finish", lambda view: steps.finish(view, self._drop), lambda _: True)
         if not done and steps.is_back(self._session.backend, self._drop):
             raise steps.lost(self.path)
         if done and self._drop.part is None:
@@ -180,10 +183,8 @@ class PendingDrop:
 
         Raises EntityNotFound if the drop has ended, or if what the target was in is not live.
         """
-        self._take()
-        self._step(
-            "roll back", lambda view: steps.roll_back(view, self._drop.name, self.token, self.path), lambda _: True
-        )
+        self._take(to_roll_back=True)
+        self._step("roll back", lambda view: steps.roll_back(view, self._drop), lambda _: True)
 
     def take_over(self) -> None:
         """Take the drop over from a process that let its ttl pass. Nothing happens if this process holds it.
@@ -192,14 +193,15 @@ class PendingDrop:
         """
         self._take()
 
-    def _take(self) -> None:
+    def _take(self, *, to_roll_back: bool = False) -> None:
         if self._held:
             return
         before = self._drop
         if before.phase != DESTROYED:
             now = self._session.backend.now()
-            self._step("take over", lambda view: steps.take_over(view, before.name, now, self.path), self._seen)
-        self._held = True
+            take = partial(steps.take_over, known=before, now=now, to_roll_back=to_roll_back)
+            self._step("take over", take, self._seen)
+        self._held, self._lost = True, False
         if self._drop.phase == STARTED:
             # it may still be destroying: its name must not be free before it has surely stopped
             self._finish_from = self._session.clock.monotonic() + before.ttl
@@ -213,14 +215,19 @@ class PendingDrop:
             arguments=lambda: [verb, self._drop.name, self.token],
             exclusive=verb in ("finish", "roll back") and self._drop.part is None,
         )
-        result = perform(self._session, request, Call())
+        try:
+            result = perform(self._session, request, Call())
+        except (DropPending, EntityNotFound):
+            row = read_same(self._session.backend, self._drop)
+            self._lost = row is None or row.token != self.token
+            raise
         if isinstance(result, OwnedRecord):
             self._drop = Drop(result._replace(modified_by=self._session.principal))
         return result
 
     def _seen(self, written: list[Step]) -> OwnedRecord:
         """Return the row as a step whose answer was lost has left it."""
-        drop = read_drop(self._session.backend, self._drop.name)
+        drop = read_same(self._session.backend, self._drop)
         if drop is None:
             raise steps.lost(self.path)
         return drop.record
@@ -228,5 +235,5 @@ class PendingDrop:
     def _delete(self) -> None:
         """Delete the rows of the entity and of all below it, as a purge does; where a drop is below, gc does it."""
         backend = self._session.backend
-        if self.entity_id not in above_pending(backend):
+        if not pending_within(backend, kind_named(self.kind), self.entity_id):
             delete_tree(backend, self.entity_id)

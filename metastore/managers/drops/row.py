@@ -1,6 +1,7 @@
 """The row of a drop in steps: which drops are pending, and the compare-and-swap of one.
 
-All steps compare and swap this row: each expects the version that it read, with its own token in it.
+All steps compare and swap this row: each expects the version that it read, with its own operation and token in it. The
+operation counts as well, because the tokens of the next drop of the same target begin again.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import Any
 from uuid import UUID
 
 from metastore.errors import DropPending
-from metastore.kinds.drop import DESTROYED, DROP, Drop, target_id
+from metastore.kinds.drop import DESTROYED, DROP, Drop, drop_name, target_id
 from metastore.kinds.entity import Entity
-from metastore.kinds.kind import dump
+from metastore.kinds.kind import Kind, dump
 from metastore.managers.target import Target
 from metastore.names import format_path
 from metastore.operation.guards import guards_of
@@ -23,7 +24,17 @@ from metastore.port.conditions import ROOT_ID
 from metastore.port.records import OwnedRecord
 from metastore.port.writes import Delete, Event, Put
 
-__all__ = ["above_pending", "check_no_pending", "gone", "pending_drops", "read_drop", "swapped"]
+__all__ = [
+    "above_pending",
+    "check_no_pending",
+    "gone",
+    "pending_drops",
+    "pending_in",
+    "pending_within",
+    "read_drop",
+    "read_same",
+    "swapped",
+]
 
 _PAGE = 500
 
@@ -32,6 +43,12 @@ def read_drop(backend: Reads, name: str) -> Drop | None:
     """Return the row of a drop; None: it was finished or rolled back."""
     (row,) = backend.owned_by_name([ROOT_ID], DROP.name, [name])
     return None if row is None else Drop(row)
+
+
+def read_same(backend: Reads, known: Drop) -> Drop | None:
+    """Return the row of a drop as it is now; None: it has ended, even if the target is being dropped again."""
+    drop = read_drop(backend, known.name)
+    return drop if drop is not None and drop.operation == known.operation else None
 
 
 def pending_drops(backend: Reads) -> Iterator[Drop]:
@@ -50,6 +67,26 @@ def above_pending(backend: Reads) -> set[int]:
     ids = [target_id(drop.name) for drop in pending_drops(backend) if drop.phase != DESTROYED]
     known = backend.by_id(list(dict.fromkeys(ids))) if ids else []
     return {node.id for one in known if one is not None for node in one.record.chain}
+
+
+def pending_in(backend: Reads, parent_id: int) -> str | None:
+    """Return the path of the first child that is being dropped in steps; None: there is none. Listings leave it out."""
+    ids = [target_id(drop.name) for drop in pending_drops(backend) if drop.part is None]
+    chains = [known.record.chain for known in (backend.by_id(ids) if ids else []) if known is not None]
+    found = next((chain for chain in chains if len(chain) > 1 and chain[-2].id == parent_id), None)
+    return None if found is None else format_path([node.name for node in found])
+
+
+def pending_within(backend: Reads, kind: Kind, entity_id: int) -> bool:
+    """Whether something below an entity, or a part of it, is being dropped in steps.
+
+    A table has nothing below it, and the rows of its parts come right after its own: one row says it. Else the end of
+    each of a thousand drops would read a thousand rows.
+    """
+    if kind.container:
+        return entity_id in above_pending(backend)
+    rows = backend.owned(ROOT_ID, DROP.name, drop_name(entity_id), 1, ()).rows
+    return bool(rows) and target_id(rows[0].name) == entity_id
 
 
 def check_no_pending(backend: Reads, target: Target) -> None:

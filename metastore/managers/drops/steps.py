@@ -11,7 +11,7 @@ from uuid import UUID
 from metastore.errors import DropPending, EntityNotFound
 from metastore.kinds.drop import ANNOUNCED, DESTROYED, STARTED, Drop, target_id
 from metastore.managers.drops.parts import part_of
-from metastore.managers.drops.row import gone, read_drop, swapped
+from metastore.managers.drops.row import gone, read_same, swapped
 from metastore.operation.dropping import pending_above
 from metastore.operation.guards import guards_of
 from metastore.operation.request import Proposal, View
@@ -22,13 +22,13 @@ from metastore.port.writes import Write
 __all__ = ["finish", "is_back", "lost", "roll_back", "start", "take_over"]
 
 
-def _mine(view: View, name: str, token: int) -> Drop | None:
-    """Return the row, which must have this token; None: the drop has ended. Raises DropPending."""
-    drop = read_drop(view.backend, name)
-    if drop is not None and drop.token != token:
+def _mine(view: View, known: Drop) -> Drop | None:
+    """Return the row of a drop, which must have the ``known`` token; None: it has ended. Raises DropPending."""
+    drop = read_same(view.backend, known)
+    if drop is not None and drop.token != known.token:
         raise DropPending(
             UUID(drop.operation),
-            f"another process has taken over the drop of {drop.target_path} (token {drop.token}, not {token}); "
+            f"another process has taken over the drop of {drop.target_path} (token {drop.token}, not {known.token}); "
             "stop destroying, and leave it to that process",
             path=drop.target_path,
         )
@@ -40,19 +40,24 @@ def lost(path: str) -> EntityNotFound:
     return EntityNotFound(path, f"the drop of {path} was finished or rolled back; load the path to see what is there")
 
 
-def start(view: View, name: str, token: int, path: str) -> Proposal[OwnedRecord]:
+def start(view: View, known: Drop) -> Proposal[OwnedRecord]:
     """Propose to note that destruction begins; again, to keep the drop for another ttl."""
-    drop = _mine(view, name, token)
+    drop = _mine(view, known)
     if drop is None:
-        raise lost(path)
+        raise lost(known.target_path)
     return swapped(drop, phase=drop.phase if drop.phase == DESTROYED else STARTED)
 
 
-def take_over(view: View, name: str, now: int, path: str) -> Proposal[OwnedRecord]:
-    """Propose the next token, once the ttl has passed. Raises DropPending before that."""
-    drop = read_drop(view.backend, name)
+def take_over(view: View, known: Drop, now: int, *, to_roll_back: bool = False) -> Proposal[OwnedRecord]:
+    """Propose the next token, once the ttl has passed. Raises DropPending before that.
+
+    Also raises it ``to_roll_back`` what has started: the process that destroys it keeps its token.
+    """
+    drop = read_same(view.backend, known)
     if drop is None:
-        raise lost(path)
+        raise lost(known.target_path)
+    if to_roll_back:
+        _check_not_started(drop)
     touched = drop.record.modified_at
     left = (touched - now) / 1e6 + drop.ttl
     if left > 0 and touched <= now + MOST_AHEAD:  # else the clock was set back since then
@@ -66,42 +71,46 @@ def take_over(view: View, name: str, now: int, path: str) -> Proposal[OwnedRecor
 
 
 def is_back(backend: Reads, drop: Drop) -> bool:
-    """Whether the target of a drop that has ended is there: it was rolled back, not finished."""
+    """Whether a drop that has ended was rolled back, not finished; its target may be dropped again since."""
     known = _target(backend, drop)
-    return known is not None and known.live and part_of(drop).is_there(backend, drop, known.record)
+    return known is not None and not known.doomed and part_of(drop).is_there(backend, drop, known.record)
 
 
-def roll_back(view: View, name: str, token: int, path: str) -> Proposal[bool]:
+def roll_back(view: View, known: Drop) -> Proposal[bool]:
     """Propose to bring the target back. Raises DropPending once destruction has begun."""
-    drop = _mine(view, name, token)
+    drop = _mine(view, known)
     if drop is None:
-        raise lost(path)
+        raise lost(known.target_path)
+    _check_not_started(drop)
+    target = _target(view.backend, drop)
+    _check_above(view.backend, drop, target)
+    assert target is not None
+    return _ending(target.record.chain, (*part_of(drop).brought_back(view.backend, drop, target.record), gone(drop)))
+
+
+def _check_not_started(drop: Drop) -> None:
     if drop.phase != ANNOUNCED:
         message = f"the destruction of {drop.target_path} has begun: it can only be finished; see store.drops.resume()"
         raise DropPending(UUID(drop.operation), message, path=drop.target_path)
-    known = _target(view.backend, drop)
-    _check_above(view.backend, drop, known)
-    assert known is not None
-    return _ending(known.record.chain, (*part_of(drop).brought_back(view.backend, drop, known.record), gone(drop)))
 
 
-def finish(view: View, name: str, token: int) -> Proposal[bool] | bool:
+def finish(view: View, known: Drop) -> Proposal[bool] | bool:
     """Propose to let go of the target for good; False: the drop has ended.
 
     A part of what is not live is noted as destroyed: it goes when its table is live again, or with it.
     """
-    drop = _mine(view, name, token)
+    drop = _mine(view, known)
     if drop is None:
         return False
-    known = _target(view.backend, drop)
-    if known is None or (drop.part is not None and known.doomed):
+    target = _target(view.backend, drop)
+    if target is None or (drop.part is not None and target.doomed):
         return _ending((), (gone(drop),))
-    if drop.part is not None and not known.live:
+    if drop.part is not None and not target.live:
         if drop.phase == DESTROYED:
             return True
         proposal = swapped(drop, phase=DESTROYED)
-        return Proposal(guards_of(known.record.chain), proposal.writes, lambda _: True)
-    return _ending(known.record.chain, (*part_of(drop).let_go(view.backend, drop, known.record), gone(drop)))
+        return Proposal(guards_of(target.record.chain), proposal.writes, lambda _: True)
+    return _ending(target.record.chain, (*part_of(drop).let_go(view.backend, drop, target.record), gone(drop)))
 
 
 def _target(backend: Reads, drop: Drop) -> Known | None:
