@@ -227,7 +227,7 @@ class _Tally:
 
 
 class _Run:
-    """One execution from the start."""
+    """One execution from the start; between two answers it stands still."""
 
     def __init__(self, number: int, answers: list[tuple[Answer, int]], wrap: Wrap | None) -> None:
         self.number, self.drawn = number, 0
