@@ -176,6 +176,18 @@ def test_a_role_that_may_not_join_is_told_so(postgres_url: str) -> None:
             raw.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
 
 
+def test_a_store_that_cannot_be_opened_is_no_member(pgbouncer: PgBouncer) -> None:
+    """The error is kept, with all that its frames hold: nobody else closes the cache."""
+    direct, other = pgbouncer.server.create_database(), pgbouncer.server.create_database()
+    for url in (direct, other):
+        ms.migrate(url)
+    with ms.open(direct) as store:
+        for url in (direct, pgbouncer.url(direct.rpartition("/")[2])):
+            with pytest.raises(ms.InvalidArgument, match="no replica of this database") as error:
+                ms.open(url, cache=ms.Cache("lease", ttl=NEVER), read_from=[other])
+            assert (store.cache.members(), error.tb is None) == ((), False)
+
+
 def test_a_member_behind_a_pooler_that_stands_still_keeps_nothing_locked(
     pgbouncer: PgBouncer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

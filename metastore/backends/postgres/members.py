@@ -249,7 +249,7 @@ class _Listening:
         connection.add_notify_handler(self._note)
         self._woken, self._wakes = os.pipe()
         os.set_blocking(self._wakes, False)
-        self._closing = threading.Lock()
+        self._closing = threading.RLock()  # a signal's handler that closes the store may interrupt a call to wake()
         """Taken by the threads that write to the pipe or close it: its number may soon be that of another file."""
         self._open = True
 
