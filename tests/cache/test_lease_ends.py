@@ -113,7 +113,7 @@ def test_an_error_that_nobody_expects_does_not_end_the_cache(
         keep(cached, lambda: cached.tables.load(T))
         monkeypatch.setattr(members, "_looked", fails_once)
         assert failed.wait(LONG)
-        assert wait_until(lambda: cached.cache.stats().fences == 1, LONG)
+        assert wait_until(lambda: cached.cache.stats().fences >= 1, LONG)
         keep(cached, lambda: cached.tables.load(T))
 
 
