@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import takewhile
+from threading import get_ident
 from typing import Any, Final, NamedTuple, cast
 from uuid import UUID
 
-from greenlet import getcurrent, greenlet
+from greenlet import GreenletExit, getcurrent, greenlet
 from sqlalchemy.engine import make_url
 
 from metastore.clock import Clock
@@ -224,13 +227,18 @@ class _Tally:
 
 
 class _Run:
-    """One execution from the start."""
+    """One execution from the start; between two answers it stands still."""
 
     def __init__(self, number: int, answers: list[tuple[Answer, int]], wrap: Wrap | None) -> None:
         self.number, self.drawn = number, 0
         self.now = answers[0][1]
         self._answers, self._at = answers, 1
         self.action: Call | Nap | None = None
+        self._here: greenlet | None = None
+        self._explorer: greenlet | None = None
+        self._thread = get_ident()
+        self.given_up = False
+        """It cannot go on: who needs another answer begins from the start."""
         self.begins = self.claims = 0
         self._by_task: dict[greenlet, _Tally] = {}
         self.tally = _Tally()
@@ -244,13 +252,40 @@ class _Run:
         self.store = Store(URL, backend if wrap is None else wrap(backend), policy, f"p{number}", _Clock(self))
 
     def _next(self, action: Call | Nap) -> Answer:
-        if self.action is None and self._at == len(self._answers):
-            self.action, self.claims = action, self.tally.claims
-        if self.action is not None:
-            raise _Paused
+        if self._at == len(self._answers):
+            self._pause(action)
         answer, self.now = self._answers[self._at]
         self._at += 1
         return answer
+
+    def _pause(self, action: Call | Nap) -> None:
+        """Let the explorer go on until it has an answer to this."""
+        if self.given_up:
+            raise _Paused
+        self.action, self.claims = action, self.tally.claims
+        if get_ident() != self._thread:  # a thread that the operation has started cannot be left in the middle
+            self.given_up = True
+            raise _Paused
+        self._here, explorer = getcurrent(), self._explorer
+        assert explorer is not None
+        try:
+            explorer.switch()
+        except GreenletExit:  # nobody holds it any more
+            self.given_up = True
+            raise
+        self.action = None
+
+    def go_on(self, body: Callable[[], None]) -> None:
+        """Run ``body``, or what is left of it, up to the next call that has no answer yet."""
+        self._explorer = getcurrent()
+        if self._here is None:
+            self._here = greenlet(body)
+            self._here.gr_context = copy_context()
+        self._here.switch()
+
+    def answered(self, answer: Answer, now: int) -> None:
+        """Take the answer to what it has stopped at."""
+        self._answers.append((answer, now))
 
     def call(self, call: Call) -> Answer:
         answer = self._next(call)
@@ -326,11 +361,12 @@ class Process:
     def __init__(self, number: int, ops: tuple[Op, ...], given: Mapping[str, Any], wrap: Wrap | None) -> None:
         self.number = number
         self.ops = ops
-        self._given = given
-        self._wrap = wrap
+        self.given = given
+        self.wrap = wrap
         self._nodes: list[tuple[int, Answer, int]] = []
         self._children: dict[Any, int] = {}
         self._locals: list[Local] = []
+        self._stopped: dict[int, _Execution] = {}
 
     def begin(self, now: int) -> int:
         """Return the node of a process that begins."""
@@ -343,7 +379,7 @@ class Process:
         if found is None:
             found = self._children[key] = len(self._nodes)
             self._nodes.append((node, answer, now))
-            self._locals.append(self._replayed(found))
+            self._locals.append(self._after(found))
         return found
 
     def local(self, node: int) -> Local:
@@ -352,46 +388,71 @@ class Process:
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def _replayed(self, node: int) -> Local:
+    def _after(self, node: int) -> Local:
+        """Go on from the node before, if that has stopped there; a second answer there has to begin from the start."""
+        before, answer, now = self._nodes[node]
+        execution = self._stopped.pop(before, None)
+        if execution is None:
+            execution = _Execution(self, self._answers_to(node))
+        else:
+            execution.run.answered(answer, now)
+        local = execution.go_on()
+        if local.action is not None and not execution.run.given_up:
+            self._stopped[node] = execution
+        return local
+
+    def _answers_to(self, node: int) -> list[tuple[Answer, int]]:
         answers: list[tuple[Answer, int]] = []
         while node >= 0:
             node, answer, now = self._nodes[node]
             answers.append((answer, now))
-        answers.reverse()
-        run = _Run(self.number, answers, self._wrap)
-        hand = Hand(run.store, {k: v.entity if isinstance(v, Foreign) else v for k, v in self._given.items()})
-        ended: dict[int, tuple[Outcome, Effort]] = {}
+        return answers[::-1]
 
-        def body(n: int) -> Callable[[], None]:
-            def do() -> None:
-                run.tally = _Tally()
-                ended[n] = (outcome_of(lambda: self.ops[n].run(hand)), run.tally.effort())
 
-            return do
+class _Execution:
+    """A process's operations, up to a call that has no answer yet."""
 
-        defect = None
+    def __init__(self, process: Process, answers: list[tuple[Answer, int]]) -> None:
+        self.run = _Run(process.number, answers, process.wrap)
+        self._ops, self._given = process.ops, process.given
+        self._hand = Hand(
+            self.run.store, {k: v.entity if isinstance(v, Foreign) else v for k, v in self._given.items()}
+        )
+        self._ended: dict[int, tuple[Outcome, Effort]] = {}
+        self._defect: str | None = None
+
+    def go_on(self) -> Local:
+        """Do what can be done with the answers that are there."""
+        self.run.go_on(self._all)
+        told = [self._ended[n] for n in takewhile(self._ended.__contains__, range(len(self._ops)))]
+        results, efforts = tuple([one for one, _ in told]), tuple([one for _, one in told])
+        action = self.run.action if self._defect is None else None
+        return Local(action, results, efforts, self.run.begins, self.run.claims, self._defect)
+
+    def _all(self) -> None:
         try:
-            for number in range(len(self.ops)):
-                if first_of(self.ops, number) == number:
-                    together = [n for n in range(number, len(self.ops)) if first_of(self.ops, n) == number]
-                    self._begin_with(run, together)
-                    bodies = [body(n) for n in together]
+            for number in range(len(self._ops)):
+                if first_of(self._ops, number) == number:
+                    together = [n for n in range(number, len(self._ops)) if first_of(self._ops, n) == number]
+                    self._begin(together)
+                    bodies = [partial(self._do, n) for n in together]
                     if len(together) > 1:
-                        run.together(bodies, hand.given)
+                        self.run.together(bodies, self._hand.given)
                     else:
                         bodies[0]()
         except _Paused:
             pass
         except Exception as error:  # noqa: BLE001  (it is what is looked for)
-            defect = f"{type(error).__name__}: {error}"
-        told = [ended[n] for n in takewhile(ended.__contains__, range(len(self.ops)))]
-        results, efforts = tuple([one for one, _ in told]), tuple([one for _, one in told])
-        action = run.action if defect is None else None
-        return Local(action, results, efforts, run.begins, run.claims, defect)
+            self._defect = f"{type(error).__name__}: {error}"
 
-    def _begin_with(self, run: _Run, numbers: Sequence[int]) -> None:
-        run.begins = len(numbers)
-        for op in (self.ops[n] for n in numbers):
+    def _do(self, number: int) -> None:
+        self.run.tally = _Tally()
+        outcome = outcome_of(lambda: self._ops[number].run(self._hand))
+        self._ended[number] = (outcome, self.run.tally.effort())
+
+    def _begin(self, numbers: Sequence[int]) -> None:
+        self.run.begins = len(numbers)
+        for op in (self._ops[n] for n in numbers):
             if op.hot is not None:
                 table = self._given[op.hot]
-                run.store._session.hot.note(table.id, ("table", table.names))
+                self.run.store._session.hot.note(table.id, ("table", table.names))
