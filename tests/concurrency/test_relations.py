@@ -167,6 +167,7 @@ def move_about(turn: Turn, drops: bool) -> int:
 
 
 def test_case_4_what_survives_a_rename_and_a_drop_keeps_owner_and_tags(url: str, team: Team) -> None:
+    """Field case 4."""
     prepare(url)
     with ms.open(url) as store:
         table = store.tables.load(TABLE)
