@@ -131,6 +131,7 @@ def _look(store: ms.Store) -> None:
 @pytest.mark.each_run_on("postgres")
 @pytest.mark.parametrize("case", CASES)
 def test_no_relation_has_a_dead_end(url: str, team: Team, case: str) -> None:
+    """Field cases 8, 9, 18."""
     prepare(url)
     jobs = [Job(play, case, side, seed) for seed, side in enumerate((0, 1, 1))]
     counts = sum(team.run(url, jobs), Counter[str]())

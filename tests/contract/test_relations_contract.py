@@ -329,6 +329,7 @@ class TestOwners:
         assert owner.names == BOB
 
     def test_two_at_once(self, store: Store) -> None:
+        """Field case 8: the last one stays, and a user that is dropped at that moment is never set."""
         with interrupted(store, lambda: store.owners.set(TABLE, ANN)):
             store.owners.set(TABLE, BOB)
         assert [e.path for e in store.owners.owned_by(BOB)] == [TABLE]
