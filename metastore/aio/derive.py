@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
-from functools import partial, wraps
+from functools import partial, update_wrapper, wraps
 from types import TracebackType
 from typing import Any, Final, Generic, NoReturn, Self, TypeVar, cast
 
@@ -164,7 +164,8 @@ def _plain(value: Any, room: Room) -> Any:
     if isinstance(value, Derived):
         return value._sync  # noqa: SLF001  (our own)
     if callable(value) and not isinstance(value, type):
-        return partial(_called, value, room, asyncio.get_running_loop())
+        called = partial(_called, value, room, asyncio.get_running_loop())
+        return update_wrapper(called, value, assigned=(), updated=())  # so that its signature can be checked
     return value
 
 

@@ -118,8 +118,6 @@ class Member:
     def _run(self) -> None:
         try:
             self._go_on()
-        except Abandoned:
-            pass
         finally:
             self._fence()
             self._leave()
@@ -132,7 +130,9 @@ class Member:
                 self._join()
                 wait = 0.05
                 self._serve()
-            except (MetastoreError, OSError, _Gone) as error:
+            except Abandoned:
+                return
+            except Exception as error:  # noqa: BLE001  (a thread that ended would end the cache for good)
                 if isinstance(error, BackendRefused) and not self.served.is_set():
                     self.refused = error
                     self.served.set()
@@ -161,6 +161,7 @@ class Member:
     def _join(self) -> None:
         """Register, and wait until all transactions that did not announce their changes are over."""
         rows = self._rows
+        lease = self._new_lease()  # first: one that nobody uses any more ends even if the database does not answer
         since = Instant.now(self._clock)
         with until(self._in_time()):
             if self._wake is None:
@@ -171,7 +172,6 @@ class Member:
             # a second transaction, after the registration is committed: a sequence does not wait for a commit, so
             # that a writer could see the new generation without the member, and announce nothing
             mine = rows.begin(self._wake)
-        lease = self._new_lease()
         since = self._outwait(lease, mine, since)
         if self._closed.is_set():
             return  # perhaps before they are over: it must not serve

@@ -7,7 +7,7 @@ before may still destroy data, and by then the path may lead to another entity.
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import signature
+from inspect import iscoroutinefunction, signature
 from typing import Any
 
 from metastore.arguments import shown
@@ -46,6 +46,11 @@ def checked(handler: Handler) -> Handler:
     """
     if not callable(handler):
         raise InvalidArgument(f"a handler is a function that gets the pending drop, not {shown(handler)}")
+    if iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__):
+        raise InvalidArgument(
+            f"{shown(handler)} is async, and nothing would await it: register a function that returns when the data is "
+            "destroyed, or give it to the resume() of an async store"
+        )
     try:
         signature(handler).bind(None)
     except TypeError as error:

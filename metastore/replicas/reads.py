@@ -148,6 +148,5 @@ def replicas_opened(session: Session, backends: Mapping[str, ReplicaBackend]) ->
             source.begin()
     except BaseException:
         opened.close()
-        session.backend.close()
         raise
     return opened

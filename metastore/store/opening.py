@@ -50,7 +50,8 @@ def open_store(
     this store may have at once. ``max_wait`` is how long a call waits for one of them before it raises PoolExhausted
     (seconds; None: until its deadline). ``admins`` are names that may do everything through ``as_user``. ``cache`` says
     what keeps what is read (None: nothing does). ``read_from`` has the URLs of PostgreSQL's read replicas, one server
-    each, for :meth:`Store.replica`. Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
+    each, for :meth:`Store.replica`. Raises MigrationNeeded, BackendUnavailable, InvalidArgument; BackendRefused if the
+    role may not cache under a lease.
     """
     named = clean_admins(admins)
     check_cache(cache, url)

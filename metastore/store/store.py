@@ -102,7 +102,13 @@ class Store(Managers):
         self._cache = StoreCache(None if cache is None else cached(session, cache), backend)
         session.cache = self._cache.used
         session.seals = Seals(backend)
-        self._replicas = replicas_opened(session, replicas) if replicas else None
+        try:
+            self._replicas = replicas_opened(session, replicas) if replicas else None
+        except BaseException:
+            if self._cache.used is not None:
+                self._cache.used.close()
+            backend.close()
+            raise
         self._stand_on(session)
         self.leases = StoreLeases(self._session)
         self._hints = Hints(backend, session.metrics, clock) if url.get_backend_name() == "postgresql" else None

@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from functools import partial, update_wrapper
 from typing import Any, Self, cast
 
 import metastore as ms
@@ -85,8 +86,12 @@ class Facade:
             return value._behind
         if callable(value) and not isinstance(value, type):
             # in the greenlet that calls it, as the test's function calls a sync store
-            return lambda *a: value(*[self._sync(argument) for argument in a])
+            called = partial(self._called, value)
+            return update_wrapper(called, value, assigned=(), updated=())  # it has the signature of the function
         return value
+
+    def _called(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*[self._sync(argument) for argument in arguments])
 
     def _yielded(self, stream: AsyncIterator[Any]) -> Iterator[Any]:
         async def following() -> Any:

@@ -173,7 +173,8 @@ def _try(method: Method, store: ms.Store, parameter: inspect.Parameter, value: A
     except ms.MetastoreError as error:
         message = str(error)
     except OSError:
-        if "Place" not in str(parameter.annotation):  # of a file that cannot be opened Python's own errors say it best
+        # of a file that cannot be opened Python's own errors say it best
+        if "FileOrName" not in str(parameter.annotation):
             raise
     except TypeError:
         if not callable(value) and parameter.kind is not _REST:  # the caller's own function raised it

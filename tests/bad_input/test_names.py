@@ -94,10 +94,10 @@ WRONG_DEPTHS = {
 def test_wrong_depth(kept: ms.Store, manager: str, path: str) -> None:
     more = {"type": "relational"} if manager == "catalogs" else {}
     of_kind = getattr(kept, manager)
-    refused(ms.InvalidArgument, lambda: of_kind.create(path, **more), "names", manager[:-1])
-    refused(ms.InvalidArgument, lambda: of_kind.load(path), "names")
-    refused(ms.InvalidArgument, lambda: of_kind.drop(path), "names")
-    refused(ms.InvalidArgument, lambda: of_kind.load_many([path]), "names")
+    refused(ms.InvalidArgument, lambda: of_kind.create(path, **more), "name", manager[:-1])
+    refused(ms.InvalidArgument, lambda: of_kind.load(path), "name")
+    refused(ms.InvalidArgument, lambda: of_kind.drop(path), "name")
+    refused(ms.InvalidArgument, lambda: of_kind.load_many([path]), "name")
 
 
 def test_rename_to_a_wrong_depth(kept: ms.Store) -> None:

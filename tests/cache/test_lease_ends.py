@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import os
+import select
 import subprocess
 import sys
 import threading
 import time
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import psycopg
 import pytest
@@ -16,6 +18,8 @@ import metastore as ms
 from metastore.backends.postgres import members
 from metastore.cache import leased as leased_module
 from metastore.cache.leased import Leased
+from metastore.clock import SYSTEM
+from metastore.port.members import MemberRows
 from tests.cache.kept import LONG, keep, lake, leased
 from tests.concurrency.raw import dsn
 from tests.servers.pgbouncer import PgBouncer
@@ -75,6 +79,62 @@ def _open_and_drop(url: str) -> None:
     assert len(dropped.cache.members()) == 1
 
 
+def test_a_store_that_nobody_uses_any_more_ends_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leased_module, "_JOINS", 0.05)
+    thread = _thread_of_dropped(cast(MemberRows, _Unreachable()))
+    gc.collect()
+    assert wait_until(lambda: not thread.is_alive(), LONG)
+
+
+class _Unreachable:
+    def wake(self) -> NoReturn:
+        raise ms.BackendUnavailable("no answer")
+
+
+def _thread_of_dropped(rows: MemberRows) -> threading.Thread:
+    return Leased(rows, SYSTEM, ms.Cache("lease"))._member._thread
+
+
+def test_an_error_that_nobody_expects_does_not_end_the_cache(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some of the driver's errors have no meaning of ours: a plan whose result changed in a migration, for example."""
+    lake(postgres_url)
+    failed = threading.Event()
+    looked = members._looked
+
+    def fails_once(*arguments: Any, **options: Any) -> object:
+        if not failed.is_set():
+            failed.set()
+            raise psycopg.errors.FeatureNotSupported("cached plan must not change result type")
+        return looked(*arguments, **options)
+
+    with leased(postgres_url, ttl=2.0) as cached:
+        keep(cached, lambda: cached.tables.load(T))
+        monkeypatch.setattr(members, "_looked", fails_once)
+        assert failed.wait(LONG)
+        assert wait_until(lambda: cached.cache.stats().fences >= 1, LONG)
+        keep(cached, lambda: cached.tables.load(T))
+
+
+def test_who_wakes_a_member_late_writes_to_no_other_file(postgres_url: str) -> None:
+    """A reader may wake it while it closes its connection; the numbers of its files are soon those of others."""
+    with ms.open(postgres_url) as store:
+        wake = cast(Any, store._session.backend).cache_members.wake()
+        wake.close()
+        pipes = [os.pipe() for _ in range(4)]
+        try:
+            wake.wake()
+            wake.close()
+            read, _, _ = select.select([one for one, _ in pipes], [], [], 0)
+            assert read == []
+            for _, writes in pipes:
+                assert os.write(writes, b"x") == 1, "it is still open"
+        finally:
+            for one in [number for pipe in pipes for number in pipe]:
+                os.close(one)
+
+
 def test_a_process_that_ends_leaves(postgres_url: str) -> None:
     lake(postgres_url)
     program = f"""import metastore as ms
@@ -114,6 +174,18 @@ def test_a_role_that_may_not_join_is_told_so(postgres_url: str) -> None:
             assert wait_until(lambda: raw.execute(open_, [role]).fetchone() == (0,), LONG)
         finally:
             raw.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
+
+
+def test_a_store_that_cannot_be_opened_is_no_member(pgbouncer: PgBouncer) -> None:
+    """The error is kept, with all that its frames hold: nobody else closes the cache."""
+    direct, other = pgbouncer.server.create_database(), pgbouncer.server.create_database()
+    for url in (direct, other):
+        ms.migrate(url)
+    with ms.open(direct) as store:
+        for url in (direct, pgbouncer.url(direct.rpartition("/")[2])):
+            with pytest.raises(ms.InvalidArgument, match="no replica of this database") as error:
+                ms.open(url, cache=ms.Cache("lease", ttl=NEVER), read_from=[other])
+            assert (store.cache.members(), error.tb is None) == ((), False)
 
 
 def test_a_member_behind_a_pooler_that_stands_still_keeps_nothing_locked(

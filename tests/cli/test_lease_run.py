@@ -376,7 +376,7 @@ def test_a_loss_that_nobody_noticed_in_time(sqlite_url: str, tmp_path: Path) -> 
         store.leases.break_("x")
         _, errors = process.communicate("\n", timeout=20)
     assert process.returncode == LOST
-    one_line(errors, "ended with 0")
+    one_line(errors, "exit code 0")
 
 
 # --- what the command leaves behind

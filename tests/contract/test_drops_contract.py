@@ -494,8 +494,23 @@ class TestTakeOver:
         ):
             with pytest.raises(ms.InvalidArgument):
                 ms.on_drop(*wrong)
-        with pytest.raises(ms.InvalidArgument):
-            store.drops.resume("print")  # type: ignore[arg-type]
+        for handler in ("print", lambda: None, lambda drop, folder: None):
+            with pytest.raises(ms.InvalidArgument):
+                store.drops.resume(handler)  # type: ignore[arg-type]
+
+    def test_a_registered_handler_is_not_async(self) -> None:
+        """Nothing would await it: the drop would be finished, and its data would be there."""
+
+        async def destroy(pending: object) -> None:
+            pass
+
+        class Destroyer:
+            async def __call__(self, pending: object) -> None:
+                pass
+
+        for handler in (destroy, Destroyer()):
+            with pytest.raises(ms.InvalidArgument, match="nothing would await it"):
+                ms.on_drop("table", handler)
 
 
 class TestUsers:

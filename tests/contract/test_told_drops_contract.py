@@ -65,6 +65,30 @@ def test_a_handler_that_fails_each_time_keeps_no_other_drop_from_its_end(store: 
     assert store.drops.resume(lambda _: None) == 2
 
 
+@pytest.mark.parametrize("away", [True, False])
+def test_a_database_that_is_away_ends_the_resuming_at_once(
+    store: Store, names: list[str], away: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of the other drops would wait for it. But a handler may raise the same error of a database of its own."""
+    for name in names:
+        store.tables.begin_drop(name, ttl=SOON)
+    called: list[str] = []
+
+    def fails() -> None:
+        raise ms.BackendUnavailable("no answer")
+
+    def handler(pending: ms.PendingDrop) -> None:
+        called.append(pending.path)
+        fails()
+
+    _lapse(store)
+    if away:
+        monkeypatch.setattr(behind(store), "ping", fails)
+    with pytest.raises(ms.BackendUnavailable):
+        store.drops.resume(handler)
+    assert called == (names[:1] if away else names)
+
+
 def test_an_interrupt_ends_the_resuming_at_once(store: Store, names: list[str]) -> None:
     for name in names:
         store.tables.begin_drop(name, ttl=SOON)

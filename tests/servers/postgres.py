@@ -136,7 +136,7 @@ class PostgresServer(_Administrator, Background):
 
     def __enter__(self) -> Self:
         if not (self.data / "PG_VERSION").exists():
-            self._furnish()
+            self._initialize()
         self.start()
         return self
 
@@ -223,16 +223,16 @@ class PostgresServer(_Administrator, Background):
             return False
         return len(lines) > 7 and int(lines[0]) == pid and lines[7].strip() == "ready"
 
-    def _furnish(self) -> None:
+    def _initialize(self) -> None:
         """Let initdb make the files; a process that starts several servers copies them, in a fifth of the time."""
-        global _furnished  # noqa: PLW0603
-        _furnished += 1
-        if _furnished == 1 or self.password:
-            self._initialize()
+        global _initialized  # noqa: PLW0603
+        _initialized += 1
+        if _initialized == 1 or self.password:
+            self._initdb()
         else:
             subprocess.run(["cp", "-a", f"{_pristine().data}/.", self.data], check=True)
 
-    def _initialize(self) -> None:
+    def _initdb(self) -> None:
         command: list[str | Path] = [self.programs / "initdb", "-D", self.data, "-U", self.user, "-E", "UTF8"]
         command += ["--locale=C", "--no-sync", "--no-instructions", "--auth-local=trust"]
         command += [f"--auth-host={'scram-sha-256' if self.password else 'trust'}"]
@@ -255,7 +255,7 @@ class PostgresServer(_Administrator, Background):
         return copy / original.relative_to(site)
 
 
-_furnished = 0
+_initialized = 0
 """How many servers this process has made the files of."""
 
 
@@ -263,7 +263,7 @@ _furnished = 0
 def _pristine() -> PostgresServer:
     """Return a server that is never started: others copy its files. They go away with this process."""
     server = PostgresServer(in_memory=True)
-    server._initialize()
+    server._initdb()
     return server
 
 

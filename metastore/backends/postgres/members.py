@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -248,6 +249,9 @@ class _Listening:
         connection.add_notify_handler(self._note)
         self._woken, self._wakes = os.pipe()
         os.set_blocking(self._wakes, False)
+        self._closing = threading.RLock()  # a signal's handler that closes the store may interrupt a call to wake()
+        """Taken by the threads that write to the pipe or close it: its number may soon be that of another file."""
+        self._open = True
 
     def _note(self, _: psycopg.Notify) -> None:
         self._called = True
@@ -274,11 +278,14 @@ class _Listening:
         return self._called
 
     def wake(self) -> None:
-        with suppress(OSError):
-            os.write(self._wakes, b"x")
+        with self._closing, suppress(OSError):  # of a full pipe: it wakes the member already
+            if self._open:
+                os.write(self._wakes, b"x")
 
     def close(self) -> None:
         self.connection.close()
-        for pipe in (self._woken, self._wakes):
-            with suppress(OSError):
-                os.close(pipe)
+        with self._closing:
+            if self._open:
+                self._open = False
+                os.close(self._woken)
+                os.close(self._wakes)

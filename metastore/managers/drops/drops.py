@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from metastore.errors import DropPending, EntityNotFound, PermissionDenied
+from metastore.errors import BackendUnavailable, DeadlineExceeded, DropPending, EntityNotFound, PermissionDenied
 from metastore.kinds.drop import DESTROYED, STARTED, target_id
 from metastore.kinds.handlers import Handler, checked, drop_handler
 from metastore.managers.drops.pending import PendingDrop
@@ -37,7 +37,8 @@ class Drops:
         that ``ms.on_drop`` registered for its kind, and drops of other kinds are left. Those whose ttl has not passed
         are left to their processes. What had started is finished when the ttl of the process before has passed once
         more. What a user may not drop is left. If the handler fails, that drop stays pending, and the others go on; the
-        first such error is raised at the end. Raises InvalidArgument.
+        first such error is raised at the end. Raises InvalidArgument; BackendUnavailable at once if the database does
+        not answer: call again later.
         """
         if handler is not None:
             checked(handler)
@@ -49,6 +50,8 @@ class Drops:
                 except Exception as error:  # noqa: BLE001  (one that always fails must not hold up those after it)
                     _log.warning("the drop of %s was not resumed: %s", one.path, error)
                     errors.append(error)
+                    if isinstance(error, BackendUnavailable | DeadlineExceeded):
+                        self._session.backend.ping()  # if the database is away, each of the others would wait for it
         finally:  # after an interrupt as well: their data is destroyed
             finished = sum([self._finished(one) for one in ready])
         if errors:

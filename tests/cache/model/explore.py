@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tests.cache.model.protocol import start
 from tests.cache.model.world import Blocked, Setting, Stale, World
 
-__all__ = ["Explored", "every_schedule", "random_schedules", "stopped_members"]
+__all__ = ["Explored", "every_schedule", "given_schedule", "random_schedules", "stopped_members"]
 
 
 _ROUNDS = 40
@@ -61,6 +61,22 @@ def _is_new(world: World, visited: set[int]) -> bool:
         return False
     visited.add(state)
     return True
+
+
+def given_schedule(setting: Setting, turns: Sequence[tuple[str, int]]) -> Explored:
+    """Let processes take so many steps, one after the other. Each of them must be able to."""
+    world = World(setting)
+    start(world)
+    schedule: list[str] = []
+    try:
+        for name, steps in turns:
+            for _ in range(steps):
+                assert name in world.choices(), f"{name} cannot go on after {schedule}"
+                schedule.append(name)
+                world.happen(name)
+    except Stale as stale:
+        return Explored(len(schedule), f"{stale}: {' > '.join(schedule)}")
+    return Explored(len(schedule), None)
 
 
 def random_schedules(setting: Setting, count: int, seed: int, steps: int = 400) -> Explored:

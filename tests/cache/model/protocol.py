@@ -18,6 +18,7 @@ MUTANTS = {
     "invalidate_after_commit": "the writer announces after its commit",
     "fill_without_check": "a fill is kept whatever was announced meanwhile",
     "over_beside_another": "an answer that shows a change is kept while two changes are announced",
+    "notes_while_joining": "what was read before the member served counts as what was there under an announcement",
     "before_another": "what was there before another change was announced still counts as what was there",
     "lease_from_receipt": "the lease counts from the answer, not from before the request",
     "flag_by_timer": "a timer sets a flag when the lease is over; reads look at the flag",
@@ -312,10 +313,12 @@ def _fill(world: World, member: Member, oldest: int) -> Process:
     yield None
     value = world.db.now.value
     yield None
-    unchecked = world.setting.mutant == "fill_without_check"
-    checked = generation == member.generation and (not pending or _is_over(world, member, pending, value))
-    if lease is not None and (unchecked or checked):
-        lease.entry = value
+    serves = lease is not None and lease is member.lease
+    if serves or world.setting.mutant == "notes_while_joining":
+        unchecked = world.setting.mutant == "fill_without_check"
+        checked = generation == member.generation and (not pending or _is_over(world, member, pending, value))
+        if lease is not None and (unchecked or checked):
+            lease.entry = value
     world.end_read(oldest, value)
 
 
