@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -26,6 +28,16 @@ def _fenced(store: ms.Store) -> bool:
     return False
 
 
+def _comment(store: ms.Store, path: str) -> str | None:
+    """Read a table's comment; on a busy machine a member may be fenced for a moment."""
+    ends = time.monotonic() + LONG
+    while True:
+        try:
+            return store.tables.load(path).comment
+        except ms.CacheFenced:
+            assert time.monotonic() < ends
+
+
 def test_a_member_without_contact_serves_nothing_of_before(postgres_url: str) -> None:
     """Field case 59: it refuses reads for as long as it is cut off; then it registers and fills again."""
     lake(postgres_url)
@@ -36,7 +48,7 @@ def test_a_member_without_contact_serves_nothing_of_before(postgres_url: str) ->
         ms.open(postgres_url) as other,
     ):
         for path in (T, U):
-            keep(cached, lambda path=path: cached.tables.load(path))  # type: ignore[misc]
+            keep(cached, partial(_comment, cached, path))
         (before,) = other.cache.members()
         with proxy.silent_to("server"):
             assert wait_until(lambda: _fenced(cached), LONG)
@@ -47,22 +59,22 @@ def test_a_member_without_contact_serves_nothing_of_before(postgres_url: str) ->
         assert wait_until(lambda: not _fenced(cached), LONG)
         (after,) = other.cache.members()
         assert after.id != before.id
-        asked = cached.cache.stats()
-        assert cached.tables.load(U).comment == "old"
-        assert (cached.cache.stats().hits, cached.cache.stats().misses) == (asked.hits, asked.misses + 1)
-        assert cached.tables.load(T).comment == "new"
+        hits = cached.cache.stats().hits
+        assert _comment(cached, U) == "old"
+        assert cached.cache.stats().hits == hits, "what it had before is not used"
+        assert _comment(cached, T) == "new"
 
 
 def test_a_renewal_whose_answer_was_lost_does_not_count(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Field case 61: the database has each renewal, the member knows of none, and its lease ends."""
     lake(postgres_url)
-    lost: list[int] = []
+    lost: list[tuple[int, int]] = []
     look = PostgresMembers.look
 
     def answer_lost(self: PostgresMembers, wake: Any, member: Any, apply: Any, **how: Any) -> Membership | None:
         found = look(self, wake, member, apply, **how)
         if how["renew"] and found is not None:
-            lost.append(found.renewals)
+            lost.append((found.id, found.renewals))
             raise ms.BackendUnavailable("the answer is lost")
         return found
 
@@ -71,8 +83,8 @@ def test_a_renewal_whose_answer_was_lost_does_not_count(postgres_url: str, monke
         cache = cast(Leased, cached._session.cache)
         lease = cache._member.lease
         monkeypatch.setattr(PostgresMembers, "look", answer_lost)
-        assert wait_until(lambda: not lease.holds(), LONG)
+        assert wait_until(lambda: bool(lost) and not lease.holds(), LONG)
         assert cache.held("table", T) is None
-        assert lost, "the database has none of them"
-        assert lost == sorted(set(lost)), "the database counts each of them"
+        counted = list(lost)
+        assert counted == sorted(set(counted)), "the database counts each of them"
         assert cached.tables.load(T).comment == "old"
