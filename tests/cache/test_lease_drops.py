@@ -78,7 +78,10 @@ def _shows(store: ms.Store) -> bool:
 
 @pytest.mark.parametrize("end", ["finish", "roll back"])
 def test_a_drop_goes_through_while_members_are_away(postgres_url: str, end: str) -> None:
-    """62. One is killed, one is cut off, one may only read. The first step waits for them, and no later one does."""
+    """Field case 62: one is killed, one is cut off, one may only read.
+
+    The first step waits for them, and no later one does.
+    """
     lake(postgres_url)
     parts = urlsplit(postgres_url)
     with (

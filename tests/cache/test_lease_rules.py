@@ -244,6 +244,7 @@ def _with_clock(url: str, when: str) -> Iterator[tuple[Leased, dict[str, float],
 
 @pytest.mark.parametrize(("hand", "by"), [("wall", 20.0), ("wall", -20.0), ("boottime", 20.0), ("monotonic", 20.0)])
 def test_each_clock_ends_the_lease(postgres_url: str, hand: str, by: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Field case 60: the thread does nothing meanwhile, and yet the next read finds that the lease is over."""
     lake(postgres_url)
     with _with_clock(postgres_url, "raise") as (cache, hands, store):
         ends = time.monotonic() + LONG

@@ -133,6 +133,7 @@ _EVERYWHERE: dict[str, Callable[[str], bool]] = {
 @pytest.mark.parametrize("rule", list(_EVERYWHERE))
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_rule_keeps_reads_fresh(url: str, rule: str, broken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Field case 14: with ``keeps_what_changed_meanwhile``, an old answer arrives late and overwrites nothing newer."""
     break_rule(rule if broken else None, monkeypatch)
     assert _EVERYWHERE[rule](url) is not broken
 

@@ -139,7 +139,7 @@ def has_data(folder: Path, kind: str, entity_id: int) -> bool:
 
 
 def test_killed_between_any_two_steps(url: str, tmp_path: Path) -> None:
-    """63, 64. The next process finishes all that was announced, whatever the handler; nothing is half destroyed."""
+    """Field cases 63, 64: The next process finishes what was announced, whatever the handler; nothing is left half."""
     seed(url)
     ids = kill_all(url, tmp_path, KINDS)
     with ms.open(url, principal="next") as store:
@@ -152,7 +152,7 @@ def test_killed_between_any_two_steps(url: str, tmp_path: Path) -> None:
 
 
 def test_killed_and_rolled_back(url: str, tmp_path: Path) -> None:
-    """63. What had not started can be rolled back by the next process; what had, only finished."""
+    """Field case 63: What had not started can be rolled back by the next process; what had, only finished."""
     seed(url)
     ids = kill_all(url, tmp_path, ("table", "column"))
     with ms.open(url, principal="next") as store:
@@ -334,7 +334,7 @@ def others(url: str) -> Iterator[list[int]]:
 
 
 def test_others_that_are_away_do_not_matter(url: str, others: list[int], tmp_path: Path) -> None:
-    """62. A drop in steps goes through while one process is crashed and one does not answer."""
+    """Field case 62: A drop in steps goes through while one process is crashed and one does not answer."""
     with ms.open(url) as store:
         entity_id = make(store, tmp_path, "table", "x")
         began = time.monotonic()

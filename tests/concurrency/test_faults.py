@@ -51,7 +51,7 @@ LOST: dict[str, Callable[[ms.Store], object]] = {
 @pytest.mark.parametrize("after", [True, False], ids=["answer lost", "request lost"])
 @pytest.mark.parametrize("what", LOST)
 def test_lost_acknowledgement(proxied: tuple[PostgresProxy, ms.Store, str], what: str, after: bool) -> None:
-    """34. The connection breaks with the answer, or before the request: the result is right, applied exactly once."""
+    """Field case 34: The connection breaks with the answer, or before the request: the result is applied once."""
     proxy, store, url = proxied
     before = rows(url, "SELECT count(*) FROM operation WHERE seq IS NOT NULL")[0][0]
     cut = (proxy.cut_after_send if after else proxy.cut_before_send)(_is_commit)
@@ -68,7 +68,7 @@ def test_lost_acknowledgement(proxied: tuple[PostgresProxy, ms.Store, str], what
 
 
 def test_answers_lost_again_and_again(proxied: tuple[PostgresProxy, ms.Store, str]) -> None:
-    """34. Every third commit loses its answer or its request: each of 60 alters counts once."""
+    """Field case 34: Every third commit loses its answer or its request: each of 60 alters counts once."""
     proxy, store, url = proxied
     for n in range(60):
         if n % 3 == 0:

@@ -94,7 +94,7 @@ def _seq(change: ms.Change) -> int:
 
 
 def test_feed_under_16_writers(url: str, team: Team) -> None:
-    """A reader that goes on from its last position sees every change once, in an order that gives the tables."""
+    """Field case 14: a reader that goes on from its last position sees every change once, in the order of commits."""
     seed(url)
     jobs = [Job(write_with_threads, n) for n in range(PROCESSES)]
     jobs += [Job(stall_and_roll_back, n, background=True) for n in range(2)]
@@ -134,7 +134,7 @@ class _Follower:
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_late_commit_is_not_missed(postgres_url: str, commits: bool) -> None:
-    """T1 draws a position, T2 a later one and commits: a naive reader takes T2's and never sees T1's; ours waits.
+    """Field case 14: T1 draws a position, T2 a later one and commits; a naive reader misses T1's, and ours waits.
 
     Also when T1 rolls back: what it drew is a gap that is known to be final, and nobody waits for it for ever.
     """
@@ -209,7 +209,7 @@ def test_many_threads_follow_one_store(postgres_url: str) -> None:
 
 
 def test_every_event_has_its_commit(url: str) -> None:
-    """32. If the event cannot be written, the entity is not written either."""
+    """Field case 32: If the event cannot be written, the entity is not written either."""
     seed(url, "lake.cat.s.t")
     with ms.open(url) as store, _events_refused(url):
         for call in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +26,7 @@ def set_properties(turn: Turn, number: int, rounds: int) -> None:
 
 
 def test_case_1_property_changes_of_different_keys_all_survive(url: str, team: Team) -> None:
-    """1. Two property changes of different keys at once: both survive."""
+    """Field case 1: Two property changes of different keys at once: both survive."""
     seed(url, TABLE)
     team.run(url, [Job(set_properties, n, 12) for n in range(6)])
     with ms.open(url) as store:
@@ -44,14 +45,14 @@ def lost_properties(url: str) -> set[str]:
 
 
 def test_case_1_however_they_interleave(url: str) -> None:
-    """1. A change that lands between read and commit is merged, not overwritten."""
+    """Field case 1: A change that lands between read and commit is merged, not overwritten."""
     seed(url, TABLE)
     assert lost_properties(url) == set()
     assert violations(url) == []
 
 
 def test_case_1_fails_without_the_version_check(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """1, negative control: a read-modify-write without compare loses the other's change."""
+    """Field case 1, negative control: a read-modify-write without compare loses the other's change."""
     seed(url, TABLE)
     broken.ignore_versions(monkeypatch)
     assert lost_properties(url) == {"other"}
@@ -63,7 +64,7 @@ def alter_pinned(turn: Turn, number: int) -> str:
 
 
 def test_case_2_losing_update_leaves_nothing(url: str, team: Team) -> None:
-    """2. A losing update leaves nothing behind: no version row, no history, no event, no "success"."""
+    """Field case 2: A losing update leaves nothing behind: no version row, no history, no event, no "success"."""
     seed(url, TABLE)
     before = rows(url, "SELECT count(*) FROM operation")[0][0]
     results = Counter(team.run(url, [Job(alter_pinned, n) for n in range(8)]))
@@ -96,7 +97,7 @@ def alter_held(turn: Turn) -> int:
 
 
 def test_case_5_drop_and_recreate_does_not_fool_a_holder(url: str, team: Team) -> None:
-    """5. Drop and recreate under the same name: the old holder's change fails, the new entity is untouched."""
+    """Field case 5: Drop and recreate under one name: the old holder's change fails, the new entity is untouched."""
     seed(url, TABLE)
     with ms.open(url) as store, ms.open(url) as other:
         held = store.tables.load(TABLE)
@@ -123,6 +124,23 @@ def _incarnations(url: str) -> list[tuple[str, int, dict[str, str]]]:
         return [(t.path, t.id, dict(t.properties)) for t in found]
 
 
+def import_tables(turn: Turn, rounds: int) -> list[tuple[int, int, str | None]]:
+    found = []
+    for n in range(rounds):
+        turn.meet()
+        table = turn.store.tables.create(f"lake.cat.s.i{n}", comment=str(os.getpid()), if_exists="return")
+        found.append((table.id, table.version, table.comment))
+    return found
+
+
+def test_case_7_two_imports_of_one_object(url: str, team: Team) -> None:
+    """Field case 7: Two imports of one object at once: both callers get the same entity."""
+    seed(url)
+    for first, second in zip(*team.run(url, [Job(import_tables, 60)] * 2), strict=True):
+        assert first == second
+    assert violations(url) == []
+
+
 def create_filesets(turn: Turn, rounds: int) -> list[str]:
     found = []
     for n in range(rounds):
@@ -132,7 +150,7 @@ def create_filesets(turn: Turn, rounds: int) -> list[str]:
 
 
 def test_case_10_two_creates_of_one_fileset(url: str, team: Team) -> None:
-    """10. Two creates of one fileset: one succeeds, one "already exists"."""
+    """Field case 10: Two creates of one fileset: one succeeds, one "already exists"."""
     seed(url)
     for results in zip(*team.run(url, [Job(create_filesets, 60)] * 2), strict=True):
         assert sorted(results) == ["EntityAlreadyExists", "ok"]
@@ -156,7 +174,7 @@ def rename_away(turn: Turn, rounds: int) -> list[int]:
 
 
 def test_case_11_overwriting_never_reverts_a_rename(url: str, team: Team) -> None:
-    """11. Overwriting by name never reverts a concurrent rename: the id that was renamed has the new name."""
+    """Field case 11: Overwriting by name never reverts a concurrent rename: the renamed id has the new name."""
     seed(url, *(f"lake.cat.s.t{n}" for n in range(60)))
     written, renamed = team.run(url, [Job(overwrite, 60), Job(rename_away, 60)])
     with ms.open(url) as store:
@@ -183,7 +201,7 @@ def take_name(turn: Turn, rename: bool, rounds: int) -> list[str]:
 
 
 def test_case_12_rename_onto_a_name_that_another_creates(url: str, team: Team) -> None:
-    """12. Rename onto a name that another creates at that moment: exactly one of the two has it."""
+    """Field case 12: Rename onto a name that another creates at that moment: exactly one of the two has it."""
     seed(url, *(f"lake.cat.s.t{n}" for n in range(60)))
     renames, creates = team.run(url, [Job(take_name, True, 60), Job(take_name, False, 60)])
     with ms.open(url) as store:
@@ -202,7 +220,10 @@ def drop_and_create(turn: Turn, rounds: int) -> None:
 
 
 def test_case_13_drop_and_recreate_within_a_millisecond(url: str, team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    """13. Repeated drop and recreate within one millisecond; on SQLite, whose clock is ours, within one microsecond."""
+    """Field case 13: Repeated drop and recreate within one millisecond.
+
+    On SQLite, whose clock is ours, within one microsecond.
+    """
     seed(url)
     with ms.open(url) as store:
         if url.startswith("sqlite"):
@@ -227,7 +248,7 @@ def create_nested(turn: Turn, number: int, rounds: int) -> None:
 
 
 def test_case_17_nested_namespaces_do_not_collide(url: str, team: Team) -> None:
-    """17. Two nested namespaces A:B:C and A:B:D created at once do not collide on A."""
+    """Field case 17: Two nested namespaces A:B:C and A:B:D created at once do not collide on A."""
     seed(url)
     team.run(url, [Job(create_nested, n, 10) for n in range(4)])
     with ms.open(url) as store:
@@ -237,7 +258,7 @@ def test_case_17_nested_namespaces_do_not_collide(url: str, team: Team) -> None:
 
 
 def test_case_35_a_conflict_is_typed_and_says_who_won(url: str) -> None:
-    """35. A conflict is a typed error with the versions; the winner stands in the history under the one found."""
+    """Field case 35: A conflict is a typed error with the versions; the winner is in the history."""
     seed(url, TABLE)
     with ms.open(url, principal="loser") as store, ms.open(url, principal="winner") as other:
         held = store.tables.load(TABLE)
@@ -254,7 +275,7 @@ def test_case_35_a_conflict_is_typed_and_says_who_won(url: str) -> None:
 
 
 def test_case_35_codes_decide_not_texts() -> None:
-    """35. Errors are recognised by SQLSTATE: nothing of a message, in whatever language, is looked at."""
+    """Field case 35: Errors are recognised by SQLSTATE: nothing of a message, in whatever language, is looked at."""
     assert of_sqlstate("40001") is of_sqlstate("40P01") is Consequence.RETRY
     assert of_sqlstate("23505") is Consequence.UNIQUE
     assert of_sqlstate("08006") is of_sqlstate(None) is Consequence.UNKNOWN
@@ -273,7 +294,7 @@ def create_same(turn: Turn, threads: int) -> list[str]:
 
 
 def test_case_36_fifty_creates_of_one_name(url: str, team: Team) -> None:
-    """36. 50 concurrent creates of one name: exactly one succeeds."""
+    """Field case 36: 50 concurrent creates of one name: exactly one succeeds."""
     seed(url)
     results = Counter(r for found in team.run(url, [Job(create_same, 10)] * 5) for r in found)
     assert results == {"ok": 1, "EntityAlreadyExists": 49}
@@ -297,7 +318,7 @@ def alter_each(turn: Turn, rounds: int) -> list[str]:
 
 
 def test_case_37_a_drop_carries_a_version_check(url: str, team: Team) -> None:
-    """37. A drop of version 1 does not drop what was altered meanwhile."""
+    """Field case 37: A drop of version 1 does not drop what was altered meanwhile."""
     seed(url, *(f"lake.cat.s.t{n}" for n in range(60)))
     drops, alters = team.run(url, [Job(drop_pinned, 60), Job(alter_each, 60)])
     for results in zip(drops, alters, strict=True):

@@ -77,7 +77,7 @@ EXPECTED = {"ok", "EntityNotFound", "EntityAlreadyExists"}
 
 
 def test_case_3_cascade_drop_leaves_no_orphan(url: str, team: Team) -> None:
-    """3. Cascade drops while children are made, changed, renamed: no live orphan; gc leaves nothing of them."""
+    """Field case 3: Cascade drops while children are made, changed, renamed: no live orphan; gc leaves nothing."""
     seed(url)
     rounds = 10 if is_sqlite(url) else 40
     jobs = [Job(drop_subtrees, rounds), Job(drop_subtrees, rounds)]
@@ -111,7 +111,7 @@ def create_and_drop(turn: Turn, number: int) -> None:
 
 
 def test_drop_without_cascade_never_takes_a_child_along(url: str, team: Team) -> None:
-    """23, concurrent. A drop without cascade finds the schema empty at the instant of the drop, or fails."""
+    """Field case 23, concurrent: A drop without cascade finds the schema empty at the instant of the drop, or fails."""
     seed(url)
     team.run(url, [Job(drop_empty, 100), *(Job(create_and_drop, n, background=True) for n in range(3))])
     hidden = """SELECT c.id FROM guard c JOIN guard p ON p.id = c.parent_id WHERE c.state = 0 AND p.state <> 0"""
@@ -153,13 +153,13 @@ def _create_across_drop(
 
 
 def test_case_3_however_they_interleave(url: str) -> None:
-    """3. A create whose guards were true when it looked waits for nobody, and lets no drop pass."""
+    """Field case 3: A create whose guards were true when it looked waits for nobody, and lets no drop pass."""
     seed(url)
     assert orphans(url) == []
 
 
 def test_case_3_fails_without_guards(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """3, negative control: looking at the parent without holding it makes an orphan."""
+    """Field case 3, negative control: looking at the parent without holding it makes an orphan."""
     seed(url)
     broken.ignore_guards(monkeypatch)
     (wrong,) = [v for v in orphans(url) if "no live parent" in v]

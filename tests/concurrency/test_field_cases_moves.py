@@ -36,7 +36,7 @@ def move_about(turn: Turn, seed_number: int, rounds: int) -> Counter[str]:
 
 
 def test_case_38_concurrent_moves_never_form_a_cycle(url: str, team: Team) -> None:
-    """38. Random moves of nested schemas by 6 processes deadlock, are tried again, and never form a cycle."""
+    """Field case 38: Random moves of nested schemas by 6 processes deadlock, are retried, and never form a cycle."""
     seed(url, *FOREST)
     done: Counter[str] = sum(team.run(url, [Job(move_about, n, 40) for n in range(6)]), Counter())
     assert done.keys() <= {"ok", "InvalidArgument", "EntityNotFound"}, done
@@ -65,7 +65,7 @@ def cross(turn: Turn, first: bool, rounds: int) -> list[str]:
 
 
 def test_case_38_crossing_moves(url: str, team: Team) -> None:
-    """38. Of two crossing moves one is done; the other finds its place gone, or below itself."""
+    """Field case 38: Of two crossing moves one is done; the other finds its place gone, or below itself."""
     seed(url, *(f"lake.cat.s.{side}{n}" for n in range(40) for side in "ab"))
     for results in zip(*team.run(url, [Job(cross, first, 40) for first in (True, False)]), strict=True):
         assert max(results) == "ok"
@@ -86,7 +86,7 @@ def test_move_below_itself_is_refused(url: str) -> None:
 
 
 def test_case_38_a_deadlock_is_retried(postgres_url: str) -> None:
-    """38. The victim of a deadlock (40P01) tries again, and the caller sees nothing of it."""
+    """Field case 38: The victim of a deadlock (40P01) tries again, and the caller sees nothing of it."""
     seed(postgres_url, "lake.cat.s.a", "lake.cat.s.b")
     with ms.open(postgres_url) as store, psycopg.connect(dsn(postgres_url)) as adversary, ThreadPoolExecutor(1) as pool:
         a, b = (store.schemas.load(f"lake.cat.s.{n}") for n in "ab")
@@ -104,7 +104,7 @@ def test_case_38_a_deadlock_is_retried(postgres_url: str) -> None:
 
 @pytest.mark.parametrize("code", ["40001", "40P01"])
 def test_case_38_serialization_failures_are_retried(postgres_url: str, code: str) -> None:
-    """38. Three failures of either kind in a row, raised by the server, cost three attempts and nothing else."""
+    """Field case 38: Three failures of either kind in a row, raised by the server, cost three attempts, no more."""
     seed(postgres_url, "lake.cat.s.t")
     with connect(postgres_url) as connection, ms.open(postgres_url) as store:
         connection.execute(
@@ -123,7 +123,7 @@ def test_case_38_serialization_failures_are_retried(postgres_url: str, code: str
 
 
 def test_case_38_a_busy_file_is_waited_for(sqlite_url: str) -> None:
-    """38. SQLite: a writer that holds the file is waited for within the deadline, and not longer."""
+    """Field case 38: SQLite: a writer that holds the file is waited for within the deadline, and not longer."""
     seed(sqlite_url, "lake.cat.s.t")
     with ms.open(sqlite_url, deadline=0.3) as hasty, ms.open(sqlite_url) as patient, connect(sqlite_url) as holder:
         holder.execute("BEGIN IMMEDIATE")

@@ -49,7 +49,7 @@ Listing = Callable[[ms.Store, str], Iterator[Any]]
 @pytest.mark.slow
 @pytest.mark.each_run_on("postgres")
 def test_case_39_listings_stream_in_pages(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """39. Listing 100,000 tables streams in pages; the first page does not wait for the last.
+    """Field case 39: Listing 100,000 tables streams in pages; the first page does not wait for the last.
 
     What is asked for the first page is one page, and it takes as long as among 1,000 tables.
     """
@@ -104,7 +104,7 @@ def open_and_write(turn: Turn, path: str, number: int) -> None:
 def test_case_40_migrations_run_by_themselves_and_only_once(
     url: str, team: Team, request: pytest.FixtureRequest
 ) -> None:
-    """40. Eight processes find a database without tables, migrate it, and go to work."""
+    """Field case 40: Eight processes find a database without tables, migrate it, and go to work."""
     empty = url.replace(".db", "2.db")
     if not is_sqlite(url):
         databases: Databases = request.getfixturevalue("postgres_databases")
@@ -144,7 +144,7 @@ def migrate_and_pass_format(turn: Turn) -> None:
 
 
 def test_case_40_old_and_new_programs_side_by_side(url: str, team: Team) -> None:
-    """40. Forwards on a live database: writers go on; a program that is too old for it says so at open."""
+    """Field case 40: Forwards on a live database: writers go on; a program that is too old for it says so at open."""
     seed(url)
     jobs = [Job(migrate_and_pass_format), *(Job(write_on, n, background=True) for n in range(3))]
     _, *written = team.run(url, jobs)

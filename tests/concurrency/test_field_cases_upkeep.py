@@ -44,7 +44,7 @@ def write_below(turn: Turn, number: int) -> Counter[str]:
 
 
 def test_case_16_a_disabled_catalog_admits_no_write(url: str, team: Team) -> None:
-    """16. A disabled metalake or catalog admits no write, also not one that read it as enabled before.
+    """Field case 16: A disabled metalake or catalog admits no write, also not one that read it as enabled before.
 
     The replay of the feed finds a write between disable and enable.
     """
@@ -56,7 +56,7 @@ def test_case_16_a_disabled_catalog_admits_no_write(url: str, team: Team) -> Non
 
 
 def test_case_16_however_they_interleave(url: str) -> None:
-    """16. Read as enabled, disabled before the commit: NotInUse, nothing written."""
+    """Field case 16: Read as enabled, disabled before the commit: NotInUse, nothing written."""
     seed(url, "lake.cat.s.t")
     with ms.open(url) as store, ms.open(url) as other:
         held = store.tables.load("lake.cat.s.t")
@@ -93,7 +93,7 @@ def fill_and_drop(turn: Turn, number: int, rounds: int) -> int:
 
 
 def test_case_19_gc_on_every_node_at_once(url: str, team: Team) -> None:
-    """19. gc on every node at once: no error, nothing removed twice or too early, and the counts add up."""
+    """Field case 19: gc on every node at once: no error, nothing removed twice or too early, and the counts add up."""
     seed(url, "lake.cat.s.tlive")
     rounds = 4
     jobs = [Job(fill_and_drop, n, rounds) for n in range(3)] + [Job(collect, rounds) for _ in range(4)]
@@ -110,7 +110,7 @@ def test_case_19_gc_on_every_node_at_once(url: str, team: Team) -> None:
 
 
 def test_case_19_purging_leaves_what_was_restored_elsewhere(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """19. A dropped table is restored elsewhere, by its id, while the schema that it was in is being purged."""
+    """Field case 19: A dropped table is restored elsewhere, by its id, while the schema that had it is being purged."""
     seed(url, "lake.cat.other")
     with ms.open(url) as store, ms.open(url) as other:
         table = store.tables.create("lake.cat.s.t", comment="precious")

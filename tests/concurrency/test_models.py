@@ -90,7 +90,7 @@ def prepare(url: str) -> None:
 
 
 def test_case_28_an_alias_moves_atomically(url: str, team: Team) -> None:
-    """28. While versions are added and the alias moves, it always leads to one version, which has it."""
+    """Field case 28: While versions are added and the alias moves, it always leads to one version, which has it."""
     prepare(url)
     jobs = [Job(add, 15, ("prod",)), Job(add, 15, ()), Job(move, 1, 25), Job(move, 2, 25), Job(read, background=True)]
     with_alias, without, *moved, wrong = team.run(url, jobs)
@@ -104,7 +104,7 @@ def test_case_28_an_alias_moves_atomically(url: str, team: Team) -> None:
 
 
 def test_case_28_a_dropped_version_leaves_no_alias(url: str, team: Team) -> None:
-    """28. Versions are dropped while others point to them: an alias never leads to what is gone."""
+    """Field case 28: Versions are dropped while others point to them: an alias never leads to what is gone."""
     prepare(url)
     jobs = [Job(add, 15, ("prod",)), Job(add, 15, ("best",)), Job(move, 1, 20), Job(drop, 2, 12), Job(drop, 3, 12)]
     team.run(url, jobs)

@@ -131,6 +131,7 @@ def _look(store: ms.Store) -> None:
 @pytest.mark.each_run_on("postgres")
 @pytest.mark.parametrize("case", CASES)
 def test_no_relation_has_a_dead_end(url: str, team: Team, case: str) -> None:
+    """Field cases 8, 9, 18."""
     prepare(url)
     jobs = [Job(play, case, side, seed) for seed, side in enumerate((0, 1, 1))]
     counts = sum(team.run(url, jobs), Counter[str]())
@@ -167,6 +168,7 @@ def move_about(turn: Turn, drops: bool) -> int:
 
 
 def test_case_4_what_survives_a_rename_and_a_drop_keeps_owner_and_tags(url: str, team: Team) -> None:
+    """Field case 4."""
     prepare(url)
     with ms.open(url) as store:
         table = store.tables.load(TABLE)

@@ -14,7 +14,7 @@ from tests.concurrency.workers import Job, Team, Turn
 from tests.contract.ground import interrupted
 
 WRITERS, ROUNDS = 3, 12
-ANN = ("lake", "ann@corp")
+ANN, BOB = ("lake", "ann@corp"), ("lake", "bob@corp")
 
 
 def write(turn: Turn, number: int) -> tuple[int, int]:
@@ -98,6 +98,47 @@ def test_no_write_stands_after_the_loss_of_its_right(url: str, team: Team) -> No
         assert sum(done for done, _ in results) > 0
         assert outrun(store) == []
         assert store.verify() == []
+
+
+@pytest.mark.parametrize("cache", [None, ms.Cache("validate")], ids=["no cache", "cache"])
+def test_another_server_sees_grants_drops_and_lists_at_once(url: str, cache: ms.Cache | None) -> None:
+    """Field case 15: each answer is that of the moment, although the same question was answered just before."""
+    orders = "lake.sales.eu.orders"
+    with ms.open(url) as one, ms.open(url, cache=cache) as other:
+        seed(one)
+        bob = other.as_user("bob@corp")
+        one.users.create(BOB)
+
+        def seen() -> tuple[list[str], list[str], bool]:
+            names = [role.name for role in other.roles.list("lake")]
+            return names, [role.name for role in other.roles.of(BOB)], _loads(bob, orders)
+
+        assert seen() == (["writer"], [], False)
+        reader = one.roles.create("lake.reader")
+        for word in ("use_catalog", "use_schema"):
+            one.roles.grant(reader, word, "lake.sales", kind="catalog")
+        assert seen() == (["reader", "writer"], [], False)
+        one.roles.grant(reader, "select_table", orders, kind="table")
+        one.roles.assign(reader, one.users.load(BOB))
+        assert seen() == (["reader", "writer"], ["reader"], True)
+        one.roles.revoke(reader, "select_table", orders, kind="table")
+        assert seen() == (["reader", "writer"], ["reader"], False)
+        one.roles.grant(reader, "select_table", orders, kind="table")
+        assert seen()[2]
+        one.tables.drop(orders)
+        assert not _loads(bob, orders)
+        assert not other.tables.exists(orders)
+        one.tables.restore(orders)
+        assert seen()[2]
+        one.roles.drop(reader)
+        assert seen() == (["writer"], [], False)
+
+
+def _loads(store: Store, path: str) -> bool:
+    try:
+        return store.tables.load(path).path == path
+    except (ms.PermissionDenied, ms.EntityNotFound):
+        return False
 
 
 def test_evidence_that_is_not_guarded_is_found(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What every backend promises of drops in steps (field cases 62 to 64)."""
+"""What every backend promises of drops in steps (field cases 62, 63, 64)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 import metastore as ms
 from metastore import Store
 from metastore.names import clean_name
-from tests.contract.ground import Ground
+from tests.contract.ground import Ground, interrupted
 
 COLUMNS = (ms.Column("id", "long", nullable=False), ms.Column("name", "string"))
 BAD_NAMES = ["", "a\x00b", "a\nb", "\u0085", "x" * 256, "\ud800", 7, None]
@@ -58,6 +58,13 @@ class TestCreate:
         assert position(ground.store) == count, "a replacement that is equal writes nothing"
         with pytest.raises(ms.InvalidArgument):
             tables.create("m.c.one.t", if_exists="ignore")  # type: ignore[arg-type]
+
+    def test_if_exists_of_one_that_is_made_at_that_moment(self, ground: Ground) -> None:
+        """Field case 7: both callers get the same entity."""
+        tables, first = ground.store.tables, list[ms.Table]()
+        with interrupted(ground.store, lambda: first.append(tables.create("m.c.one.new", comment="first"))):
+            assert tables.create("m.c.one.new", comment="second", if_exists="return") == first[0]
+        assert tables.load("m.c.one.new").comment == "first"
 
     def test_parents(self, ground: Ground) -> None:
         made = ground.store.tables.create("m.c.a.b.d.t", parents=True)

@@ -54,14 +54,18 @@ class TestTags:
         assert seen(store.tags.on("lake.c.s", kind="schema")) == [("hot", "far", "lake.c"), ("pii", "email", "lake")]
 
     def test_a_second_allowed_value_stands_beside_the_first(self, store: Store) -> None:
+        """Field case 29: no other value, and the same again changes nothing."""
         first = store.tags.attach(TABLE, "lake.pii", value="email")
         store.tags.attach(TABLE, "lake.pii", value="phone")
+        before = list(store.changes())
         assert store.tags.attach(TABLE, "lake.pii", value="email").id == first.id  # the same again
         with pytest.raises(ms.InvalidArgument, match="allows the values email, phone, not 'name'"):
             store.tags.attach(TABLE, "lake.pii", value="name")
+        assert list(store.changes()) == before
         assert seen(store.tags.on(TABLE)) == [("pii", "email", None), ("pii", "phone", None)]
 
     def test_a_value_and_none_stand_together_where_any_value_is_allowed(self, store: Store) -> None:
+        """Field case 29: a second one without a value exists already."""
         store.tags.attach(TABLE, "lake.hot", value="x")
         store.tags.attach(TABLE, "lake.hot")
         with pytest.raises(ms.EntityAlreadyExists, match=r"lake\.c\.s\.t has the tag lake\.hot already"):
@@ -119,6 +123,7 @@ class TestTags:
         assert not store.tags.detach("lake.c.s.nope", "lake.pii")
 
     def test_a_column_keeps_its_tag_through_renames_and_loses_it_when_dropped(self, store: Store) -> None:
+        """Field case 18."""
         store.tags.attach(TABLE, "lake.hot", column="b.x")
         store.tags.attach(TABLE, "lake.pii", value="email")
         assert seen(store.tags.on(TABLE, column="b.x")) == [("hot", None, None), ("pii", "email", TABLE)]
@@ -194,6 +199,34 @@ class TestBothEnds:
         assert manager.restore(path).path == path
         assert seen(store.tags.on(TABLE)) == [("hot", None, None)]
         assert where(store, "lake.hot") == [("table", TABLE, None, None)]
+
+    @pytest.mark.parametrize("above", ["schema", "catalog"])
+    def test_a_cascade_hides_all_that_stands_below_and_a_restore_brings_it_back(self, store: Store, above: str) -> None:
+        """Field case 24."""
+        store.policies.create("lake.keep")
+        store.tags.attach(TABLE, "lake.hot", column="a")
+        store.policies.attach(TABLE, "lake.keep")
+        store.owners.set(TABLE, ANN)
+        store.roles.grant("lake.reader", "select_table", TABLE)
+        store.statistics.set(TABLE, {"custom-rows": 1})
+
+        def listed() -> list[list[str]]:
+            return [
+                [one.target_path for one in store.tags.targets("lake.hot")],
+                [one.target_path for one in store.policies.targets("lake.keep")],
+                [one.path for one in store.owners.owned_by(ANN)],
+                [one.path for one in store.roles.grants("lake.reader")],
+            ]
+
+        assert listed() == [[TABLE]] * 4
+        path = {"schema": "lake.c.s", "catalog": "lake.c"}[above]
+        assert store.manager(above).drop(path, cascade=True)
+        assert listed() == [[]] * 4
+        with pytest.raises(ms.EntityNotFound):
+            store.statistics.of(TABLE)
+        store.manager(above).restore(path)
+        assert listed() == [[TABLE]] * 4
+        assert store.statistics.of(TABLE) == {"custom-rows": 1}
 
     def test_a_recreated_end_has_nothing(self, store: Store) -> None:
         store.tags.attach(TABLE, "lake.hot")
@@ -296,6 +329,7 @@ class TestOwners:
         assert owner.names == BOB
 
     def test_two_at_once(self, store: Store) -> None:
+        """Field case 8: the last one stays, and a user that is dropped at that moment is never set."""
         with interrupted(store, lambda: store.owners.set(TABLE, ANN)):
             store.owners.set(TABLE, BOB)
         assert [e.path for e in store.owners.owned_by(BOB)] == [TABLE]
@@ -337,6 +371,18 @@ class TestRolesAndGroups:
         assert store.roles.of("lake.analysts") == []
         store.roles.restore("lake.reader")
         assert [m.path for m in store.roles.members("lake.reader")] == ["lake.analysts"]
+
+    def test_a_dropped_role_is_taken_from_users_and_groups(self, store: Store) -> None:
+        """Field case 30: its name has no members either when it is made again."""
+        holders = (ANN, "lake.analysts")
+        for holder in holders:
+            store.roles.assign("lake.reader", holder)
+        assert [[r.path for r in store.roles.of(holder)] for holder in holders] == [["lake.reader"]] * 2
+        assert store.roles.drop("lake.reader")
+        assert [store.roles.of(holder) for holder in holders] == [[], []]
+        store.roles.create("lake.reader")
+        assert list(store.roles.members("lake.reader")) == []
+        assert [store.roles.of(holder) for holder in holders] == [[], []]
 
     def test_grants(self, store: Store) -> None:
         grant = store.roles.grant("lake.reader", "select_table", "lake.c.s", kind="schema")

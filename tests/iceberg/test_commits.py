@@ -148,6 +148,7 @@ def _append(url: str, warehouse: Path, first: int) -> None:
 def test_every_append_of_many_processes_is_there_once(
     catalog: MetastoreCatalog, table: Table, url: str, tmp_path: Path
 ) -> None:
+    """Field case 33."""
     with table.transaction() as transaction:
         transaction.set_properties({"commit.retry.num-retries": "0"})  # PyIceberg must not need its own
     context = multiprocessing.get_context("spawn")

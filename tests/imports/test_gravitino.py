@@ -111,14 +111,15 @@ def test_what_is_inconsistent_is_named_and_the_rest_comes_over(url: str, source:
 
 
 def test_it_follows_what_changes_there(url: str, source: str, tmp_path: Path) -> None:
+    """Field case 6: an entity is the one that has its id there, whatever the names; what was made here stays."""
     with world(source, VERSIONS[-1]) as there:
         there.fill()
         there.table(1001, "old")
         there.table(1002, "dropped later")
     run(url, source, tmp_path)
     with ms.open(url) as store:
-        before = store.tables.load(T)
-        store.schemas.create("lake.sales.own")
+        before, other = store.tables.load(T), store.tables.load("lake.sales.eu.old")
+        own = store.schemas.create("lake.sales.own")
     again = run(url, source, tmp_path)
     assert (again.written, again.renamed, again.removed) == (0, 0, 0)
     with world(source) as there:
@@ -138,13 +139,14 @@ def test_it_follows_what_changes_there(url: str, source: str, tmp_path: Path) ->
         assert {c.name: c.id for c in moved.columns} == {"id": 1, "place": 2, "new": 4}
         assert [one.name for one in store.tags.on(moved, column="place", inherited=False)] == ["pii"]
         assert list(store.tables.names("lake.sales.eu")) == ["orders"]
+        assert store.tables.load(T).id == other.id, "it has the name of the other one, and not its row"
         assert [one.name for one in store.tables.dropped("lake.sales.eu")] == ["dropped later"]
         assert store.tags.on("lake.sales") == []
         owner = store.owners.of(moved)
         assert owner is not None
         assert owner.name == "bob"
         assert [v.number for v in store.models.versions("lake.sales.eu.churn")] == [2]
-        assert store.schemas.exists("lake.sales.own")
+        assert store.schemas.load("lake.sales.own") == own
 
 
 def test_it_follows_below_what_is_disabled_and_keeps_what_was_made_here(url: str, source: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What every book of leases promises, whatever keeps it: the field cases 41 to 49, 51, 55 and 56, each by name."""
+"""What every book of leases promises, whatever keeps it: field cases 41, 43, 44, 45, 46, 47, 48, 49, 51, 55, 56."""
 
 from __future__ import annotations
 

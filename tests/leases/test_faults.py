@@ -1,4 +1,4 @@
-"""The network between a holder and the database fails: field cases 42, 43, 50 and 55."""
+"""The network between a holder and the database fails: field cases 42, 43, 50, 55."""
 
 from __future__ import annotations
 

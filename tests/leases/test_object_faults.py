@@ -1,4 +1,4 @@
-"""Every wrong answer at every request of the protocol (field cases 42, 43 and 50), in front of a real S3 server.
+"""Every wrong answer at every request of the protocol (field cases 42, 43, 50), in front of a real S3 server.
 
 A wrong answer is a status (409, 412, 429, 500, 503) or a cut connection, with the request applied or not.
 """

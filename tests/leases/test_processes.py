@@ -1,4 +1,4 @@
-"""Field cases 52 and 53: a holder that was stopped past its time, and goes on, changes nothing and is told."""
+"""Field cases 52, 53: a holder that was stopped past its time, and goes on, changes nothing and is told."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ class Writer(threading.Thread):
 
 
 def test_case_40_old_and_new_programs_side_by_side(migrated_url: str, tmp_path: Path, team: Team) -> None:
-    """40. Schema migrations run forwards on a live database with old and new programs side by side.
+    """Field case 40: Schema migrations run forwards on a live database with old and new programs side by side.
 
     Old programs write without a pause while the newer one migrates; then both kinds write, and an
     old one that starts only now works as well.

@@ -119,7 +119,10 @@ def disturbances(proxy: PostgresProxy) -> Iterator[tuple[str, Callable[..., Any]
 
 @pytest.mark.parametrize("what", CALLS)
 def test_cut_at_every_message(proxied: tuple[PostgresProxy, str], what: str) -> None:
-    """34. What returns was applied once, and what raises was not; only where no connection was made does it raise."""
+    """Field case 34: What returns was applied once, and what raises was not.
+
+    Only where no connection was made does it raise.
+    """
     proxy, url = proxied
     names, refused = list[str](), list[str]()
     with ms.open(proxy.url_for(url)) as store, ms.open(url) as direct:

@@ -55,7 +55,7 @@ def check_counts(url: str, processes: int, threads: int, times: int) -> None:
 
 
 def test_32_writers_on_one_table(team: Team, url: str) -> None:
-    """33. No failure, at any number of writers; there 4.6 % of the attempts succeed, and most commits fail."""
+    """Field case 33: No failure, at any number of writers; there 4.6 % of the attempts succeed, most commits fail."""
     seed(url, PATH)
     found = [one for done in team.run(url, [Job(count_up, n, 4, 8) for n in range(8)]) for one in done]
     assert len(found) == 32 * 8
@@ -66,7 +66,7 @@ def test_32_writers_on_one_table(team: Team, url: str) -> None:
 
 @pytest.mark.each_run_on("postgres")
 def test_1000_merges_at_parallelism_50(team: Team, url: str) -> None:
-    """66. No error; there 66 of them, without a queue for each owner."""
+    """Field case 66: No error; there 66 of them, without a queue for each owner."""
     seed(url, PATH)
     found = [one for done in team.run(url, [Job(count_up, n, 10, 20) for n in range(5)]) for one in done]
     assert len(found) == 1000
@@ -118,7 +118,7 @@ def ten_in_a_stall(turn: Turn) -> list[int]:
 
 
 def test_ten_queued_by_a_stall(team: Team, url: str) -> None:
-    """65. New ones keep coming: each of the ten ends within a bounded number of attempts."""
+    """Field case 65: New ones keep coming: each of the ten ends within a bounded number of attempts."""
     seed(url, PATH)
     attempts, *new = team.run(url, [Job(ten_in_a_stall), *[Job(keep_coming, n, background=True) for n in range(4)]])
     print("attempts", attempts, "new", new)

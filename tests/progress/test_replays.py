@@ -63,7 +63,7 @@ def written(url: str) -> list[tuple[Any, ...]]:
 
 
 def test_repeats_after_1000_later_commits(url: str) -> None:
-    """34. Each repeat gives the first result, errors on their merits included, and writes nothing."""
+    """Field case 34: Each repeat gives the first result, errors on their merits included, and writes nothing."""
     seed(url, PATH, "lake.cat.s.t2", "lake.cat.o.t4")
     with ms.open(url, principal="first") as store:
         store.catalogs.create("lake.two", type="relational")

@@ -14,7 +14,8 @@ import metastore as ms
 from metastore.store import Store
 from tests.cli.test_cli import here
 from tests.concurrency.workers import Job, Team, Turn, outcome
-from tests.transfer.world import build, opened
+from tests.contract.ground import dump
+from tests.transfer.world import build, opened, port
 
 NewUrl = Callable[[str], str]
 
@@ -80,6 +81,25 @@ def test_what_is_there(built: Store) -> None:
     built.tables.purge("lake.c.s.extra")
     assert exported(built, "lake.c")[1] == said
     assert built.verify() == []
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "memory"])
+def test_an_imported_id_takes_no_row_over(new_url: NewUrl, kind: str) -> None:
+    """Field case 6: the file has ids that other entities have here. It is refused, and nothing is changed."""
+    stream = io.BytesIO()
+    with opened("memory://") as store:
+        build(store)
+        store.export_to(stream, ids=True)
+        theirs = store.tables.load("lake.c.s.t").id
+    with opened(new_url(kind)) as store:
+        for n in range(theirs):
+            store.metalakes.create(f"ours{n}")
+        assert theirs in [one.id for one in store.metalakes.list()]
+        before = dump(port(store))
+        with pytest.raises(ms.InvalidArgument, match="empty database"):
+            store.import_from(stream)
+        assert dump(port(store)) == before
+        assert store.verify() == []
 
 
 def test_another_kind_and_case(built: Store) -> None:
