@@ -42,6 +42,11 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
 class TestOddValues:
+    @pytest.fixture(autouse=True)
+    def _elsewhere(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Some odd values are good names of files."""
+        monkeypatch.chdir(tmp_path)
+
     def test_in_memory(self, method: Method) -> None:
         for parameter in method.parameters:
             with ms.open("memory://", principal="tester", deadline=5.0) as store:

@@ -282,8 +282,9 @@ def test_who_was_asked_to_stop_is_not_used_again(own_url: str) -> None:
 def test_an_answer_that_comes_while_it_is_stopped_counts(own_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Connection, "cancel_safe", lambda self, timeout: None)
     pool = pool_of(own_url)
+    pool.fetch("SELECT 1", {})  # the connection is there
     with until(SYSTEM.monotonic() + 0.2):
-        assert pool.fetch("SELECT 1 FROM pg_sleep(0.35)", {}) == [(1,)]
+        assert pool.fetch("SELECT 1 FROM pg_sleep(0.3)", {}) == [(1,)]
     assert not pool._warm
     pool.close()
 
