@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 import metastore as ms
 from metastore.retry.policy import Attempt
 from tests.concurrency.checks import seed, violations
@@ -40,6 +44,26 @@ def test_the_newest(url: str, team: Team) -> None:
                 restored += 1
                 assert change.entity_id == dropped.pop(), change.position
         assert restored
+    assert violations(url) == []
+
+
+def test_the_newest_of_one_that_is_dropped_meanwhile(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the restore's look and its commit another table is dropped at the path."""
+    seed(url)
+    newer = list[int]()
+    with ms.open(url) as store, ms.open(url) as other:
+        store.tables.drop(store.tables.create(PATH))
+        backend = store._session.backend
+        commit = backend.commit
+
+        def meanwhile(*arguments: Any, **options: Any) -> Any:
+            if not newer:
+                newer.append(other.tables.create(PATH).id)
+                other.tables.drop(PATH)
+            return commit(*arguments, **options)
+
+        monkeypatch.setattr(backend, "commit", meanwhile)
+        assert store.tables.restore(PATH).id == newer[0]
     assert violations(url) == []
 
 
