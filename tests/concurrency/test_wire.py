@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
 
 from metastore.backends.postgres.connect import Pool
-from metastore.backends.postgres.connection import OutOfTime
+from metastore.backends.postgres.connection import NothingSent, OutOfTime
+from metastore.backends.postgres.errors import outcome
 from metastore.backends.postgres.wire import Wire
 from metastore.clock import SYSTEM
 from metastore.deadlines import until
+from metastore.errors import DeadlineExceeded
+from metastore.port.commit import Unknown
 from metastore.urls import parse_url
 
 VALUES = """SELECT %(text)s::text, %(number)s::bigint, %(flag)s::boolean, %(id)s::uuid, %(none)s::text,
@@ -69,6 +72,34 @@ def test_a_deadline_holds_and_the_connection_is_thrown_away(pool: Pool) -> None:
     assert time.monotonic() - began < 10
     assert pool.fetch(SLEEP, {"seconds": 0}) == [(1,)]
     assert before not in wires(pool)
+
+
+@pytest.mark.parametrize("way", ["execute", "rows", "message", "first message"])
+def test_what_has_no_time_left_is_never_sent(pool: Pool, way: str) -> None:
+    """So it is not applied, and the connection is as good as before. libpq sends at once what it is given."""
+    insert = "INSERT INTO made SELECT %(n)s::bigint RETURNING n"
+    with pool.connection() as connection:
+        connection.execute("CREATE TABLE made (n bigint)")
+    for n in range(4):
+        assert pool.fetch(insert, {"n": n}) == [(n,)]
+    (wire,) = wires(pool)
+    sends: dict[str, Callable[[], object]] = {
+        "execute": lambda: wire._connection.execute(insert, {"n": 9}),
+        "rows": lambda: wire.rows(insert, {"n": 9}),
+        "message": lambda: wire.message([(insert, {"n": 9})]),
+        "first message": lambda: wire.message([(f"{insert}, n", {"n": 9})]),
+    }
+    with until(SYSTEM.monotonic() - 1), pytest.raises(NothingSent) as never:
+        sends[way]()
+    with pytest.raises(DeadlineExceeded):
+        outcome(never.value)
+    assert pool.fetch("SELECT n FROM made ORDER BY n", {}) == [(0,), (1,), (2,), (3,)]
+    assert pool.fetch(insert, {"n": 4}) == [(4,)]
+    assert wires(pool) == [wire]
+
+
+def test_an_answer_that_does_not_come_leaves_the_outcome_unknown() -> None:
+    assert outcome(OutOfTime("no answer in time")) == Unknown("OutOfTime")
 
 
 def test_what_psycopg_deallocates_is_prepared_again(pool: Pool) -> None:

@@ -17,18 +17,22 @@ import psycopg
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining, stopping
 
-__all__ = ["Connection", "OutOfTime"]
+__all__ = ["Connection", "NothingSent", "OutOfTime"]
 
 T = TypeVar("T")
 
-_LOOKS = 0.1
-"""How long psycopg waits at most, in seconds, before it lets us look at the clock."""
+_LOOKS = (0.005, 0.1)
+"""How long psycopg waits at least and at most, in seconds, before it lets us look at the clock."""
 _STOPPING = (0.15, 0.25)
 """How long it may take, in seconds, to ask the server to stop a statement, and then to get its answer."""
 
 
 class OutOfTime(psycopg.OperationalError):
     """The server did not answer in time. What was sent may be applied all the same: it has no SQLSTATE."""
+
+
+class NothingSent(OutOfTime):
+    """The time was over before the statement was sent, so it is not applied."""
 
 
 class Connection(psycopg.Connection[Any]):
@@ -45,13 +49,21 @@ class Connection(psycopg.Connection[Any]):
 
         Not a public method: a psycopg without it would only connect by its own time-out.
         """
-        return _ending(super()._connect_gen(*arguments, **options), remaining(SYSTEM, math.inf), None)
+        left = remaining(SYSTEM, math.inf)
+        if left <= 0:
+            raise NothingSent("the time was over before the server was asked for a connection")
+        return _ending(super()._connect_gen(*arguments, **options), left, None)
 
-    def wait(self, gen: Generator[Any, Any, T], interval: float = _LOOKS, *arguments: Any, **options: Any) -> T:
-        """Do what psycopg does, but not past the deadline. Raises OutOfTime."""
+    def wait(self, gen: Generator[Any, Any, T], interval: float = _LOOKS[1], *arguments: Any, **options: Any) -> T:
+        """Do what psycopg does, but not past the deadline: ``gen`` sends, and then waits for the answer.
+
+        Raises OutOfTime; NothingSent before ``gen`` begins.
+        """
         left = remaining(SYSTEM, self.timeout)
-        looks = interval if stopping() is None else min(interval, _LOOKS)
-        return super().wait(_ending(gen, left, self), min(looks, max(left, 0.0)), *arguments, **options)
+        if left <= 0:
+            raise NothingSent("the time was over before anything was sent")
+        looks = interval if stopping() is None else min(interval, _LOOKS[1])
+        return super().wait(_ending(gen, left, self), min(looks, max(left, _LOOKS[0])), *arguments, **options)
 
     def stop(self) -> None:
         """Ask the server to stop what it does: it frees its locks, and says what became of the statement."""
@@ -66,8 +78,6 @@ def _ending(gen: Generator[Any, Any, T], left: float, connection: Connection | N
 
     A server that waits for a replica to confirm a commit answers a stop with a success and a warning.
     """
-    if left <= 0:
-        raise OutOfTime("the time was over before anything was sent")
     now, stop = SYSTEM.monotonic, stopping()
     ends = now() + left
     warnings: list[psycopg.errors.Diagnostic] = []

@@ -6,6 +6,7 @@ import psycopg
 
 from metastore.backends.postgres import fragments
 from metastore.backends.postgres.announcing import Unannounced
+from metastore.backends.postgres.connection import NothingSent
 from metastore.backends.postgres.read_errors import raise_read_error
 from metastore.port.commit import Cause, Conflicted, Unknown
 from metastore.retry.classify import Consequence, of_sqlstate
@@ -41,8 +42,8 @@ def outcome(error: psycopg.Error) -> Conflicted | Unknown:
     Raises the caller's error where the commit was surely not applied and a repetition would not help; and Unannounced.
     """
     consequence = of_sqlstate(error.sqlstate)
-    if error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
-        raise_read_error(error)  # the client refused it: nothing was sent
+    if isinstance(error, NothingSent) or (error.sqlstate is None and not isinstance(error, psycopg.OperationalError)):
+        raise_read_error(error)  # the time was over, or the client refused it: nothing was sent
     if consequence is Consequence.RETRY:
         return Conflicted("serialization")
     if consequence is Consequence.UNKNOWN:

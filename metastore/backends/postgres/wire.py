@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence, Sized
 from contextlib import suppress
 from functools import cache
 from itertools import count
@@ -23,6 +23,8 @@ from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.generators import execute, fetch_many
 from psycopg.pq import ExecStatus, Format
+
+from metastore.backends.postgres.connection import Connection
 
 __all__ = ["Wire", "numbered"]
 
@@ -43,7 +45,7 @@ def numbered(text: str) -> tuple[str, tuple[str, ...]]:
 class Wire:
     """The prepared statements of one connection."""
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._names: dict[str, bytes] = {}
         self._numbers = count()
@@ -56,7 +58,7 @@ class Wire:
         if prepared is None and not self._is_frequent(text):
             return self._connection.execute(text, parameters, prepare=False).fetchall()
         statement, names = numbered(text)
-        values = [_sent(parameters[name]) for name in names]
+        values = [_text(parameters[name]) for name in names]
         if prepared is not None:
             try:
                 return self._executed(prepared, values)
@@ -68,7 +70,7 @@ class Wire:
         """Run statements as one transaction, in one message; return the rows of each. Raises psycopg.Error."""
         wanted = [(text, *numbered(text)) for text, _ in statements]
         values = [
-            [_sent(parameters[name]) for name in names]
+            [_text(parameters[name]) for name in names]
             for (_, parameters), (_, _, names) in zip(statements, wanted, strict=True)
         ]
         try:
@@ -82,9 +84,9 @@ class Wire:
     ) -> list[list[tuple[Any, ...]]]:
         """Send all of it before the first answer is read. What is not prepared yet is prepared in the same message."""
         pgconn = self._connection.pgconn
-        pgconn.enter_pipeline_mode()
-        try:
-            answers = list[bool]()
+        answers = list[bool]()
+
+        def send() -> None:
             for (text, statement), sent in zip(texts, values, strict=True):
                 prepared = self._names.get(text)
                 if prepared is None:
@@ -94,7 +96,10 @@ class Wire:
                 pgconn.send_query_prepared(prepared, sent, result_format=Format.BINARY)
                 answers.append(True)
             pgconn.pipeline_sync()
-            results = self._connection.wait(_answers(pgconn, len(answers)))
+
+        pgconn.enter_pipeline_mode()
+        try:
+            results = self._connection.wait(_answers(pgconn, send, answers))
         finally:
             with suppress(psycopg.Error):  # an answer is missing: the pool throws the connection away
                 pgconn.exit_pipeline_mode()
@@ -108,14 +113,14 @@ class Wire:
     def _prepared(self, text: str, statement: str) -> bytes:
         """Prepare a statement; return its name, which no other had in this session."""
         name = b"metastore_%d" % next(self._numbers)
-        self._connection.pgconn.send_prepare(name, statement.encode())
-        self._result()
+        self._result(lambda pgconn: pgconn.send_prepare(name, statement.encode()))
         self._names[text] = name
         return name
 
     def _executed(self, prepared: bytes, values: list[bytes | None]) -> list[tuple[Any, ...]]:
-        self._connection.pgconn.send_query_prepared(prepared, values, result_format=Format.BINARY)
-        return self._loaded(self._result())
+        return self._loaded(
+            self._result(lambda pgconn: pgconn.send_query_prepared(prepared, values, result_format=Format.BINARY))
+        )
 
     def _loaded(self, result: Any) -> list[tuple[Any, ...]]:
         transformer = self._transformer
@@ -127,22 +132,30 @@ class Wire:
         self._executions[text] += 1
         return self._executions[text] > _BEFORE
 
-    def _result(self) -> Any:
-        result = self._connection.wait(execute(self._connection.pgconn))[-1]
+    def _result(self, send: Callable[[Any], None]) -> Any:
+        result = self._connection.wait(_sent(self._connection.pgconn, send))[-1]
         if result.status not in _DONE:
             raise error_from_result(result, "utf-8")
         return result
 
 
-def _answers(pgconn: Any, count: int) -> Generator[Any, Any, list[Any]]:
-    """Send what is queued; return the last result of each of ``count`` requests, without the one of the sync."""
+def _sent(pgconn: Any, send: Callable[[Any], None]) -> Generator[Any, Any, list[Any]]:
+    """Send one request, and wait for its results. It sends nothing before the first step: that may come too late."""
+    send(pgconn)
+    results: list[Any] = yield from execute(pgconn)
+    return results
+
+
+def _answers(pgconn: Any, send: Callable[[], None], requests: Sized) -> Generator[Any, Any, list[Any]]:
+    """Send; return the last result of each of the ``requests`` that this makes, without the one of the sync."""
+    send()
     found = [(yield from execute(pgconn))]
-    while len(found) <= count:
+    while len(found) <= len(requests):
         found += [(yield from fetch_many(pgconn))]
-    return [results[-1] for results in found[:count]]
+    return [results[-1] for results in found[: len(requests)]]
 
 
-def _sent(value: object) -> bytes | None:
+def _text(value: object) -> bytes | None:
     """Return a parameter as text."""
     if value is None:
         return None
@@ -157,4 +170,4 @@ def _sent(value: object) -> bytes | None:
         return b"%032x" % value.int
     if value is True or value is False:
         return b"true" if value else b"false"
-    return _sent(str(value))
+    return _text(str(value))
