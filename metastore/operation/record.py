@@ -67,11 +67,14 @@ class OperationRow:
         self.withdrawn = False
         """The intent was withdrawn; that does not count as a lost commit."""
         self._may_be_absent = False
+        self._is_repeat = False
 
     def read(self) -> list[Step]:
         """Return the rows of the operation, which is decided; raise Conflict if it is not."""
         backend = self._session.backend
         steps = with_origin(backend.steps(self.id), backend)
+        if self._is_repeat:  # nobody knows whether the first call's answer was lost
+            backend.confirm()
         self.look = False
         if not steps:
             if self._may_be_absent:
@@ -124,7 +127,7 @@ class OperationRow:
         if cause == "stale_id" and not self._session.backend.steps(self.id):
             self._session.backend.forget(0)  # lowers a bound that a clock which was ahead left behind, for later ids
             raise refused_id(self.id)
-        self.look = True
+        self.look = self._is_repeat = True
         wait = 0.0 if self.claim <= 1 else None  # two calls with one id may claim it in turns: then by chance
         raise Conflict("operation" if cause == "stale_id" else cause, "the operation id is known", wait)
 
@@ -177,6 +180,8 @@ def ask_until_it_answers(session: Session, operation_id: UUID, life: float, ends
     while True:
         try:
             claim = session.backend.forbid(operation_id, life + LATE)
+            if claim is None:  # its answer was lost, perhaps because it waited for a replica
+                session.backend.confirm()
         except OutcomeUnknown:  # gc may have deleted the row
             session.metrics.ambiguous("unknown")
             raise

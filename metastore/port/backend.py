@@ -273,6 +273,14 @@ class Intents(Protocol):
         """
         ...
 
+    def confirm(self) -> None:
+        """Return when all that can be read now is as durable as a commit that was answered.
+
+        Somebody else's commit may be readable before that: a server that is told to stop while it waits for a replica
+        applies the commit all the same.
+        """
+        ...
+
     def cancel(self, operation_id: UUID) -> bool:
         """Withdraw an intent; False: it is not pending."""
         ...

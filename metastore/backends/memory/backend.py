@@ -138,6 +138,9 @@ class MemoryBackend(MemoryReads):
             self._tables.replace_step(row, row._replace(attempt=attempt, time=self._clock.micros()))
             return attempt
 
+    def confirm(self) -> None:
+        """Do nothing: what can be read is all there is."""
+
     def cancel(self, operation_id: UUID) -> bool:
         with self._lock:
             row = self._tables.row_of(operation_id)

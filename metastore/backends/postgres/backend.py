@@ -213,6 +213,10 @@ class PostgresBackend(PostgresReads):
             raise outcome_forgotten(operation_id)
         return rows[0][0] if rows else None
 
+    def confirm(self) -> None:
+        """Commit something: the replicas that confirm it have confirmed all that was committed before."""
+        self._rows(intents.CONFIRM, {})
+
     def cancel(self, operation_id: UUID) -> bool:
         return bool(self._rows(intents.CANCEL, {"operation_id": operation_id}))
 

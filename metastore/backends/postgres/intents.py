@@ -36,6 +36,7 @@ from metastore.port.writes import Result
 __all__ = [
     "CANCEL",
     "CLEAR",
+    "CONFIRM",
     "FORBID",
     "FORBID_AGAIN",
     "MARKED",
@@ -123,6 +124,9 @@ FORBID_AGAIN = f"""UPDATE operation SET attempt = coalesce(attempt, 0) + 1, time
 WHERE operation_id = %(operation_id)s::uuid AND ordinal = 0 AND action IN ({_CLAIMABLE}) AND {DURABLE}
 RETURNING attempt"""
 """Claims the row of an operation that was not applied."""
+
+CONFIRM = "SELECT pg_logical_emit_message(true, 'metastore', '')"
+"""Writes a message into the log, and nothing into a table. A commit that wrote nothing waits for no replica."""
 
 # The row's lock decides between a cancellation and a helper: the one that comes second finds the intent not pending.
 CANCEL = f"""UPDATE operation SET action = 'cancelled', attempt = coalesce(attempt, 0) + 1, time = {NOW}

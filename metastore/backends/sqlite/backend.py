@@ -143,6 +143,9 @@ class SqliteBackend(SqliteReads):
     def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
         return self._written(lambda connection, now: intents.forbid(connection, operation_id, life, now))
 
+    def confirm(self) -> None:
+        """Do nothing: what can be read is in the file."""
+
     def cancel(self, operation_id: UUID) -> bool:
         return self._written(
             lambda connection, now: bool(connection.execute(intents.CANCEL, (now, str(operation_id))).fetchall())

@@ -1,0 +1,161 @@
+"""A commit that no replica has confirmed is not said to be applied: a fail-over would undo it.
+
+PostgreSQL applies such a commit as soon as its wait is stopped. From then on all can read it, also the row of its
+operation, at which a call looks whose answer was lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+import metastore as ms
+from metastore.backends.memory.backend import MemoryBackend
+from metastore.backends.postgres.backend import PostgresBackend
+from tests.combine.gate import batches_of, lanes
+from tests.servers.postgres import PostgresServer
+from tests.servers.process import wait_until
+
+pytestmark = pytest.mark.skipif(not psycopg.capabilities.has_cancel_safe(), reason="needs psycopg with libpq 17")
+
+PATHS = [f"m.c.s.t{n}" for n in range(8)]
+COMMENT = ms.SetComment("x")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer() as one:
+        yield one
+
+
+@pytest.fixture
+def url(server: PostgresServer) -> str:
+    made = server.create_database()
+    ms.migrate(made)
+    with ms.open(made) as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        for path in PATHS:
+            store.tables.create(path, parents=True)
+    return made
+
+
+@contextmanager
+def no_replica(server: PostgresServer) -> Iterator[None]:
+    """Let all commits wait for a replica that is not there."""
+    names = "SELECT 1 FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = %s"
+
+    def let(setting: str) -> None:
+        with psycopg.connect(server.dsn(), autocommit=True) as own:
+            own.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{setting}'")
+            own.execute("SELECT pg_reload_conf()")
+
+        def known() -> bool:
+            with psycopg.connect(server.dsn()) as other:
+                return bool(other.execute(names, (setting,)).fetchall())
+
+        assert wait_until(known, 30.0)
+
+    let("*")
+    try:
+        yield
+    finally:
+        let("")
+
+
+def waits(server: PostgresServer) -> list[int]:
+    """Return the processes of the server whose commits wait for a replica."""
+    with psycopg.connect(server.dsn()) as other:
+        return [pid for (pid,) in other.execute("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'")]
+
+
+def in_a_transaction(store: ms.Store) -> object:
+    with store.transaction() as tx:
+        return tx.tables.alter(PATHS[0], COMMENT)
+
+
+def leased(store: ms.Store) -> object:
+    return store.leases.acquire("job", owner="me", ttl=30.0)
+
+
+WRITES: dict[str, Callable[[ms.Store], object]] = {
+    "alter": lambda store: store.tables.alter(PATHS[0], COMMENT),
+    "transaction": in_a_transaction,
+    "lease": leased,
+}
+
+
+def until_it_is_confirmed(server: PostgresServer, url: str) -> None:
+    """A batch of writes at its deadline; then repeats of them, before a replica confirms and after."""
+    with ms.open(url, deadline=1.0) as store:
+        for path in PATHS:
+            store.tables.load(path)
+
+        def write(path: str) -> ms.OutcomeUnknown:
+            with pytest.raises(ms.OutcomeUnknown) as caught:
+                store.tables.alter(path, COMMENT)
+            return caught.value
+
+        with no_replica(server):
+            with batches_of(lanes(store)[1]) as sizes, ThreadPoolExecutor(len(PATHS)) as pool:
+                unknown = list(pool.map(write, PATHS))
+            assert max(sizes) > 1
+            assert [store.tables.load(path).version for path in PATHS] == [2] * len(PATHS)  # here, and nowhere else
+            with pytest.raises(ms.OutcomeUnknown):
+                store.tables.alter(PATHS[0], COMMENT, operation_id=unknown[0].operation_id)
+        for path, error in zip(PATHS, unknown, strict=True):
+            assert store.tables.alter(path, COMMENT, operation_id=error.operation_id).version == 2
+
+
+def test_at_the_deadline_of_a_batch(server: PostgresServer, url: str) -> None:
+    until_it_is_confirmed(server, url)
+
+
+def test_without_the_confirmation_it_is_said_to_be_applied(
+    server: PostgresServer, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control."""
+    monkeypatch.setattr(PostgresBackend, "confirm", MemoryBackend.confirm)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        until_it_is_confirmed(server, url)
+
+
+@pytest.mark.parametrize("write", list(WRITES))
+def test_terminated_while_it_waits(server: PostgresServer, url: str, write: str) -> None:
+    """The deadline is far away when the answer is lost; the call asks until it is over."""
+    with ms.open(url, deadline=4.0) as store, ThreadPoolExecutor(1) as pool:
+        store.tables.load(PATHS[0])
+        with no_replica(server):
+            began = time.monotonic()
+            written = pool.submit(WRITES[write], store)
+            assert wait_until(lambda: bool(waits(server)), 3.0)
+            with psycopg.connect(server.dsn()) as other:
+                for pid in waits(server):
+                    other.execute("SELECT pg_terminate_backend(%s)", (pid,))
+            with pytest.raises(ms.OutcomeUnknown):
+                written.result(60.0)
+            assert time.monotonic() - began > 3.0
+
+
+@pytest.mark.parametrize("write", list(WRITES))
+def test_confirmed_after_all(server: PostgresServer, url: str, write: str) -> None:
+    """The replica is back before the deadline: the call says what it did, once."""
+    with ms.open(url, deadline=60.0) as store, ThreadPoolExecutor(1) as pool:
+        store.tables.load(PATHS[0])
+        with no_replica(server):
+            written = pool.submit(WRITES[write], store)
+            assert wait_until(lambda: bool(waits(server)), 30.0)
+            lost = waits(server)
+            with psycopg.connect(server.dsn()) as other:
+                for pid in lost:
+                    other.execute("SELECT pg_terminate_backend(%s)", (pid,))
+            assert wait_until(lambda: any(pid not in lost for pid in waits(server)), 30.0)  # it asks for confirmation
+            assert not written.done()
+        assert written.result(60.0) is not None
+        if write != "lease":
+            assert store.tables.load(PATHS[0]).version == 2
