@@ -65,7 +65,13 @@ def resume(ctx: typer.Context, handler: Named = None, json: Json = False) -> Non
     settings: Settings = ctx.obj
     chosen = None if handler is None else _loaded(handler)
     with settings.open() as store:
-        finished = store.drops.resume(chosen)
+        try:
+            finished = store.drops.resume(chosen)
+        except SystemExit:
+            tell(
+                "a handler ended the program, which is no success: what it had in hand stays pending; see: metastore drops"
+            )
+            raise typer.Exit(1) from None
         left = [one for one in store.drops.pending() if chosen is None and drop_handler(one.kind) is None]
     if json:
         write_json({"finished": finished, "without_handler": [one.path for one in left]})

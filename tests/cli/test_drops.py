@@ -53,6 +53,17 @@ def test_resumed(
     assert json.loads(capsys.readouterr().out) == {"finished": 0, "without_handler": []}
 
 
+def test_a_handler_that_ends_the_program_is_no_success(
+    left: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ends_at_once.py").write_text("import sys\n\ndef destroy(pending):\n    sys.exit(0)\n")
+    assert run(["--url", left, "drops", "resume", "--handler", "ends_at_once:destroy"]) == 1
+    assert "stays pending" in capsys.readouterr().err
+    with ms.open(left) as store:
+        assert [one.phase for one in store.drops.pending()] == ["started"]
+
+
 def test_rolled_back(left: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--url", left, "drops", "roll-back", T]) == 0
     assert capsys.readouterr().out == f"{T} is back.\n"

@@ -387,9 +387,9 @@ def test_a_frozen_schema_stops_a_batch(store: Store, url: str) -> None:
     _, writes = lanes(store)
     with ms.open(url) as other, other.schemas.exclusive(SCHEMA, ttl=60.0):
         calls: list[Call] = [
-            set_in(store, 0, "k", deadline=0.5),
-            lambda: store.tables.create(f"{SCHEMA}.new", deadline=0.5),
-            lambda: store.tables.drop(path(1), deadline=0.5),
+            set_in(store, 0, "k", deadline=1.0),
+            lambda: store.tables.create(f"{SCHEMA}.new", deadline=1.0),
+            lambda: store.tables.drop(path(1), deadline=1.0),
         ]
         found = [together(writes, [call])[0] for call in calls]
     assert [type(one) for one in found] == [ms.ScopeFrozen] * 3

@@ -144,7 +144,7 @@ class TestRefused:
         with monkeypatch.context() as patch, pytest.raises(ms.OutcomeUnknown):
             patch.setattr(type(ground.backend), "commit", lost)
             patch.setattr(type(ground.backend), "forbid", down)
-            with ground.store.transaction(deadline=0.05) as tx:
+            with ground.store.transaction(deadline=0.5) as tx:
                 found = tx.tables.alter(ground.table, OURS)
         ground.store.tables.alter(ground.table, THEIRS)
         assert dict(ground.store.tables.alter(found, LATER).properties) == {"theirs": "1", "later": "1"}

@@ -85,7 +85,7 @@ def test_it_steps_aside_for_a_freeze(ready: ms.Store, url: str) -> None:
     with ready.leases.acquire("work") as lease, ms.open(url) as other, ThreadPoolExecutor(1) as pool:
         with other.schemas.exclusive(S) as tx:
             with pytest.raises(ms.ScopeFrozen):
-                ready.tables.alter(PATH, ms.SetComment("frozen"), lease=lease, deadline=0.2)
+                ready.tables.alter(PATH, ms.SetComment("frozen"), lease=lease, deadline=1.0)
             assert not lease.lost.is_set()
             waiting = pool.submit(ready.tables.alter, PATH, ms.SetComment("later"), lease=lease)
             tx.tables.alter(PATH, ms.SetProperty("frozen", "yes"))

@@ -133,15 +133,14 @@ def hold(store: ms.Store, ttl: float) -> None:
 def test_a_holder_is_killed(url: str) -> None:
     """Others wait for its ttl, and not longer."""
     seed(url, PATH)
-    with Parked(url, "commit", hold, 1.0) as parked, ms.open(url) as store:
+    with Parked(url, "commit", hold, 3.0) as parked, ms.open(url) as store:
         began = time.monotonic()
         parked.kill()
         (mark,) = store.stats().marks
-        with pytest.raises(ms.ScopeFrozen) as caught:
-            store.tables.create(f"{SCHEMA}.new", deadline=0.1)
-        assert caught.value.operation == UUID(mark.operation_id)
+        said = refused(lambda: store.tables.create(f"{SCHEMA}.new", deadline=0.5))
+        assert said.operation == UUID(mark.operation_id)
         store.tables.create(f"{SCHEMA}.new")
-        assert time.monotonic() - began < 1.0 + 10
+        assert time.monotonic() - began < 3.0 + 10
         assert store.stats().marks == ()
         with store.schemas.exclusive(SCHEMA) as tx:
             tx.tables.drop(f"{SCHEMA}.new")

@@ -102,7 +102,7 @@ def test_an_outcome_that_nobody_knows(ground: Ground, caplog: pytest.LogCaptureF
     backend, session.backend = session.backend, _Away(session.backend)
     try:
         with pytest.raises(ms.OutcomeUnknown) as caught:
-            ground.store.schemas.create("m.c.new", properties={"password": SECRET}, deadline=0.05)
+            ground.store.schemas.create("m.c.new", properties={"password": SECRET}, deadline=0.5)
     finally:
         session.backend = backend
     (error,) = [r for r in records(caplog) if r.levelno == logging.ERROR]
@@ -150,7 +150,7 @@ def test_no_secret_is_logged(ground: Ground, caplog: pytest.LogCaptureFixture) -
     session: Any = store._session
     backend, session.backend = session.backend, _Away(session.backend)
     with pytest.raises(ms.OutcomeUnknown):
-        store.tables.alter("m.c.one.t", ms.SetProperty("password", SECRET + "2"), deadline=0.05)
+        store.tables.alter("m.c.one.t", ms.SetProperty("password", SECRET + "2"), deadline=0.5)
     session.backend = backend
     with pytest.raises(ms.BackendUnavailable):
         ms.open(f"postgresql://ada:{SECRET}@127.0.0.1:1/lake")
