@@ -73,8 +73,6 @@ class OperationRow:
         """Return the rows of the operation, which is decided; raise Conflict if it is not."""
         backend = self._session.backend
         steps = with_origin(backend.steps(self.id), backend)
-        if self._is_repeat:  # nobody knows whether the first call's answer was lost
-            backend.confirm()
         self.look = False
         if not steps:
             if self._may_be_absent:
@@ -90,6 +88,10 @@ class OperationRow:
             raise Conflict("operation", "the operation is pending", 0.0)
         if first.action in CLAIMABLE:
             self.claim_again()
+        if self._is_repeat:  # nobody knows whether the first call had its answer
+            self.look = True
+            backend.confirm()
+            self.look = False
         return steps
 
     def _is_of(self, caller: Caller, first: Step) -> bool:
