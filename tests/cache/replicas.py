@@ -72,8 +72,13 @@ class Pair(NamedTuple):
     def caught_up(self, store: ms.Store) -> str:
         """Wait until the replica shows all that there is; return the position."""
         position = store.position()
-        assert not store.replica(at_least=position, wait=LONG).from_primary
+        assert not store.replica(at_least=position, wait=LONG).from_primary, self.said()
         return position
+
+    def said(self) -> str:
+        """Return how far the replica is, for a failed assertion, and what it said last."""
+        asked = "pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn(), pg_current_snapshot()"
+        return "\n".join([str(self.admin(f"SELECT {asked}")), *self.replica.log.read_text().splitlines()[-20:]])
 
 
 @contextmanager
