@@ -265,6 +265,13 @@ _OF_INTENTS = (
 _CLAIMS = "tests/contract/test_claims_contract.py"
 _TOMBSTONES = (
     Fault(
+        "PostgreSQL: a statement is sent although no time is left",
+        _PG,
+        'raise NothingSent("the time was over before anything was sent")',
+        "pass",
+        "tests/concurrency/test_wire.py",
+    ),
+    Fault(
         "SQLite: what was applied may be claimed",
         _LITE,
         'RETURNING attempt"""\n    rows = connection.execute(sql, (now, key)).fetchall()\n'

@@ -70,6 +70,20 @@ _NAMES = (
 
 _PROGRESS = (
     Fault(
+        "after a lost answer what no replica has confirmed is said to be applied",
+        _OPERATION,
+        "if claim is None:  # its answer",
+        "if False:  # its answer",
+        "tests/concurrency/test_unconfirmed.py -k batch",
+    ),
+    Fault(
+        "a repeat says that what no replica has confirmed is applied",
+        _OPERATION,
+        "if self._is_repeat:",
+        "if False:",
+        "tests/concurrency/test_unconfirmed.py -k batch",
+    ),
+    Fault(
         "what a dead operation marked stays marked",
         _OPERATION,
         "if one.seconds < 0 and one.mark is not None:",
