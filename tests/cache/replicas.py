@@ -71,8 +71,10 @@ class Pair(NamedTuple):
 
     def caught_up(self, store: ms.Store) -> str:
         """Wait until the replica shows all that there is; return the position."""
-        position = store.position()
-        assert not store.replica(at_least=position, wait=LONG).from_primary
+        position, ends = store.position(), time.monotonic() + LONG
+        while store.replica(at_least=position, wait=LONG).from_primary:  # the replica may rest after a late answer
+            assert time.monotonic() < ends
+            time.sleep(0.05)
         return position
 
 
