@@ -73,9 +73,14 @@ class Pair(NamedTuple):
         """Wait until the replica shows all that there is; return the position."""
         position, ends = store.position(), time.monotonic() + LONG
         while store.replica(at_least=position, wait=LONG).from_primary:  # the replica may rest after a late answer
-            assert time.monotonic() < ends
+            assert time.monotonic() < ends, self.said()
             time.sleep(0.05)
         return position
+
+    def said(self) -> str:
+        """Return how far the replica is, for a failed assertion, and what it said last."""
+        asked = "pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn(), pg_current_snapshot()"
+        return "\n".join([str(self.admin(f"SELECT {asked}")), *self.replica.log.read_text().splitlines()[-20:]])
 
 
 @contextmanager

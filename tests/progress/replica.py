@@ -10,11 +10,13 @@ from tests.servers.process import wait_until
 __all__ = ["Replica", "primary"]
 
 NAME = "replica"
+SETTINGS = {"wal_level": "replica", "max_wal_senders": "4", "hot_standby": "on", "wal_keep_size": "512MB"}
+"""The last one: a replica that is slow finds what it has not read yet, also after a checkpoint."""
 
 
 def primary() -> PostgresServer:
     """Return a server, not started yet, that a replica can follow."""
-    return PostgresServer(settings={"wal_level": "replica", "max_wal_senders": "4", "hot_standby": "on"})
+    return PostgresServer(settings=SETTINGS)
 
 
 class Replica(PostgresServer):
