@@ -13,6 +13,7 @@ import metastore as ms
 from metastore import bridge
 from metastore.bridge.exclusive import Exclusive
 from tests.concurrency.checks import seed
+from tests.concurrency.raw import rows
 
 ms_path = str | tuple[str, ...]
 TABLE = "lake.cat.s.t"
@@ -67,13 +68,20 @@ def test_sections_nest(two: tuple[ms.Store, ms.Store]) -> None:
     assert list(two[0].leases.list()) == []
 
 
+def paused(store: ms.Store, url: str) -> ms.Lease:
+    """Hold what a section holds, as a process that was paused until its time was over: by the database's clock."""
+    lease = store.leases.acquire(f"tree:{TABLE}", ttl=30.0)
+    assert rows(url, "UPDATE lease SET expires_at = 0 RETURNING token") == [(lease.token,)]
+    return lease
+
+
 @pytest.mark.parametrize("taken", [TABLE, "lake.cat.s"])
-def test_a_section_that_was_taken_over_writes_nothing(two: tuple[ms.Store, ms.Store], taken: str) -> None:
+def test_a_section_that_was_taken_over_writes_nothing(two: tuple[ms.Store, ms.Store], url: str, taken: str) -> None:
     """A holder that lost its lease, as after a pause: the next one goes on, and its late commit is refused."""
     one, other = two
-    sections = bridge.Bridge(one, "bridged", ttl=0.5)
+    sections = bridge.Bridge(one, "bridged", ttl=5.0)
     with ExitStack() as held:
-        lease = one.leases.acquire(f"tree:{TABLE}", ttl=0.5)  # nobody renews it: its process is paused
+        lease = paused(one, url)
         with bridge.Bridge(other, "bridged", ttl=5.0).tree_lock(taken, "write", timeout=20.0) as section:
             other.tables.alter(TABLE, ms.SetProperty("by", "the next"), lease=section.lease)
         with pytest.raises(ms.LeaseLost):
@@ -84,10 +92,10 @@ def test_a_section_that_was_taken_over_writes_nothing(two: tuple[ms.Store, ms.St
         one.tables.alter(TABLE, ms.SetProperty("by", "a new one"), lease=section.lease)
 
 
-def test_without_fencing_the_paused_one_overwrites(two: tuple[ms.Store, ms.Store]) -> None:
+def test_without_fencing_the_paused_one_overwrites(two: tuple[ms.Store, ms.Store], url: str) -> None:
     """The negative control: the same without the lease in the commit."""
     one, other = two
-    one.leases.acquire(f"tree:{TABLE}", ttl=0.5)
+    paused(one, url)
     with bridge.Bridge(other, "bridged", ttl=5.0).tree_lock(TABLE, "write", timeout=20.0) as section:
         other.tables.alter(TABLE, ms.SetProperty("by", "the next"), lease=section.lease)
     one.tables.alter(TABLE, ms.SetProperty("by", "the paused"))
@@ -95,12 +103,12 @@ def test_without_fencing_the_paused_one_overwrites(two: tuple[ms.Store, ms.Store
 
 
 def test_those_below_are_fenced_only_by_a_take_over(
-    two: tuple[ms.Store, ms.Store], monkeypatch: pytest.MonkeyPatch
+    two: tuple[ms.Store, ms.Store], url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control: a section above that merely waits for the time of the one below lets it write later."""
     one, other = two
     monkeypatch.setattr(Exclusive, "_fence", lambda *_: None)
-    lease = one.leases.acquire(f"tree:{TABLE}", ttl=0.5)
+    lease = paused(one, url)
     with bridge.Bridge(other, "bridged", ttl=5.0).tree_lock("lake.cat.s", "write", timeout=20.0):
         held = next(holder for holder in other.leases.list() if holder.name == f"tree:{TABLE}")
         assert (held.expired, held.token) == (True, lease.token), "its late commit would be accepted"

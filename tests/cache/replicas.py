@@ -71,8 +71,10 @@ class Pair(NamedTuple):
 
     def caught_up(self, store: ms.Store) -> str:
         """Wait until the replica shows all that there is; return the position."""
-        position = store.position()
-        assert not store.replica(at_least=position, wait=LONG).from_primary, self.said()
+        position, ends = store.position(), time.monotonic() + LONG
+        while store.replica(at_least=position, wait=LONG).from_primary:  # the replica may rest after a late answer
+            assert time.monotonic() < ends, self.said()
+            time.sleep(0.05)
         return position
 
     def said(self) -> str:

@@ -308,7 +308,7 @@ def test_a_backup_that_is_put_back_is_noticed(postgres_url: str) -> None:
             raw.execute("UPDATE cache_member SET renewals = 1")
         while cached.tables.load(T).comment != "restored":
             assert time.monotonic() < ends
-        assert cached.cache.stats().fences == 1
+        assert cached.cache.stats().fences >= 1
         keep(cached, lambda: cached.tables.load(T))
 
 

@@ -111,6 +111,6 @@ def test_a_drop_goes_through_while_members_are_away(postgres_url: str, end: str)
             else:
                 pending.roll_back()
             assert len(store.cache.members()) <= 1
-        assert first < 2 * TTL + 2.0
+        assert first < 2 * TTL + 10.0  # 2 s on a machine that is not busy; the deadline is 30 s
         assert wait_until(lambda: _shows(well) is (end != "finish"), LONG)
         assert wait_until(lambda: _shows(cut_off) is (end != "finish"), LONG)

@@ -32,6 +32,8 @@ from tests.servers.process import wait_until
 from tests.servers.proxy import PostgresProxy, Side
 
 T, TTL = "lake.c.s.t", 1.5
+BUSY = 10.0
+"""How much longer than by design a writer may wait on a busy machine (seconds); its deadline is 30 s."""
 FEWEST = 1000
 """Reads of each process: on a busy machine it reads on after the last write, to have that many."""
 
@@ -167,7 +169,7 @@ def test_a_stopped_member_holds_writers_up_for_its_ttl_and_serves_nothing_old(po
         os.kill(readers[0].pid, signal.SIGCONT)
         _write(store, 0.5, writes)
         assert _wrong(readers, writes) == []
-        assert worst < TTL + 2.0  # ttl + 0.5 s on a machine that is not busy: make bench-cache measures it
+        assert worst < TTL + BUSY  # ttl + 0.5 s on a machine that is not busy: make bench-cache measures it
 
 
 def test_a_killed_member_is_given_up(postgres_url: str) -> None:
@@ -177,7 +179,7 @@ def test_a_killed_member_is_given_up(postgres_url: str) -> None:
         _write(store, 0.3, writes)
         os.kill(readers[0].pid, signal.SIGKILL)
         worst = _write(store, TTL + 1.0, writes)
-        assert worst < TTL + 2.0
+        assert worst < TTL + BUSY
         assert len(store.cache.members()) == 1
         assert _wrong(readers[1:], writes) == []
 
@@ -206,7 +208,7 @@ def test_a_network_that_drops_one_direction(postgres_url: str, side: Side) -> No
         with proxy.silent_to(side):
             worst = _write(store, TTL + 1.5, writes)
         _write(store, 1.0, writes)
-        assert worst < 2 * TTL + 2.0
+        assert worst < 2 * TTL + BUSY
         assert _wrong(cut_off, writes, hits=10, fences=1) == []
         assert _wrong(others, writes, hits=10) == []
 

@@ -16,7 +16,7 @@ import pytest
 
 import metastore as ms
 from metastore.backends.postgres.reads import PostgresReads
-from metastore.replicas import source
+from metastore.replicas import reads, source
 from metastore.store import Store
 from tests.cache.kept import LONG
 from tests.cache.replicas import Pair, pair
@@ -31,6 +31,13 @@ T = "lake.c.s.t"
 def two() -> Iterator[Pair]:
     with pair() as both:
         yield both
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a replica that lives be slow on a busy machine: else it would rest, and the primary would be read."""
+    monkeypatch.setattr(source, "_OPENS", LONG)
+    monkeypatch.setattr(reads, "_ANSWERS", LONG)
 
 
 @pytest.fixture

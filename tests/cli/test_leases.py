@@ -13,6 +13,7 @@ import pytest
 import metastore as ms
 from metastore.cli import app
 from tests.cli.test_cli import call, document, here, refused
+from tests.concurrency.raw import rows
 from tests.servers.process import wait_until
 
 pytestmark = pytest.mark.each_run_on("sqlite")  # a command knows nothing of the database
@@ -32,17 +33,19 @@ def run(url: str, capfd: pytest.CaptureFixture[str]) -> Run:
     return call_here
 
 
-def expired(store: ms.Store, name: str) -> None:
-    """Acquire a lease and let its time go by."""
-    store.leases.acquire(name, ttl=0.5, owner="late")
-    assert wait_until(lambda: store.leases.holder(name) is None, 10)
+def expired(store: ms.Store, url: str, name: str) -> None:
+    """Acquire a lease and let its time go by, by the database's clock."""
+    store.leases.acquire(name, owner="late")
+    gone = f"UPDATE lease SET expires_at = expires_at - 60000000 WHERE name = '{name}' RETURNING token"
+    assert rows(url, gone) == [(1,)]
+    assert store.leases.holder(name) is None
 
 
 @pytest.fixture
 def held(url: str) -> Iterator[ms.Store]:
     """Give a store in which the lease "x" was held, taken over, given back, broken, and is held, with a commit."""
     with ms.open(url, principal="tester") as store:
-        expired(store, "x")
+        expired(store, url, "x")
         store.leases.acquire("x", owner="second").release()
         store.leases.acquire("x", owner="third")
         store.leases.break_("x")
@@ -63,7 +66,7 @@ def test_ls(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with ms.open(url) as store:
         for name in NAMES:
             store.leases.acquire(name, owner=f"owner of {name}", ttl=600)
-        expired(store, "over")
+        expired(store, url, "over")
         holders = {holder.name: holder for holder in store.leases.list()}
     code, out, errors = run("ls")
     assert (code, errors) == (0, "")
@@ -118,12 +121,12 @@ def test_show(run: Run, held: ms.Store) -> None:
 ACTIONS = ["acquire", "takeover", "release", "acquire", "break", "acquire", "commit"]
 
 
-def test_show_what_nobody_holds(run: Run, held: ms.Store) -> None:
+def test_show_what_nobody_holds(run: Run, held: ms.Store, url: str) -> None:
     assert run("show", "unknown") == (0, "lease unknown\nnobody holds it\n", "")
     assert said(run("show", "unknown", "--json")) == {"name": "unknown", "holder": None, "events": []}
     held.leases.break_("x")
     assert run("show", "x")[1].splitlines()[:2] == ["lease x", "nobody holds it"]
-    expired(held, "over")
+    expired(held, url, "over")
     assert "expired, the next process that asks gets it" in " ".join(run("show", "over")[1].split())
     assert said(run("show", "over", "--json"))["holder"]["expired"] is True
 
@@ -162,7 +165,7 @@ def test_audit(run: Run, held: ms.Store) -> None:
     assert (run("audit", "unknown"), run("audit", "unknown", "--json")) == ((0, "", ""), (0, "", ""))
 
 
-def test_break(run: Run, held: ms.Store) -> None:
+def test_break(run: Run, held: ms.Store, url: str) -> None:
     code, out, errors = run("break", "x")
     assert (code, errors) == (0, "")
     assert out.startswith("The lease x is broken: [red]job[/red] had it with the token 6, since ")
@@ -173,7 +176,7 @@ def test_break(run: Run, held: ms.Store) -> None:
         code, out, errors = run("break", name)
         assert (code, out, errors) == (1, "", f"metastore: nobody holds the lease '{name}'\n")
         assert said(run("break", name, "--json"), 1) == {"name": name, "broken": False, "holder": None}
-    expired(held, "over")
+    expired(held, url, "over")
     found = said(run("break", "over", "--json"))
     assert (found["broken"], found["holder"]["owner"], found["holder"]["expired"]) == (True, "late", True)
 

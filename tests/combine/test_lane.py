@@ -70,7 +70,7 @@ def test_one_client_is_always_alone() -> None:
 
 
 def test_those_that_wait_go_together_in_their_order() -> None:
-    sender = Sender(most=4)
+    sender = Sender(most=4, patience=LONGEST)
     assert sender.all(list(range(10))) == list(range(10))
     assert sender.batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert sender.alone == []
@@ -84,7 +84,7 @@ def test_a_leader_waits_for_others_only_where_several_travel() -> None:
         def sleep(self, seconds: float) -> None:
             slept.append(seconds)
 
-    sender = Sender(clock=Noting())
+    sender = Sender(clock=Noting(), patience=LONGEST)
     for requests in (range(3), range(5), range(3), range(1)):
         sender.all(list(requests))
     assert [bool(seconds) for seconds in slept] == [False, False, True, False]
@@ -93,7 +93,7 @@ def test_a_leader_waits_for_others_only_where_several_travel() -> None:
 
 def test_a_leader_whose_request_goes_back_leads_again() -> None:
     """Also where one waits that has more time left, which is elected else."""
-    sender = Sender()
+    sender = Sender(patience=LONGEST)
     leaders: list[int] = []
 
     def back_once(handles: Waiters) -> None:
@@ -182,7 +182,7 @@ def test_a_member_whose_time_is_over_is_not_held_by_its_batch() -> None:
         with held(sender.lane):
             leader = pool.submit(sender.call, "leader")
             until_waiting(sender.lane, 1, [leader])
-            member = pool.submit(sender.call, "member", seconds=1.0)
+            member = pool.submit(sender.call, "member", seconds=2.0)
             until_waiting(sender.lane, 2, [leader, member])
         assert sent.wait(LONGEST)
         assert member.result(LONGEST) == "member"  # alone, which knows that something may be in flight
@@ -193,7 +193,7 @@ def test_a_member_whose_time_is_over_is_not_held_by_its_batch() -> None:
 
 
 def test_the_one_with_the_most_time_leads() -> None:
-    sender = Sender()
+    sender = Sender(patience=LONGEST)
     leaders: list[int] = []
     sender.fails = lambda _: leaders.append(threading.get_ident())
     threads: dict[str, int] = {}

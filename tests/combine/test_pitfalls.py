@@ -16,6 +16,7 @@ import metastore as ms
 from metastore import Store
 from metastore.combine.decided import Decided
 from tests.combine.gate import LONGEST, batches_of, held, lanes, together, until_waiting
+from tests.concurrency.silent import hears_late_answers
 
 SCHEMA = "lake.c.s"
 Call = Callable[[], Any]
@@ -25,8 +26,9 @@ def set_in(store: Store, n: int, key: str, value: str = "1", **options: Any) -> 
     return lambda: store.tables.alter(f"{SCHEMA}.t{n}", ms.SetProperty(key, value), **options)
 
 
-def test_a_deadline_in_a_batch_is_its_own(store: Store, url: str) -> None:
+def test_a_deadline_in_a_batch_is_its_own(store: Store, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The row of one is locked for longer than it may wait; it is not applied later, and the others are at once."""
+    hears_late_answers(monkeypatch)
     _, writes = lanes(store)
     locked = store.tables.load(f"{SCHEMA}.t0")
     with psycopg.connect(url.replace("+psycopg", "")) as connection:
@@ -74,8 +76,9 @@ def test_a_time_that_ends_in_mid_batch(store: Store, reached: str, monkeypatch: 
     assert store.verify() == []
 
 
-def test_an_intent_is_withdrawn_when_its_time_is_over(store: Store, url: str) -> None:
+def test_an_intent_is_withdrawn_when_its_time_is_over(store: Store, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests that lost two batches are announced; on a locked row nobody helps them, and their time ends."""
+    hears_late_answers(monkeypatch)
     _, writes = lanes(store)
     table = store.tables.load(f"{SCHEMA}.t0")
     store._session.hot.note(table.id, ("table", table.names))

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import psutil
+import pytest
 
+from metastore.backends.postgres import connection
 from tests.servers.postgres import PostgresServer
 
-__all__ = ["Swallower", "stopped"]
+__all__ = ["Swallower", "hears_late_answers", "stopped"]
 
 
 class Swallower:
@@ -79,6 +81,11 @@ class Swallower:
         if direction not in self._swallows:
             with contextlib.suppress(OSError):
                 sink.shutdown(socket.SHUT_WR)
+
+
+def hears_late_answers(patch: pytest.MonkeyPatch) -> None:
+    """Give a server that lives, but does not run just then, the time to say what became of a stopped statement."""
+    patch.setattr(connection, "_STOPPING", (5.0, 5.0))
 
 
 @contextlib.contextmanager

@@ -11,11 +11,13 @@ import metastore as ms
 from metastore.clock import SYSTEM
 from metastore.operation.record import ask_until_it_answers
 from metastore.urls import parse_url
+from tests.concurrency.silent import hears_late_answers
 
 
 @pytest.mark.postgres
-def test_a_lock_that_somebody_keeps_ends_with_the_deadline(postgres_url: str) -> None:
+def test_a_lock_that_somebody_keeps_ends_with_the_deadline(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A foreign session holds the rows of a table, and the table itself, for as long as it likes."""
+    hears_late_answers(monkeypatch)
     with ms.open(postgres_url) as store:
         store.metalakes.create("m")
         store.catalogs.create("m.c", type="relational")

@@ -288,7 +288,7 @@ def test_a_token_that_is_not_checked_lets_the_old_holder_finish(
 def test_an_index_without_what_is_dropping_lets_a_newcomer_take_the_name(postgres_url: str) -> None:
     """Negative control: the name stays taken by the index alone."""
     seed(postgres_url)
-    with ms.open(postgres_url, deadline=0.5) as store:
+    with ms.open(postgres_url, deadline=1.5) as store:
         table = store.tables.create("lake.cat.s.t")
         pending = store.tables.begin_drop(table)
         with pytest.raises(ms.DropPending):
@@ -298,7 +298,7 @@ def test_an_index_without_what_is_dropping_lets_a_newcomer_take_the_name(postgre
             columns = "(parent_id, family, key)"
             connection.execute(f"CREATE UNIQUE INDEX guard_live_name ON guard {columns} WHERE state = 0")
         assert store.tables.create("lake.cat.s.t").id != table.id
-        with pytest.raises(ms.DeadlineExceeded):
+        with pytest.raises((ms.DeadlineExceeded, ms.OutcomeUnknown)):
             pending.roll_back()
 
 

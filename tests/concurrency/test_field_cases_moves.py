@@ -125,7 +125,7 @@ def test_case_38_serialization_failures_are_retried(postgres_url: str, code: str
 def test_case_38_a_busy_file_is_waited_for(sqlite_url: str) -> None:
     """Field case 38: SQLite: a writer that holds the file is waited for within the deadline, and not longer."""
     seed(sqlite_url, "lake.cat.s.t")
-    with ms.open(sqlite_url, deadline=0.3) as hasty, ms.open(sqlite_url) as patient, connect(sqlite_url) as holder:
+    with ms.open(sqlite_url, deadline=1.0) as hasty, ms.open(sqlite_url) as patient, connect(sqlite_url) as holder:
         holder.execute("BEGIN IMMEDIATE")
         with pytest.raises(ms.DeadlineExceeded):
             hasty.tables.alter("lake.cat.s.t", ms.SetComment("hasty"))

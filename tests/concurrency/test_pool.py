@@ -79,8 +79,13 @@ def test_the_deadline_comes_first(url: str) -> None:
         assert time.monotonic() - began < 10
 
 
-def test_the_gauges(small: Ground) -> None:
-    store = small.store
+def test_the_gauges(url: str) -> None:
+    with ms.open(url, pool_size=SIZE, max_wait=1.0) as store:
+        prepare(store)
+        the_gauges(store)
+
+
+def the_gauges(store: ms.Store) -> None:
     assert use(store) == (SIZE, 0, 0)
     with ExitStack() as stack:
         stack.enter_context(full_operations(store))  # those that wait together would share one connection
@@ -204,7 +209,7 @@ def test_one_that_gives_up_lets_the_next_have_its_turn(url: str) -> None:
         with ExitStack() as stack:
             stack.enter_context(full_operations(store))
             taken(store, stack, 1)
-            hasty = threads.submit(store.bind(deadline=0.5).metalakes.exists, "lake")
+            hasty = threads.submit(store.bind(deadline=1.5).metalakes.exists, "lake")
             assert wait_until(lambda: use(store)[2] == 1, 20)
             patient = [threads.submit(store.metalakes.exists, "lake") for _ in range(2)]
             assert wait_until(lambda: use(store)[2] == 3, 20)

@@ -18,11 +18,11 @@ ANN, BOB = ("lake", "ann@corp"), ("lake", "bob@corp")
 
 
 def write(turn: Turn, number: int) -> tuple[int, int]:
-    """Alter, create and drop as ann for as long as rights come and go; return how much was done, and denied."""
+    """Alter and create as ann while rights come and go, and once at least; return how much was done, and denied."""
     ann = turn.store.as_user("ann@corp")
     done = denied = 0
     turn.meet()
-    while turn.go_on():
+    while turn.go_on() or not done:
         try:
             ann.tables.alter("lake.sales.eu.orders", ms.SetProperty(f"n{number}", str(done + denied)))
             ann.tables.create(f"lake.sales.eu.t{number}_{done + denied}")

@@ -85,7 +85,7 @@ def test_writers_lose_nothing_to_a_rotation(lake: str) -> None:
     def write(worker: int) -> int:
         done = 0
         with ms.open(lake) as store:
-            while not stop:
+            while not stop or not done:
                 path = f"m.c.s.t{worker}"
                 value = f"{worker} {done}"
                 store.tables.alter(path, ms.SetProperty("password", value))

@@ -23,7 +23,7 @@ from metastore.backends.postgres.connection import Connection, OutOfTime
 from metastore.clock import SYSTEM
 from metastore.deadlines import until
 from metastore.urls import parse_url
-from tests.concurrency.silent import Swallower, stopped
+from tests.concurrency.silent import Swallower, hears_late_answers, stopped
 from tests.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres
@@ -152,9 +152,9 @@ def test_a_commit_that_was_sent_is_unknown(server: PostgresServer, lost: str) ->
     def operate(name: str) -> None:
         with contextlib.closing(Swallower(server.port)) as swallower, ms.open(urls[name]) as direct:
             table = seed(direct)
-            with ms.open(swallower.url_for(urls[name]), deadline=DEADLINE) as store:
+            with ms.open(swallower.url_for(urls[name]), deadline=2 * DEADLINE) as store:  # it must come so far
                 swallower.swallow_at(b"INSERT INTO", *(["there", "back"] if lost == "question" else ["back"]))
-                with pytest.raises(ms.OutcomeUnknown) as caught, on_time():
+                with pytest.raises(ms.OutcomeUnknown) as caught, on_time(2 * DEADLINE):
                     ALL[name](store, table)
                 swallower.recover()
                 applied = bool(store._session.backend.steps(caught.value.operation_id))
@@ -212,8 +212,8 @@ def test_many_threads_at_once(server: PostgresServer, own_url: str) -> None:
 
 def test_opening_a_store(server: PostgresServer, own_url: str) -> None:
     """Shorter than psycopg's connect_timeout can be."""
-    with stopped(server), pytest.raises(ms.DeadlineExceeded, match="does not answer"), on_time(0.5):
-        ms.open(own_url, deadline=0.5)
+    with stopped(server), pytest.raises(ms.DeadlineExceeded, match="does not answer"), on_time(1.0):
+        ms.open(own_url, deadline=1.0)
     ms.open(own_url, deadline=5.0).close()
 
 
@@ -225,8 +225,10 @@ def test_without_the_end_it_hangs(server: PostgresServer, own_url: str, monkeypa
         store.tables.load("m.c.s.t")
         done.set()
 
-    with ms.open(own_url, deadline=0.3) as store:
+    with ms.open(own_url) as store:
         seed(store)
+    with ms.open(own_url, deadline=1.0) as store:
+        store.tables.load("m.c.s.t")
         monkeypatch.setattr(Connection, "wait", psycopg.Connection.wait)
         thread = threading.Thread(target=load, args=(store,), daemon=True)
         with stopped(server):
@@ -255,8 +257,9 @@ def backends(url: str, condition: str) -> int:
 
 
 @can_stop
-def test_a_live_server_says_that_nothing_was_applied_and_lets_go(own_url: str) -> None:
+def test_a_live_server_says_that_nothing_was_applied_and_lets_go(own_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The deadline of the call is shorter than the store's: it is the client that stops the statement."""
+    hears_late_answers(monkeypatch)
     with ms.open(own_url, deadline=60.0) as store:
         table = seed(store)
         with psycopg.connect(own_url.replace("+psycopg", "")) as foreign:
@@ -268,8 +271,9 @@ def test_a_live_server_says_that_nothing_was_applied_and_lets_go(own_url: str) -
 
 
 @can_stop
-def test_who_was_asked_to_stop_is_not_used_again(own_url: str) -> None:
+def test_who_was_asked_to_stop_is_not_used_again(own_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The order to stop may arrive late, and would meet the next statement."""
+    hears_late_answers(monkeypatch)
     pool = pool_of(own_url)
     first = pool.fetch("SELECT pg_backend_pid()", {})
     assert pool.fetch("SELECT pg_backend_pid()", {}) == first
@@ -280,6 +284,7 @@ def test_who_was_asked_to_stop_is_not_used_again(own_url: str) -> None:
 
 
 def test_an_answer_that_comes_while_it_is_stopped_counts(own_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    hears_late_answers(monkeypatch)
     monkeypatch.setattr(Connection, "cancel_safe", lambda self, timeout: None)
     pool = pool_of(own_url)
     pool.fetch("SELECT 1", {})  # the connection is there
@@ -333,15 +338,16 @@ def test_a_call_that_is_over_sends_nothing(own_url: str) -> None:
 
 
 @can_stop
-def test_without_a_deadline_each_wait_has_the_stores(own_url: str) -> None:
-    pool = pool_of(own_url, 0.5)
+def test_without_a_deadline_each_wait_has_the_stores(own_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    hears_late_answers(monkeypatch)
+    pool = pool_of(own_url, 1.0)
     with pool.connection() as connection:
         connection.execute("SET statement_timeout = 0")
         for _ in range(3):
-            connection.execute("SELECT pg_sleep(0.3)")
+            connection.execute("SELECT pg_sleep(0.4)")
         with until(math.inf):
-            connection.execute("SELECT pg_sleep(0.9)")
-        with pytest.raises(psycopg.errors.QueryCanceled), on_time(0.5):
+            connection.execute("SELECT pg_sleep(1.1)")
+        with pytest.raises(psycopg.errors.QueryCanceled), on_time(1.0):
             connection.execute("SELECT pg_sleep(20)")
     pool.close()
 

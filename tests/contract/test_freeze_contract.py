@@ -314,7 +314,7 @@ class TestBeginning:
             with monkeypatch.context() as spied:
                 spied.setattr(kind, "mark", spied_mark)
                 spied.setattr(kind, "unmark", spied_unmark)
-                with pytest.raises(ms.ScopeFrozen), other.schemas.exclusive(ONE, timeout=0.15):
+                with pytest.raises(ms.ScopeFrozen), other.schemas.exclusive(ONE, timeout=1.0):
                     raise AssertionError
             assert "Conflicted" in calls
             assert "unmark" not in calls or "no answer" in calls, calls

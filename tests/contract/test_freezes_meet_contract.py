@@ -47,7 +47,7 @@ class TestNested:
                     other.tables.create(path, deadline=1.0)
                 assert caught.value.operation == tx._id
             with pytest.raises(ms.ScopeFrozen) as caught:
-                other.schemas.exclusive("m.c.one.in", timeout=0.5).__enter__()
+                other.schemas.exclusive("m.c.one.in", timeout=1.0).__enter__()
             assert caught.value.operation == tx._id
             tx.schemas.drop("m.c.one.in", cascade=True)
         assert not other.schemas.exists("m.c.one.in")
@@ -93,7 +93,7 @@ class TestOthers:
     def test_a_mark_in_the_way(self, ground: Ground) -> None:
         """It waits for its time; an expired one is cleared."""
         living = mark(ground, ground.one)
-        with pytest.raises(ms.ScopeFrozen) as caught, ground.store.schemas.exclusive(ONE, timeout=0.5):
+        with pytest.raises(ms.ScopeFrozen) as caught, ground.store.schemas.exclusive(ONE, timeout=1.0):
             raise AssertionError
         assert caught.value.operation == living
         assert [m.mark for m in ground.backend.marked([ground.one.id])] == [living]

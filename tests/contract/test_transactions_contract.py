@@ -203,6 +203,6 @@ class TestRun:
             tx.tables.alter("m.c.one.t", comment("mine"))
             ground.store.tables.alter("m.c.one.t", ms.SetProperty("n", str(ground.backend.now())))
 
-        with pytest.raises(ms.DeadlineExceeded):
+        with pytest.raises((ms.DeadlineExceeded, ms.OutcomeUnknown)):  # the latter: a commit is on its way just then
             ground.store.run(never, deadline=0.2)
         assert ground.store.tables.load("m.c.one.t").comment is None

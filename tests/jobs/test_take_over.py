@@ -17,7 +17,8 @@ import metastore as ms
 from metastore.jobs import submit
 from tests.servers.process import wait_until
 
-TTL = 2.0
+TTL, LONG = 2.0, 60.0
+"""After how many seconds another server runs a job again; and so many that a slow one is never taken for dead."""
 ROOT = Path(__file__).resolve().parents[2]
 BEATS = """
 import os, sys, time
@@ -30,8 +31,8 @@ with open(sys.argv[1], "a") as log:
 
 
 @contextmanager
-def server(url: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "tests.jobs.server_program", url, str(TTL)]
+def server(url: str, ttl: float = TTL) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "tests.jobs.server_program", url, str(ttl)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         try:
             assert process.stdout is not None
@@ -95,7 +96,7 @@ def test_each_of_many_jobs_runs_once_on_two_servers(url: str, store: ms.Store, t
         "lake.say", type="shell", executable="/bin/sh", arguments=["-c", f"echo {{{{word}}}} >> {log}"]
     )
     words = [f"w{i:02}" for i in range(20)]
-    with server(url), server(url):
+    with server(url, LONG), server(url, LONG):
         jobs = [submit(store, "lake.say", {"word": word}) for word in words]
         assert wait_until(lambda: all(store.jobs.load(job).status == "succeeded" for job in jobs), 60.0)
     assert sorted(log.read_text().split()) == words

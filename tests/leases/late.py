@@ -3,9 +3,12 @@
 ::
 
     with Late(url) as late:
-        late.begin("commit", "work", 0.2, alter)   # acquires "work", runs alter(store, lease), stops before its commit
+        late.begin("commit", "work", 20.0, alter)  # acquires "work", runs alter(store, lease), stops before its commit
         ...                                        # others take the lease over
         said = late.go_on()                        # SIGCONT: it sends what it was about to send
+
+Nobody waits for that time: the database and the holder's clock are told that it has passed. So it may be so long that
+a busy machine comes as far as the point within it.
 """
 
 from __future__ import annotations
@@ -16,11 +19,14 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import metastore as ms
+from metastore.clock import Clock
+from tests.concurrency.raw import rows
 
 __all__ = ["Late", "Said", "taken_over"]
 
@@ -42,9 +48,20 @@ class Said(NamedTuple):
     """What release said afterwards."""
 
 
+@dataclass(frozen=True)
+class _Sleeping(Clock):
+    """The machine's clock, on a machine that may have slept meanwhile (seconds)."""
+
+    slept: list[float] = field(default_factory=lambda: [0.0])
+
+    def boottime(self) -> float:
+        return super().boottime() + self.slept[0]
+
+
 def _run(pipe: Connection, url: str) -> None:
     parent = os.getppid()
     with ms.open(url, principal="late") as store:
+        store.leases._clock = _Sleeping()
         while os.getppid() == parent:
             try:
                 point, nth, name, ttl, work = pipe.recv()
@@ -57,7 +74,7 @@ def _late(store: ms.Store, pipe: Connection, where: tuple[str, int], name: str, 
     told: list[ms.Lease] = []
     lease = store.leases.acquire(name, ttl=ttl, on_lost=told.append)
     error: BaseException | None = None
-    restore = _stop_at(store, where, pipe)
+    restore = _stop_at(store, where, pipe, ttl)
     try:
         work(store, lease)
     except ms.MetastoreError as raised:
@@ -68,8 +85,10 @@ def _late(store: ms.Store, pipe: Connection, where: tuple[str, int], name: str, 
     return Said(said, str(error), lease.lost.is_set(), len(told), lease.release())
 
 
-def _stop_at(store: ms.Store, where: tuple[str, int], pipe: Connection) -> Callable[[], None]:
-    """Let the nth call of a method of the backend, or ("leases.…") of its leases, stop the process."""
+def _stop_at(store: ms.Store, where: tuple[str, int], pipe: Connection, ttl: float) -> Callable[[], None]:
+    """Let the nth call of a method of the backend, or ("leases.…") of its leases, stop the process for its ttl."""
+    clock = store.leases._clock
+    assert isinstance(clock, _Sleeping)
     (name, nth), backend = where, store._session.backend
     owner: Any = type(backend.leases) if name.startswith("leases.") else type(backend)
     method = name.removeprefix("leases.")
@@ -82,6 +101,7 @@ def _stop_at(store: ms.Store, where: tuple[str, int], pipe: Connection) -> Calla
         if calls == nth:
             pipe.send(("parked", None))
             pipe.recv()
+            clock.slept[0] += ttl
         return original(*arguments, **options)
 
     inherited = method not in vars(owner)
@@ -93,6 +113,7 @@ class Late:
     """The process. It does one work after another."""
 
     def __init__(self, url: str) -> None:
+        self._url = url
         self._pipe, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(target=_run, args=(theirs, url), daemon=True)
         self._process.start()
@@ -109,11 +130,13 @@ class Late:
         self._pipe.close()
 
     def begin(self, point: str, name: str, ttl: float, work: Work, *, nth: int = 1) -> None:
-        """Let it acquire the lease and work, up to the point; stop it there (SIGSTOP)."""
+        """Let it acquire the lease and work, up to the point; stop it there (SIGSTOP) until its time is over."""
         self._pipe.send((point, nth, name, ttl, work))
         word, said = self._receive()
         assert word == "parked", f"it never came to {point}: {said}"
         self._signal(signal.SIGSTOP)
+        earlier = f"expires_at - {round(ttl * 1_000_000)}"
+        assert rows(self._url, f"UPDATE lease SET expires_at = {earlier} WHERE name = '{name}' RETURNING 1") == [(1,)]
 
     def go_on(self) -> Said:
         """Let it go on (SIGCONT); return what it came to."""

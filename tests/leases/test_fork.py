@@ -43,7 +43,7 @@ def in_a_child(do: Callable[[], object]) -> None:
 def test_a_forked_child_holds_nothing(store: ms.Store) -> None:
     furnish(store)
     told: list[ms.Lease] = []
-    with store.leases.acquire("work", ttl=0.6, renew_every=0.05, owner="we", on_lost=told.append) as lease:
+    with store.leases.acquire("work", ttl=30.0, renew_every=0.05, owner="we", on_lost=told.append) as lease:
 
         def child() -> None:
             assert lease.lost.is_set()
@@ -67,7 +67,7 @@ def test_a_forked_child_holds_nothing(store: ms.Store) -> None:
                 assert own.token == 1
                 assert own.incarnation != lease.incarnation
                 store.tables.alter(PATH, ms.SetComment("child"), lease=own)
-            store.leases.acquire("left behind", ttl=0.2)
+            store.leases.acquire("left behind", ttl=1.0)
             joined = store.leases.join("work", lease.token or 0)
             store.tables.alter(PATH, ms.SetProperty("joined", "yes"), lease=joined)  # the way to work below a holder
 

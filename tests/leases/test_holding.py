@@ -145,7 +145,7 @@ def test_the_database_decides_by_its_own_clock(postgres_url: str, clock: Moved) 
             with pytest.raises(ms.LeaseHeld):
                 wrong.leases.acquire("work")
             held.release()
-            lease = wrong.leases.acquire("work", ttl=0.2)
+            lease = wrong.leases.acquire("work", ttl=0.7)
             assert abs((lease.expires_at - held.expires_at).total_seconds()) < 60
             assert wait_until(lambda: store.leases.holder("work") is None, 5)
             assert store.leases.acquire("work").release()
@@ -183,11 +183,11 @@ def test_whoever_looks_finds_it_lost(store: ms.Store) -> None:
     """Without a heartbeat nobody runs who could set the event: looking at it, or waiting for it, is enough."""
     told: list[float] = []
     began = time.monotonic()
-    lease = store.leases.acquire("work", ttl=0.3, on_lost=lambda _: told.append(time.monotonic()))
+    lease = store.leases.acquire("work", ttl=1.0, on_lost=lambda _: told.append(time.monotonic()))
     assert not lease.lost.is_set()
     assert lease.lost.wait(0.01) is False
     assert lease.lost.wait(30.0)
-    assert 0.3 <= time.monotonic() - began < 15
+    assert 1.0 <= time.monotonic() - began < 15
     assert len(told) == 1
     other = store.leases.acquire("other", ttl=30.0)
     other.release()
@@ -249,14 +249,14 @@ def heartbeats() -> Iterator[threading.Thread]:
 def test_no_thread_stays(store: ms.Store) -> None:
     """After a release, a loss, and the end of the thread that acquired it."""
     for n in range(20):
-        with store.leases.acquire("work", ttl=1.0, renew_every=0.001, on_lost=lambda _: None):
+        with store.leases.acquire("work", ttl=30.0, renew_every=0.001, on_lost=lambda _: None):
             assert len(list(heartbeats())) == 2, n
-    lost = store.leases.acquire("work", ttl=1.0, renew_every=0.001)
+    lost = store.leases.acquire("work", ttl=30.0, renew_every=0.001)
     store.leases.break_("work")
-    assert lost.lost.wait(5.0)
+    assert lost.lost.wait(10.0)
 
     def forget() -> None:
-        store.leases.acquire("forgotten", ttl=0.3, renew_every=0.01, on_lost=lambda _: None)
+        store.leases.acquire("forgotten", ttl=1.0, renew_every=0.01, on_lost=lambda _: None)
 
     thread = threading.Thread(target=forget)
     thread.start()

@@ -190,7 +190,7 @@ def test_on_lost_may_acquire_anew(store: ms.Store) -> None:
         held.append(store.leases.acquire(lease.name, owner="anew", timeout=20.0).token)
         done.set()
 
-    store.leases.acquire("job", ttl=0.05, on_lost=anew)
+    store.leases.acquire("job", ttl=1.0, on_lost=anew)
     assert done.wait(30)
     assert held == [2]
     assert store.leases.acquire("another").token == 1
@@ -203,7 +203,7 @@ def test_a_ttl_that_is_over_before_its_answer(store: ms.Store) -> None:
 
 
 def test_an_expired_lease_cannot_be_joined(store: ms.Store) -> None:
-    lease = store.leases.acquire("job", ttl=0.02)
+    lease = store.leases.acquire("job", ttl=0.7)
     while store.leases.holder("job") is not None:
         lease.lost.wait(0.01)
     with pytest.raises(ms.LeaseLost):

@@ -18,7 +18,8 @@ from tests.servers.postgres import PostgresServer, database_of
 
 pytestmark = pytest.mark.postgres
 
-TTL = 1.0
+TTL, LATE = 1.0, 4.0
+"""The second: for a busy machine. The call that hangs would end after ten seconds."""
 
 
 @contextmanager
@@ -72,12 +73,12 @@ def test_the_cable_is_pulled() -> None:
                 assert pipe.recv() == 1
                 network.unplug()
                 pipe.send("look")
-                with store.leases.acquire("work", ttl=30.0, timeout=5 * TTL) as lease:
+                with store.leases.acquire("work", ttl=30.0, timeout=20 * TTL) as lease:
                     assert lease.token == 2
-                    assert pipe.poll(5)
+                    assert pipe.poll(20)
                     lost, after = pipe.recv()
                     assert lost
-                    assert after < TTL + 0.2
+                    assert after < TTL + LATE
                     store.tables.alter(f"{S}.other", ms.SetComment("next"), lease=lease)
                     network.plug()
                     pipe.send("go on")

@@ -16,7 +16,7 @@ from tests.leases.kinds_of_work import NOTHING_TO_WRITE, WORK, S, furnish, pictu
 from tests.leases.late import Late, taken_over
 from tests.servers.postgres import Databases, database_of
 
-TTL = 0.15
+TTL = 20.0
 
 
 @pytest.fixture

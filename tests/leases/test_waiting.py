@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from math import inf
 from multiprocessing.connection import Connection
 from typing import Any, Self
 
@@ -166,7 +167,10 @@ def test_the_end_of_its_time_is_not_slept_through(store: ms.Store) -> None:
     """A waiter waits until a dead holder's ttl is over, not until its own next look."""
 
     def waited(name: str) -> float:
-        store.leases.acquire(name, ttl=0.4)
+        try:
+            store.leases.acquire(name, ttl=0.4)
+        except (ms.LeaseLost, ms.DeadlineExceeded, ms.OutcomeUnknown):  # the answer did not come in that time
+            return inf
         began = time.monotonic()
         with ThreadPoolExecutor(1) as pool:
             assert pool.submit(store.leases.acquire, name, timeout=20.0).result().token == 2
@@ -233,7 +237,7 @@ def test_a_waiter_is_woken(
         with ms.open(proxy.url_for(postgres_url)) as waiter:
             waiting = pool.submit(waiter.leases.acquire, "work", timeout=30.0)
             lines_up(postgres_url, waiting)
-            assert wait_until(lambda: rows(postgres_url, f"SELECT count(*) {LISTENS}") == [(1,)], 5)
+            assert wait_until(lambda: rows(postgres_url, f"SELECT count(*) {LISTENS}") == [(1,)], 20)
             last = -1
             while last != (last := proxy.round_trips):
                 time.sleep(0.05)  # until it has looked once more, and listens
@@ -258,7 +262,7 @@ def test_who_leaves_the_line_wakes_the_next(postgres_url: str, pool: ThreadPoolE
         lines_up(postgres_url, second, nth=2)
         with pytest.raises(ms.LeaseHeld):
             first.result(10)
-        assert second.result(5).token == 1
+        assert second.result(20).token == 1
 
 
 @pytest.mark.postgres
@@ -288,7 +292,7 @@ def test_a_listener_whose_connection_was_closed_looks_by_himself(postgres_url: s
         lease = store.leases.acquire("work")
         waiting = pool.submit(waiter.leases.acquire, "work", timeout=30.0)
         lines_up(postgres_url, waiting)
-        assert wait_until(lambda: rows(postgres_url, f"SELECT count(*) {LISTENS}") == [(1,)], 5)
+        assert wait_until(lambda: rows(postgres_url, f"SELECT count(*) {LISTENS}") == [(1,)], 20)
         assert rows(postgres_url, f"SELECT pg_terminate_backend(pid) {LISTENS}") == [(True,)]
         lease.release()
-        assert waiting.result(5).token == 3
+        assert waiting.result(20).token == 3

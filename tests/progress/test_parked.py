@@ -16,6 +16,8 @@ from tests.progress.hooks import announces
 from tests.progress.parked import Parked
 
 PATH = "lake.cat.s.t"
+SOON = 1.2
+"""Seconds: a deadline that passes soon, but not before the operation has come to its point on a busy machine."""
 POINTS = ("commit", "write_down", "pending", "help")
 """After its read; before and after its announcement; in the middle of helping."""
 
@@ -84,8 +86,8 @@ def test_expired(url: str, killed: bool) -> None:
     """No helper came before its deadline: no later helper applies it."""
     seed(url, PATH)
     operation = ms.new_operation_id()
-    with Parked(url, "help", alter, "help", operation, 0.5) as parked, ms.open(url) as store:
-        ends = time.monotonic() + 0.6
+    with Parked(url, "help", alter, "help", operation, SOON) as parked, ms.open(url) as store:
+        ends = time.monotonic() + SOON + 0.1
         while time.monotonic() < ends:
             assert store.outcome(operation).state == "pending"
             time.sleep(0.02)
@@ -108,8 +110,8 @@ def test_its_deadline_passed_before_it_applied_anything(url: str) -> None:
     """It stands still between its reading and its compare-and-swap until the deadline is over; alone."""
     seed(url, PATH)
     operation = ms.new_operation_id()
-    with Parked(url, "help", alter, "help", operation, 0.5) as parked, ms.open(url) as store:
-        time.sleep(0.6)
+    with Parked(url, "help", alter, "help", operation, SOON) as parked, ms.open(url) as store:
+        time.sleep(SOON + 0.1)
         how, answer = parked.go_on()
         state = store.outcome(operation).state
         assert state == ("committed" if how == "returned" else "cancelled"), answer

@@ -26,11 +26,11 @@ PROCESSES = 16
 
 
 def write_on(turn: Turn, number: int, folder: str) -> int:
-    """Write a hot table, and cold ones, until the flag is there; return how many calls were acknowledged."""
+    """Write a hot table, and cold ones, until the flag is there and a call was acknowledged; return how many were."""
     store, done, n = turn.store, 0, 0
     ledger = Ledger(Path(folder) / f"ledger{number}", f"p{number}")
     turn.meet()
-    while not (Path(folder) / "over").exists():
+    while not (Path(folder) / "over").exists() or not done:
         n += 1
         change, name = ms.SetProperty(f"k{number}", str(n)), f"t{number}_{n}"
         alter = partial(store.tables.alter, "lake.cat.s.t", change)

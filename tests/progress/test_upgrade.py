@@ -64,8 +64,8 @@ def test_the_newer_program_is_killed(url: str, folder: Path) -> None:
     """Its intent expires, and the next helper records that."""
     seed(url, PATH)
     operation = ms.new_operation_id()
-    with NewerProgram(folder, url, operation, 1.0) as newer, ms.open(url) as store:
-        ends = time.monotonic() + 1.1
+    with NewerProgram(folder, url, operation, 1.8) as newer, ms.open(url) as store:
+        ends = time.monotonic() + 1.9
         newer.kill()
         version = 1 + work(store)
         while time.monotonic() < ends:

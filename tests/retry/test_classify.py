@@ -180,10 +180,19 @@ def test_real_errors(
 
 def test_a_cancelled_statement(pair: tuple[Connection, Connection]) -> None:
     one, other = pair
-    timer = threading.Timer(0.1, one.cancel_safe)
-    timer.start()
-    assert verdict(one, "SELECT pg_sleep(10)") == ("57014", Consequence.RETRY)
-    timer.join()
+    over = threading.Event()
+
+    def cancel() -> None:
+        while not over.wait(0.1):  # a cancellation that comes before the statement does nothing
+            one.cancel_safe()
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    try:
+        assert verdict(one, "SELECT pg_sleep(10)") == ("57014", Consequence.RETRY)
+    finally:
+        over.set()
+        thread.join()
     assert other.execute("SELECT 1").fetchone() == (1,)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import metastore as ms
 from tests.concurrency.checks import seed
-from tests.progress.accounts import Ledger, wrong
+from tests.progress.accounts import LATE, Ledger, wrong
 from tests.soak.__main__ import main
 
 
@@ -39,7 +39,7 @@ def test_the_checker_finds_what_is_wrong(sqlite_url: str, tmp_path: Path) -> Non
         ledger = Ledger(path, "p1")
         for call in (create, twice, nothing, fails_after_all, unknown):
             ledger.call(call, 5.0)
-        ledger.call(create, -2.0)
+        ledger.call(create, -LATE - 1.0)
         ledger.close()
         create("p1-stranger")
     found, totals = wrong(sqlite_url, [path])

@@ -96,6 +96,7 @@ def test_histories_of_several_principals(source: SparkSession, sqlite_url: str) 
     assert {row.kind for row in hours if row.contended} <= {"table"}
 
 
+@pytest.mark.timeout(900)
 def test_a_stream_into_parquet_survives_restarts(source: SparkSession, sqlite_url: str, tmp_path: Path) -> None:
     """Each change is in the files once, although the query was stopped between, and batches are small."""
 
@@ -107,7 +108,7 @@ def test_a_stream_into_parquet_survives_restarts(source: SparkSession, sqlite_ur
             .trigger(availableNow=True)
             .start(str(tmp_path / "out"))
         )
-        query.awaitTermination(120)
+        assert query.awaitTermination(300), "it does not end"
         sizes = [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
         assert max(sizes) <= 20
         assert all(size == 20 for size in sizes[:-1])

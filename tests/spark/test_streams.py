@@ -100,13 +100,18 @@ def test_a_stream_that_begins_now_has_only_what_comes(url: str) -> None:
     assert len(rows(reader, offset, reader.latestOffset(offset, ALL))) == 2
 
 
+@pytest.mark.timeout(900)
 def test_a_stream_that_gc_overtook_says_what_to_do(spark: SparkSession, url: str, tmp_path: Path) -> None:
     register_source(spark)
 
     def run(folder: str) -> list[str]:
         stream = spark.readStream.format("metastore").options(url=url, table="changes").load()
         query = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / f"of_{folder}"))
-        query.trigger(availableNow=True).start(str(tmp_path / folder)).awaitTermination(120)
+        started = query.trigger(availableNow=True).start(str(tmp_path / folder))
+        try:
+            assert started.awaitTermination(300), "it does not end"
+        finally:
+            started.stop()
         return [row.position for row in spark.read.parquet(str(tmp_path / folder)).orderBy("position").collect()]
 
     assert len(run("first")) == CHANGES

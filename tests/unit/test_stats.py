@@ -204,7 +204,7 @@ def other(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
 def test_a_gap_that_may_be_filled(postgres: Filled, other: psycopg.Connection[Any]) -> None:
     for seq in (1, 2, 5):  # 3 and 4 were rolled back long ago
         postgres.step(seq, 1, 600)
-    assert postgres_stats(postgres.fetch, HOUR, 9).undecided == 0
+    assert settled(postgres).undecided == 0
     other.execute("SELECT pg_current_xact_id()")
     found = postgres_stats(postgres.fetch, HOUR, 9)
     assert (found.undecided, found.undecided_since) == (0, None), "no gap since that began"
