@@ -92,7 +92,7 @@ WRITES: dict[str, Callable[[ms.Store], object]] = {
 
 def until_it_is_confirmed(server: PostgresServer, url: str) -> None:
     """A batch of writes at its deadline; then repeats of them, before a replica confirms and after."""
-    with ms.open(url, deadline=1.0) as store:
+    with ms.open(url, deadline=2.0) as store:
         for path in PATHS:
             store.tables.load(path)
 
