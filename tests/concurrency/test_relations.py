@@ -154,10 +154,14 @@ def test_no_relation_has_a_dead_end(url: str, team: Team, case: str) -> None:
 
 
 def move_about(turn: Turn, drops: bool) -> int:
-    """Rename the table there and back, or drop and restore it at either name; return how often that was done."""
-    tables, done = turn.store.tables, 0
+    """Rename the table there and back, or drop and restore it at either name, until that was done once at least.
+
+    Return how often it was.
+    """
+    tables, done, rounds = turn.store.tables, 0, 0
     turn.meet()
-    for _ in range(ROUNDS):
+    while rounds < ROUNDS or (not done and rounds < 100 * ROUNDS):
+        rounds += 1
         for here, other in ((TABLE, f"{TABLE}2"), (f"{TABLE}2", TABLE)):
             if drops:
                 done += outcome(tables.drop, here) == "ok"

@@ -6,10 +6,11 @@ operation, at which a call looks whose answer was lost.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psycopg
 import pytest
@@ -17,6 +18,7 @@ import pytest
 import metastore as ms
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.postgres.backend import PostgresBackend
+from metastore.backends.postgres.intents import CONFIRM
 from tests.combine.gate import batches_of, lanes
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import wait_until
@@ -48,24 +50,36 @@ def url(server: PostgresServer) -> str:
 @contextmanager
 def no_replica(server: PostgresServer) -> Iterator[None]:
     """Let all commits wait for a replica that is not there."""
-    names = "SELECT 1 FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = %s"
-
-    def let(setting: str) -> None:
-        with psycopg.connect(server.dsn(), autocommit=True) as own:
-            own.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{setting}'")
+    with psycopg.connect(server.dsn(), autocommit=True) as own:
+        try:
+            own.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            own.execute("SELECT pg_reload_conf()")
+            assert wait_until(lambda: _waits_for_it(own), 30.0)
+            yield
+        finally:
+            own.execute("ALTER SYSTEM RESET synchronous_standby_names")
             own.execute("SELECT pg_reload_conf()")
 
-        def known() -> bool:
-            with psycopg.connect(server.dsn()) as other:
-                return bool(other.execute(names, (setting,)).fetchall())
 
-        assert wait_until(known, 30.0)
+def _waits_for_it(connection: psycopg.Connection) -> bool:
+    """Make a commit; return whether it waited. The server learns of the setting in the background."""
+    warnings: list[psycopg.errors.Diagnostic] = []
+    connection.add_notice_handler(warnings.append)
+    over = threading.Event()
 
-    let("*")
+    def stop() -> None:
+        while not over.wait(0.1):
+            connection.cancel()
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
     try:
-        yield
+        with suppress(psycopg.errors.QueryCanceled):  # before the commit
+            connection.execute(CONFIRM)
     finally:
-        let("")
+        over.set()
+        stopper.join()
+    return bool(warnings)
 
 
 def waits(server: PostgresServer) -> list[int]:

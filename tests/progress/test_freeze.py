@@ -60,7 +60,8 @@ def refused(call: Call) -> ms.ScopeFrozen:
 def test_nobody_else_writes(url: str) -> None:
     """Each is told which operation is in the way; all may read; the holder's block is one commit."""
     seed(url, PATH, "lake.cat.o.t2")
-    with ms.open(url) as store, ms.open(url) as other, ms.open(url, deadline=0.3) as hurried:
+    with ms.open(url) as store, ms.open(url) as other, ms.open(url) as patient:
+        hurried = patient.bind(deadline=0.3)
         table = other.tables.load(PATH)
         feed = len(list(store.changes()))
         with store.schemas.exclusive(SCHEMA) as tx:
