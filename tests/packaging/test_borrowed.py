@@ -121,9 +121,9 @@ def test_psycopg_waits_through_our_wait(postgres_url: str, monkeypatch: pytest.M
     waits: list[str] = []
     real = postgres_connection._ending
 
-    def ending(gen: Any, wanted: Any, left: float, connection: Any) -> Any:
+    def ending(gen: Any, left: float, connection: Any) -> Any:
         waits.append(getattr(gen, "__name__", "?"))
-        return real(gen, wanted, left, connection)
+        return real(gen, left, connection)
 
     monkeypatch.setattr(postgres_connection, "_ending", ending)
     with Pool(metastore.urls.parse_url(postgres_url), 10.0).connection() as connection:

@@ -52,8 +52,7 @@ class Connection(psycopg.Connection[Any]):
         left = remaining(SYSTEM, math.inf)
         if left <= 0:
             raise NothingSent("the time was over before the server was asked for a connection")
-        gen = super()._connect_gen(*arguments, **options)
-        return _ending(gen, next(gen), left, None)
+        return _ending(super()._connect_gen(*arguments, **options), left, None)
 
     def wait(self, gen: Generator[Any, Any, T], interval: float = _LOOKS[1], *arguments: Any, **options: Any) -> T:
         """Do what psycopg does, but not past the deadline: ``gen`` sends, and then waits for the answer.
@@ -63,12 +62,8 @@ class Connection(psycopg.Connection[Any]):
         left = remaining(SYSTEM, self.timeout)
         if left <= 0:
             raise NothingSent("the time was over before anything was sent")
-        try:
-            wanted = next(gen)  # it sends: all that follows here happens while the server works
-        except StopIteration as done:
-            return cast("T", done.value)
         looks = interval if stopping() is None else min(interval, _LOOKS[1])
-        return super().wait(_ending(gen, wanted, left, self), min(looks, max(left, _LOOKS[0])), *arguments, **options)
+        return super().wait(_ending(gen, left, self), min(looks, max(left, _LOOKS[0])), *arguments, **options)
 
     def stop(self) -> None:
         """Ask the server to stop what it does: it frees its locks, and says what became of the statement."""
@@ -78,18 +73,16 @@ class Connection(psycopg.Connection[Any]):
                 self.cancel_safe(timeout=_STOPPING[0])
 
 
-def _ending(
-    gen: Generator[Any, Any, T], wanted: Any, left: float, connection: Connection | None
-) -> Generator[Any, Any, T]:
+def _ending(gen: Generator[Any, Any, T], left: float, connection: Connection | None) -> Generator[Any, Any, T]:
     """Let one of psycopg's generators run for ``left`` seconds; then stop the connection's statement, or give up.
 
-    ``wanted`` is what it yielded first. A server that waits for a replica to confirm a commit answers a stop with a
-    success and a warning.
+    A server that waits for a replica to confirm a commit answers a stop with a success and a warning.
     """
     now, stop = SYSTEM.monotonic, stopping()
     ends = now() + left
     warnings: list[psycopg.errors.Diagnostic] = []
     try:
+        wanted = next(gen)
         while now() < ends and not (stop is not None and stop.asked):
             wanted = gen.send((yield wanted))
         if connection is not None:
