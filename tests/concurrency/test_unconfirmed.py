@@ -126,7 +126,11 @@ def until_it_is_confirmed(server: PostgresServer, url: str) -> None:
             assert store.tables.alter(path, COMMENT, operation_id=error.operation_id).version == 2
 
 
-def test_at_the_deadline_of_a_batch(server: PostgresServer, url: str) -> None:
+@pytest.mark.parametrize("commits", ["on", "off"])
+def test_at_the_deadline_of_a_batch(server: PostgresServer, url: str, commits: str) -> None:
+    """Also where the database's own transactions wait for nobody: the store's commits always wait."""
+    with psycopg.connect(server.dsn(), autocommit=True) as own:
+        own.execute(f"ALTER DATABASE {url.rpartition('/')[2]} SET synchronous_commit = '{commits}'")
     until_it_is_confirmed(server, url)
 
 

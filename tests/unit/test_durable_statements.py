@@ -35,7 +35,7 @@ NEEDS_NOT = {
     ("lease_sql", "FORGET_PUBLISHED"): "the next gc does it again",
     ("lease_sql", "FORGET_WAITERS"): "the next gc does it again",
 }
-_WRITES = re.compile(r"\b(INSERT INTO|UPDATE \w+ (\w+ )?SET|DELETE FROM)\b")
+_WRITES = re.compile(r"\b(INSERT INTO|UPDATE \w+ (\w+ )?SET|DELETE FROM|pg_logical_emit_message)\b")
 _PRIVATE = ("_WRITE_DOWN", "_MARK", "_FREEZE", "_HELP")
 
 

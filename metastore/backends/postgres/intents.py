@@ -125,7 +125,7 @@ WHERE operation_id = %(operation_id)s::uuid AND ordinal = 0 AND action IN ({_CLA
 RETURNING attempt"""
 """Claims the row of an operation that was not applied."""
 
-CONFIRM = "SELECT pg_logical_emit_message(true, 'metastore', '')"
+CONFIRM = f"SELECT pg_logical_emit_message(true, 'metastore', '') WHERE {DURABLE}"
 """Writes a message into the log, and nothing into a table. A commit that wrote nothing waits for no replica."""
 
 # The row's lock decides between a cancellation and a helper: the one that comes second finds the intent not pending.
