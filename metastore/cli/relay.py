@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from metastore.cli.context import SkipUnreadable, left_out
 from metastore.cli.output import tell
+from metastore.errors import InvalidArgument
 from metastore.past.relay import lines_in, lines_to, post_to, relay
 
 if TYPE_CHECKING:
     from metastore.past.relay import Deliver
 
 __all__ = ["register"]
+
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token, RFC 9110, 5.6.2
 
 
 def relay_(
@@ -26,6 +32,14 @@ def relay_(
     ] = "now",
     source: Annotated[str, typer.Option("--source", help="The events' source.")] = "/metastore",
     once: Annotated[bool, typer.Option("--once", help="End where there is nothing new.")] = False,
+    header: Annotated[
+        list[str],
+        typer.Option("--header", help="NAME=env:VARIABLE: a header for a webhook; a variable has its value."),
+    ] = [],  # noqa: B006  (typer copies it)
+    environment_proxies: Annotated[
+        bool, typer.Option("--environment-proxies", help="Post through the proxies that the environment names.")
+    ] = False,
+    skip_unreadable: SkipUnreadable = False,
 ) -> None:
     """Hand the change feed over as CloudEvents.
 
@@ -33,15 +47,31 @@ def relay_(
 
     It goes on where it was. A webhook that does not take an event gets it again, after longer and longer pauses.
     """
-    with ctx.obj.open() as store, _receiver(to) as deliver:
-        for _ in relay(store.consumers.get(name, start=start), deliver, source=source, once=once):
+    receiver = _receiver(to, _headers(header), environment_proxies)  # checked before a consumer is made
+    with ctx.obj.open() as store, receiver as deliver:
+        consumer, skipped = store.consumers.get(name, start=start), left_out(skip_unreadable)
+        for _ in relay(consumer, deliver, source=source, once=once, unreadable=skipped):
             pass
 
 
-def _receiver(to: str) -> AbstractContextManager[Deliver]:
-    """Return what hands events over. Raises InvalidArgument, before a consumer is made."""
+def _headers(given: list[str]) -> dict[str, str]:
+    """Return headers with the values that environment variables have. Raises InvalidArgument."""
+    headers = dict[str, str]()
+    for text in given:
+        name, _, variable = text.partition("=env:")
+        value = os.environ.get(variable, "")
+        if not _HEADER.fullmatch(name) or not variable:
+            raise InvalidArgument("a header is NAME=env:VARIABLE: its value stays out of the list of processes")
+        if not value or not value.isascii() or not value.isprintable():
+            raise InvalidArgument(f"the variable {variable} of the header {name} is not set, or cannot be sent")
+        headers[name] = value
+    return headers
+
+
+def _receiver(to: str, headers: dict[str, str], proxies: bool) -> AbstractContextManager[Deliver]:
+    """Return what hands events over. Raises InvalidArgument."""
     if to.startswith(("http://", "https://")):
-        return nullcontext(post_to(to, told=tell))
+        return nullcontext(post_to(to, headers=headers, environment_proxies=proxies, told=tell))
     return nullcontext(lines_to(sys.stdout)) if to == "stdout" else lines_in(to)
 
 

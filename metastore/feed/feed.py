@@ -25,7 +25,16 @@ from metastore.port.feed import Feed
 from metastore.port.records import Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
-__all__ = ["changes", "check_drawn", "check_position", "number_in", "position_at", "position_of", "steps_between"]
+__all__ = [
+    "changes",
+    "check_drawn",
+    "check_kept",
+    "check_position",
+    "number_in",
+    "position_at",
+    "position_of",
+    "steps_between",
+]
 
 _PAGE = 500
 _PATIENCE = 1.0
@@ -155,23 +164,33 @@ def steps_between(backend: Backend, clock: Clock, low: int, high: int, *, togeth
 
     A commit of several rows counts from its last position on, so that its first rows may lie up to ``low``. Not
     ``together``: each row counts at its own position.
+    Raises HistoryGone if gc has removed a step after ``low``: before the page that misses it, or at the end.
     """
     seq, begun = low, set[UUID]()
     while seq < high:
         page = backend.feed(seq, _PAGE)
+        if _has_gap(page.rows, seq):  # a commit that failed leaves a gap too: only the feed's start tells
+            check_kept(backend, low)
         for step in page.rows:
             seq = step.seq or seq
             if seq > high:
-                return
+                break
             if step.through is None or not together:
                 yield step
             elif step.through <= high and step.operation_id not in begun:
                 begun.add(step.operation_id)
                 yield from backend.steps(step.operation_id)
         if page.held and len(page.rows) < _PAGE:
-            return
+            break
         if not page.held:
             clock.sleep(_PAUSE)
+    check_kept(backend, low)  # an empty page, and one that ends early, show no gap
+
+
+def check_kept(backend: Feed, seq: int) -> None:
+    """Raise HistoryGone if gc has removed a change after a position."""
+    epoch, collected = backend.feed_start()
+    _check_collected(epoch, collected, seq)
 
 
 def _has_gap(rows: list[Step], after: int) -> bool:

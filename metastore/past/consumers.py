@@ -19,6 +19,7 @@ from metastore.names import clean_name
 from metastore.operation.request import Call, Fencing
 from metastore.operation.session import Session
 from metastore.port.past import ConsumerRow
+from metastore.port.unreadable import Unreadable
 from metastore.port.writes import Advance
 from metastore.transaction.transaction import Transaction, run_transaction
 
@@ -92,17 +93,18 @@ class Consumer:
             after, count = page[-1][0], count + len(page)
         return Lag(count, 0.0 if oldest is None else max(0.0, (self._session.backend.now() - oldest) / 1e6))
 
-    def read(self, limit: int = 500) -> list[Change]:
+    def read(self, limit: int = 500, unreadable: Unreadable | None = None) -> list[Change]:
         """Return the next changes, at most ``limit``; []: there are none now. It does not move the position.
 
-        Raises HistoryGone if gc has deleted unread changes: read the tables again, and ``reset`` the consumer.
+        A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error. Raises
+        HistoryGone if gc has deleted unread changes: read the tables again, and ``reset`` the consumer.
         """
-        return self._after(self._seq, limit)
+        return self._after(self._seq, limit, unreadable)
 
-    def _after(self, seq: int, limit: int) -> list[Change]:
+    def _after(self, seq: int, limit: int, unreadable: Unreadable | None) -> list[Change]:
         limit, backend = positive_integer(limit, "a limit"), self._session.backend
         after = position_of(backend.feed_start()[0], seq)
-        return list(islice(changes(backend, self._session.clock, after, limit), limit))
+        return list(islice(changes(backend, self._session.clock, after, limit, unreadable), limit))
 
     def commit(self, position: str) -> None:
         """Move to a position: the next ``read`` returns changes after it. An earlier position reads changes again.
@@ -128,7 +130,12 @@ class Consumer:
         self._seq = to
 
     def run(
-        self, fn: Callable[[Transaction, list[Change]], Any], limit: int = 500, *, lease: Fencing | None = None
+        self,
+        fn: Callable[[Transaction, list[Change]], Any],
+        limit: int = 500,
+        unreadable: Unreadable | None = None,
+        *,
+        lease: Fencing | None = None,
     ) -> int:
         """Call ``fn(tx, changes)`` with the next changes; commit what it writes, and the position, in one commit.
 
@@ -140,7 +147,7 @@ class Consumer:
         function(fn, "what a consumer runs")
         call = Call(lease=lease)
         seq = self._seq  # of this call: another thread may move on meanwhile
-        batch = self._after(seq, limit)
+        batch = self._after(seq, limit, unreadable)
         if not batch:
             return 0
         to = number_in(self._session.backend, batch[-1].position)

@@ -2,20 +2,17 @@
 
 A consumer keeps the position, which moves after the events were delivered. If the process dies between the two, the
 events are delivered again: a receiver knows a repeat by its id, which is the position. A webhook that does not answer
-with 2xx gets the same event again, after longer and longer pauses; no event is skipped.
+with 2xx gets the same event again, after longer and longer pauses; no event is skipped (``webhook.py``).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.client import HTTPException
 from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
-from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
 
 from metastore.arguments import shown
 from metastore.clock import SYSTEM, Clock
@@ -23,6 +20,8 @@ from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Change
 from metastore.past.consumers import Consumer
 from metastore.past.lineage import dataset
+from metastore.past.webhook import Webhook
+from metastore.port.unreadable import Unreadable
 
 if TYPE_CHECKING:
     from cloudevents.core.v1.event import CloudEvent
@@ -32,9 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["cloud_event", "lines_in", "lines_to", "post_to", "relay"]
 
 _BATCH: Final = 100
+_CONTENT: Final = "application/cloudevents+json; charset=UTF-8"
 _FIRST, _LONGEST = 0.1, 30.0
 """The first pause before an event is posted again, and the longest (seconds)."""
-_TIMEOUT: Final = 30.0
 _IDLE: Final = 0.5
 """How often the feed is asked while there is nothing new (seconds)."""
 
@@ -73,15 +72,16 @@ def relay(
     *,
     source: str,
     once: bool = False,
+    unreadable: Unreadable | None = None,
     clock: Clock = SYSTEM,
 ) -> Iterator[int]:
     """Hand over the feed from where the consumer is; yield how many events each batch had.
 
-    ``once``: end where there is nothing new. Raises VersionConflict if another process relays for the same consumer,
-    HistoryGone, and what ``deliver`` raises.
+    ``once``: end where there is nothing new. ``unreadable``: see ``Consumer.read``. Raises VersionConflict if another
+    process relays for the same consumer, HistoryGone, and what ``deliver`` raises.
     """
     while True:
-        batch = consumer.read(_BATCH)
+        batch = consumer.read(_BATCH, unreadable)
         if batch:
             deliver([cloud_event(change, source) for change in batch])
             consumer.commit(batch[-1].position)
@@ -127,33 +127,29 @@ def lines_to(stream: IO[str]) -> Deliver:
     return write
 
 
-def post_to(url: str, *, clock: Clock = SYSTEM, told: Callable[[str], None] | None = None) -> Deliver:
+def post_to(
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    environment_proxies: bool = False,
+    clock: Clock = SYSTEM,
+    told: Callable[[str], None] | None = None,
+) -> Deliver:
     """Return what posts events to a webhook one by one, each until it answers with 2xx.
 
-    ``told`` is called with a message on each failure. Raises InvalidArgument for a URL that is none.
+    ``headers`` go with each request, such as a token. ``environment_proxies``: use the proxies that the environment
+    names. ``told`` is called with a message on each failure. Raises InvalidArgument for what is not a webhook's URL.
     """
-    if not url.startswith(("http://", "https://")):
-        raise InvalidArgument("a webhook has a URL that begins with http:// or https://")
+    webhook = Webhook(url, headers, environment_proxies=environment_proxies)
 
     def post(events: list[CloudEvent]) -> None:
         for event in events:
             pause = _FIRST
-            while (why := _failure(url, event)) is not None:
+            while (failure := webhook.post(_in_json(event), _CONTENT)) is not None:
+                wait = max(pause, failure.retry_after)
                 if told is not None:
-                    told(f"the webhook did not take {event.get_id()}: {why}; again in {pause:.1f} s")
-                clock.sleep(pause)
+                    told(f"the webhook did not take {event.get_id()}: {failure.why}; again in {wait:.1f} s")
+                clock.sleep(wait)
                 pause = min(_LONGEST, 2 * pause)
 
     return post
-
-
-def _failure(url: str, event: CloudEvent) -> str | None:
-    """Post one event; return why it did not arrive."""
-    request = Request(url, _in_json(event), {"Content-Type": "application/cloudevents+json; charset=UTF-8"})  # noqa: S310
-    try:
-        with urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310  (its scheme was checked)
-            return None if 200 <= answer.status < 300 else f"it answered {answer.status}"
-    except HTTPError as error:
-        return f"it answered {error.code}"
-    except (URLError, HTTPException, OSError) as error:
-        return f"{type(error).__name__}"

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  (as everywhere in Spark)
 
 from metastore.errors import InvalidArgument
 from metastore.kinds.partition_statistic import PARTITION_STATISTIC
@@ -63,11 +62,11 @@ def statistics(spark: SparkSession, *, url: str | None = None, at: str | None = 
     ``get_json_object`` read it, ``set_statistics`` writes it. ``at``: a position or time (None: now).
     """
     register_source(spark)
-    reader = spark.read.format("metastore").option("table", "owned")
+    kinds = f"{STATISTIC.name},{PARTITION_STATISTIC.name}"
+    reader = spark.read.format("metastore").option("table", "owned").option("kinds", kinds)
     for name, value in (("url", url), ("at", at)):
         reader = reader if value is None else reader.option(name, value)
-    rows = reader.load().where(F.col("kind").isin(STATISTIC.name, PARTITION_STATISTIC.name))
-    return rows.mapInArrow(_told, "path STRING, partition STRING, name STRING, json STRING")
+    return reader.load().mapInArrow(_told, "path STRING, partition STRING, name STRING, json STRING")
 
 
 def _told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from tests.faults.fault import Fault
 from tests.faults.in_backends import IN_BACKENDS
 from tests.faults.in_defects import IN_DEFECTS
+from tests.faults.in_edges import IN_EDGES
 from tests.faults.in_governance import IN_GOVERNANCE
 from tests.faults.in_library import IN_LIBRARY
 
 __all__ = ["FAULTS"]
 
-FAULTS: tuple[Fault, ...] = (*IN_BACKENDS, *IN_LIBRARY, *IN_GOVERNANCE, *IN_DEFECTS)
+FAULTS: tuple[Fault, ...] = (*IN_BACKENDS, *IN_LIBRARY, *IN_GOVERNANCE, *IN_DEFECTS, *IN_EDGES)

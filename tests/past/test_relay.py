@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
+import socket
+import sqlite3
 import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,8 @@ from cloudevents.core.v1.event import CloudEvent
 
 import metastore as ms
 from metastore.cli.app import run
-from metastore.past.relay import cloud_event, post_to, relay
+from metastore.past.relay import cloud_event, lines_to, post_to, relay
+from metastore.past.webhook import Webhook
 from tests.docs.examples import ROOT
 
 
@@ -186,7 +190,142 @@ def test_a_line_that_was_cut_off_is_ended_first(sqlite_url: str, tmp_path: Path)
     assert json.loads(whole)["subject"] == "ä"
 
 
-def test_a_receiver_that_is_none_makes_no_consumer(sqlite_url: str) -> None:
-    assert run(["--url", sqlite_url, "relay", "r", "--to", "htps://x", "--once"]) == 1
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--to", "htps://x"],
+        ["--to", "http://"],
+        ["--to", "http://host:port/"],
+        ["--to", "http://ann:secret@host/"],
+        ["--to", "http://host/a b"],
+        ["--to", "http://host/", "--header", "Authorization=Bearer secret"],
+        ["--to", "http://host/", "--header", "Authorization=env:NOT_SET_ANYWHERE"],
+        ["--to", "http://host/", "--header", "Two words=env:HOME"],
+    ],
+)
+def test_a_receiver_that_is_none_makes_no_consumer(
+    sqlite_url: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--url", sqlite_url, "relay", "r", *arguments, "--once"]) == 1
+    assert "secret" not in capsys.readouterr().err
     with ms.open(sqlite_url) as store:
         assert store.consumers.list() == []
+
+
+@contextmanager
+def answering(answer: Callable[[socket.socket], None]) -> Iterator[tuple[str, list[bytes]]]:
+    """Give the URL of a receiver that answers each request by a function, and the requests."""
+    requests = list[bytes]()
+
+    def serve() -> None:
+        while True:
+            try:
+                client, _ = server.accept()
+            except OSError:  # the test is over
+                return
+            with client, suppress(OSError):
+                requests.append(client.recv(65536))
+                answer(client)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/hook", requests
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_a_failure(status: int) -> None:
+    """A client that follows it sends a GET without the event, and takes its 200 for done."""
+
+    def answer(client: socket.socket) -> None:
+        client.sendall(f"HTTP/1.1 {status} Moved\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n".encode())
+
+    with answering(answer) as (url, requests):
+        failure = Webhook(url).post(b"{}", "application/json")
+    assert failure is not None
+    assert f"answered {status}, a redirect" in failure.why
+    assert [request.split(b" ")[0] for request in requests] == [b"POST"]
+
+
+@pytest.mark.parametrize("piece", [b"X-Drip: 1\r\n", b"HTTP/1.1 100 Continue\r\n\r\n"], ids=["header", "continue"])
+def test_a_receiver_that_never_ends_its_answer_is_cut_off(piece: bytes) -> None:
+    """Each byte begins the time-out of a socket again: the post has one deadline of its own."""
+    over = threading.Event()
+
+    def answer(client: socket.socket) -> None:
+        if piece.startswith(b"X"):
+            client.sendall(b"HTTP/1.1 200 OK\r\n")
+        while not over.wait(0.05):
+            client.sendall(piece)
+
+    with answering(answer) as (url, _):
+        failure = Webhook(url, timeout=0.5).post(b"{}", "application/json")
+        over.set()
+    assert failure is not None
+    assert "no answer within 0.5 s" in failure.why
+
+
+def test_a_receiver_says_when_to_come_back_and_gets_its_token(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, answers = (
+        list[float](),
+        iter(["503 No\r\nRetry-After: 7", "429 No\r\nDate: {}\r\nRetry-After: {}", "204 Yes"]),
+    )
+    times = ("Wed, 21 Oct 2026 07:28:00 GMT", "Wed, 21 Oct 2026 07:28:09 GMT")
+
+    def answer(client: socket.socket) -> None:
+        client.sendall(f"HTTP/1.1 {next(answers).format(*times)}\r\nContent-Length: 0\r\n\r\n".encode())
+
+    class Noting:
+        def sleep(self, seconds: float) -> None:
+            waits.append(seconds)
+
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # nobody asked for it
+    with ms.open(sqlite_url) as store, answering(answer) as (url, requests):
+        store.metalakes.create("m")
+        post = post_to(f"{url}?a=1", headers={"Authorization": "Bearer t"}, clock=Noting())  # type: ignore[arg-type]
+        assert list(relay(store.consumers.get("hook", start="beginning"), post, source="/", once=True)) == [1]
+    assert waits == [7.0, 9.0]
+    assert all(request.startswith(b"POST /hook?a=1 HTTP/1.1") for request in requests)
+    assert all(b"Authorization: Bearer t" in request for request in requests)
+
+
+def test_the_reason_of_a_failure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    refused = Webhook(f"http://127.0.0.1:{port}/").post(b"", "text/plain")
+    assert refused is not None
+    assert "refused" in refused.why
+    unknown = Webhook("http://no-such-host.invalid/").post(b"", "text/plain")
+    assert unknown is not None
+    assert "no-such-host.invalid was not found" in unknown.why
+    with answering(lambda client: client.sendall(b"nothing of TLS\r\n")) as (url, requests):
+        plain = Webhook(url.replace("http:", "https:")).post(b"", "text/plain")
+        assert plain is not None
+        assert plain.why.startswith("TLS: ")
+        monkeypatch.setenv("http_proxy", url.removesuffix("/hook"))
+        Webhook("http://receiver.invalid/hook", environment_proxies=True).post(b"", "text/plain")
+    assert requests[-1].startswith(b"POST http://receiver.invalid/hook ")
+
+
+def test_a_damaged_row_does_not_stop_a_consumer_that_leaves_it_out(sqlite_url: str) -> None:
+    with ms.open(sqlite_url) as store:
+        store.metalakes.create("m")
+        store.metalakes.alter("m", ms.SetComment("damaged"))
+        store.metalakes.alter("m", ms.SetComment("whole"))
+        with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as raw, raw:
+            raw.execute("UPDATE operation SET changes = '[{' WHERE version = 2")
+        consumer, skipped = store.consumers.get("c", start="beginning"), list[ms.MetastoreError]()
+        with pytest.raises(ms.MetastoreError):
+            [change.changes for change in consumer.read()]
+        assert [change.version for change in consumer.read(unreadable=skipped.append)] == [1, 3]
+        got, lines = list[int](), io.StringIO()
+        consumer.run(
+            lambda tx, changes: got.extend(change.version or 0 for change in changes), unreadable=skipped.append
+        )
+        other = store.consumers.get("d", start="beginning")
+        assert sum(relay(other, lines_to(lines), source="/", once=True, unreadable=skipped.append)) == 2
+        assert got == [1, 3]
+        assert len(lines.getvalue().splitlines()) == 2
+        assert len(skipped) == 3

@@ -1,16 +1,20 @@
 """The data source ``metastore``: ``spark.read.format("metastore").option("table", "entities").load()``.
 
 Options: ``url`` (else METASTORE_URL), ``table``, ``at`` (a position, or a time in ISO 8601), ``partitions``, ``kinds``
-and ``columns`` (words, separated by commas). The URL ``env:NAME`` names an environment variable of driver and
-executors, so that no password travels in a plan. A stream of ``changes`` has ``start`` (beginning, now, or a position)
-and ``maxChanges``. docs/pipeline.md has all of them.
+and ``columns`` (words, separated by commas), ``under`` (a path), ``after`` and ``until`` (positions). The URL
+``env:NAME`` names an environment variable of driver and executors, so that no password travels in a plan. A stream of
+``changes`` has ``start`` (beginning, now, or a position) and ``maxChanges``. docs/pipeline.md has all of them.
+
+The source takes no filters from Spark. Spark keeps one planned read for each ``load()``: a filter that the source took
+once would hold for every later query of the same frame or view, with wrong counts and no error. The options say what
+need not be read, and hold for the whole frame.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -21,18 +25,21 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamReader,
     DataSourceWriter,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.types import StructType
 
 from metastore.arguments import shown
 from metastore.errors import HistoryGone, InvalidArgument
+from metastore.feed.feed import check_kept, number_in, position_of
 from metastore.feed.follow import kinds_of
 from metastore.feed.position import now, position_in
+from metastore.names import format_path, parse_path
+from metastore.operation.session import Session
 from metastore.past.pins import add_pin
-from metastore.spark.source.filters import Wanted, wanted
+from metastore.port.backend import Backend
 from metastore.spark.source.tables import BY_ID, BY_POSITION, ddl, ranges, rows_by_id, rows_by_position
+from metastore.spark.source.wanted import Wanted
 from metastore.spark.source.write import Upsert
 from metastore.store import Store, open_store
 
@@ -55,7 +62,6 @@ _MOST: Final = 100_000
 
 def register_source(spark: SparkSession) -> None:
     """Let ``spark`` read and write the catalog: the format ``metastore``. See docs/pipeline.md."""
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")  # else Spark refuses a source that knows filters
     spark.dataSource.register(_Source)
 
 
@@ -69,6 +75,9 @@ class _Options:
     parts: int
     kinds: frozenset[str] | None
     columns: tuple[str, ...] | None
+    under: str
+    after: str | None
+    until: str | None
     start: str
     most: int
 
@@ -96,6 +105,9 @@ def _options(given: Any) -> _Options:
         _number(options, "partitions", 2),
         None if kinds is None else kinds_of(kinds),
         columns,
+        _path(options.get("under")),
+        options.get("after"),
+        options.get("until"),
         options.get("start", "beginning"),
         _number(options, "maxChanges", _MOST),
     )
@@ -111,6 +123,11 @@ def _number(options: dict[str, str], name: str, default: int) -> int:
 
 def _words(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(word.strip() for word in text.split(","))
+
+
+def _path(text: str | None) -> str:
+    """Return a path as the table shows it; none: "". Raises InvalidArgument."""
+    return "" if text is None else format_path(parse_path(text))
 
 
 class _Source(DataSource):
@@ -148,12 +165,6 @@ class _Reader(DataSourceReader):
 
     def __init__(self, options: _Options) -> None:
         self._options = options
-        self._wanted = Wanted(options.kinds)
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
-        """Note what need not be read. Spark applies all filters again."""
-        self._wanted = wanted(filters, self._wanted)
-        return filters
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
@@ -161,30 +172,39 @@ class _Reader(DataSourceReader):
             session = store._session  # noqa: SLF001  (the same package)
             at = now(session) if options.at is None else position_in(session, _when(options.at))
             if options.table in BY_POSITION:
-                low, high, pin = max(session.backend.feed_start()[1], self._wanted.low - 1), at, None
-                high = min(high, self._wanted.high)
+                (low, high), pin = _positions(session, options, at), None
             else:
                 pin = add_pin(session, f"spark {session.clock.operation_id()}", at, _PINNED).name
-                low, high = max(1, self._wanted.low), min(self._wanted.high, session.backend.past.last_id()) + 1
+                low, high = 1, session.backend.past.last_id() + 1
         return [_Part(at, begin, end, pin) for begin, end in ranges(low, high, options.parts)] or [
             _Part(at, low, low, pin)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Part)
-        return _read(self._options, partition, self._wanted)
+        return _read(self._options, partition)
 
 
-def _read(options: _Options, part: _Part, known: Wanted) -> Iterator[pa.RecordBatch]:
+def _positions(session: Session, options: _Options, at: int) -> tuple[int, int]:
+    """Return after which position changes are read, and up to which. Raises InvalidArgument, HistoryGone."""
+    until = at if options.until is None else min(at, position_in(session, options.until))
+    if options.after is None:
+        return session.backend.feed_start()[1], until
+    after = position_in(session, options.after)
+    check_kept(session.backend, after)
+    return after, until
+
+
+def _read(options: _Options, part: _Part) -> Iterator[pa.RecordBatch]:
     with options.open() as store:
         session = store._session  # noqa: SLF001
         if part.pin is not None:
             session.backend.readers.extend(part.pin, _PINNED)
         if options.table in BY_ID:
-            some = replace(known, low=part.low, high=part.high - 1)
+            some = Wanted(part.low, part.high - 1, options.kinds, options.under)
             yield from rows_by_id(session, options.table, options.columns, part.at, some)
         else:
-            some = replace(known, low=part.low, high=part.high)
+            some = Wanted(part.low, part.high, options.kinds)
             yield from rows_by_position(session, options.table, options.columns, some)
 
 
@@ -196,8 +216,30 @@ def _when(text: str) -> str | datetime:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
+def _offset(session: Session, seq: int) -> dict[str, Any]:
+    """Return where a stream is at a number of the feed."""
+    epoch, newest = session.backend.feed_start()[0], session.backend.past.newest(seq)
+    mark = {} if newest is None else {"change": position_of(epoch, newest.seq or 0, newest.operation_id)}
+    return {"epoch": epoch, "seq": seq, **mark}
+
+
+def _check_kept(backend: Backend, seq: int) -> None:
+    try:
+        check_kept(backend, seq)
+    except HistoryGone as gone:
+        raise HistoryGone(
+            gone.since,
+            "gc has removed changes that the stream has not read; begin with a new checkpoint, or keep them by a "
+            "consumer (store.consumers)",
+        ) from None
+
+
 class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads ``changes`` or ``versions`` as they come. An offset is a number of the feed, with its epoch."""
+    """Reads ``changes`` or ``versions`` as they come.
+
+    An offset is a number of the feed, its epoch, and the position of the newest change up to it. By that position a
+    stream notices that a backup was put back. An offset of an earlier release does not have it.
+    """
 
     def __init__(self, options: _Options) -> None:
         if options.table not in BY_POSITION:
@@ -212,12 +254,11 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start = self._options.start
         with self._options.open() as store:
             session = store._session  # noqa: SLF001
-            epoch, collected = session.backend.feed_start()
             if start == "beginning":
-                self._seen = collected
+                self._seen = session.backend.feed_start()[1]
             else:
                 self._seen = now(session) if start == "now" else position_in(session, start)
-            return {"epoch": epoch, "seq": self._seen}
+            return _offset(session, self._seen)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Note what is there now: a query with that trigger reads up to it, in micro-batches. Spark asks since 4.2."""
@@ -236,29 +277,27 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.most if limit is None else getattr(limit, "max_rows", getattr(limit, "maxRows", None))
         with self._options.open() as store:
             session = store._session  # noqa: SLF001
-            epoch, last = session.backend.feed_start()[0], min(now(session), self._until)
+            last = min(now(session), self._until)
             if begin >= 0 and most is not None and (next_ := session.backend.past.times(begin, 1)):
                 last = min(last, next_[0][0] + most - 1)  # of as many positions some may have no change
-        return {"epoch": epoch, "seq": max(begin, last)}
+            return start if start is not None and last <= begin else _offset(session, max(begin, last))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         low, high = int(start["seq"]), int(end["seq"])
         self._seen = high
         with self._options.open() as store:
-            epoch, collected = store._session.backend.feed_start()  # noqa: SLF001
-        if start["epoch"] != epoch:
-            raise InvalidArgument("the stream's checkpoint is of another database; begin with a new checkpoint")
-        if low < collected and high > low:
-            raise HistoryGone(
-                f"{epoch}-{collected:016x}",
-                "gc has removed changes that the stream has not read; begin with a new checkpoint, or keep them by a "
-                "consumer (store.consumers)",
-            )
+            backend = store._session.backend  # noqa: SLF001
+            if start["epoch"] != backend.feed_start()[0]:
+                raise InvalidArgument("the stream's checkpoint is of another database; begin with a new checkpoint")
+            if "change" in start:
+                number_in(backend, start["change"])
+            if high > low:
+                _check_kept(backend, low)
         return [_Part(high, begin, until, None) for begin, until in ranges(low, high, self._options.parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Part)
-        return _read(self._options, partition, Wanted(self._options.kinds))
+        return _read(self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark's checkpoint has the position."""

@@ -26,7 +26,7 @@ from metastore.past.reads import PastReads
 from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.past import PastRow
 from metastore.port.records import Step
-from metastore.spark.source.filters import Wanted
+from metastore.spark.source.wanted import Wanted
 
 __all__ = ["BY_ID", "BY_POSITION", "DDL", "ddl", "ranges", "rows_by_id", "rows_by_position"]
 
@@ -89,7 +89,7 @@ def rows_by_id(
         rows = reads.rows(begin, min(wanted.high + 1, begin + _WINDOW), kinds)
         rows = [row for row in rows if row.state == LIVE and _table_of(row) == table]
         above.look_up({row.parent_id for row in rows} | {row.other_id for row in rows if row.other_id is not None})
-        rows, told = told_by(rows, above, wanted.prefix)
+        rows, told = told_by(rows, above, wanted.under)
         if rows:
             yield _batch(rows, told | _documents(rows, schema.names), schema)
 
@@ -135,20 +135,25 @@ _Told = tuple[list[PastRow], dict[str, list[Any]]]
 """The rows that a table has, and those of its columns that are no fields of the rows."""
 
 
-def _entities(rows: Sequence[PastRow], above: _Above, prefix: str) -> _Told:
+def _entities(rows: Sequence[PastRow], above: _Above, under: str) -> _Told:
     paths = [above.path(row.parent_id, row.name) for row in rows]
-    some = [(row, path) for row, path in zip(rows, paths, strict=True) if path is not None and path.startswith(prefix)]
+    begins = f"{under}." if under else ""
+    some = [
+        (row, path)
+        for row, path in zip(rows, paths, strict=True)
+        if path is not None and (path.startswith(begins) or path == under)
+    ]
     return [row for row, _ in some], {"path": [path for _, path in some]}
 
 
-def _owned(rows: Sequence[PastRow], above: _Above, prefix: str) -> _Told:
-    del prefix  # it is of a path, which they do not have
+def _owned(rows: Sequence[PastRow], above: _Above, under: str) -> _Told:
+    del under  # only entities have a path
     live = [(row, names) for row in rows if (names := above.names(row.parent_id)) is not None]
     return [row for row, _ in live], {"owner_path": [format_path(names) for _, names in live]}
 
 
-def _relations(rows: Sequence[PastRow], above: _Above, prefix: str) -> _Told:
-    del prefix
+def _relations(rows: Sequence[PastRow], above: _Above, under: str) -> _Told:
+    del under
     ends = [(row, above.names(row.parent_id), above.names(row.other_id or ROOT_ID)) for row in rows]
     live = [(row, a, b, json.loads(row.doc)) for row, a, b in ends if a and b and a[0] == b[0]]
     return [row for row, *_ in live], {
@@ -179,11 +184,7 @@ def rows_by_position(
     """Yield the rows of ``table`` that are wanted: after position ``low`` up to ``high``. Raises HistoryGone."""
     schema, epoch = _schema(ddl(table, columns)), session.backend.feed_start()[0]
     steps = steps_between(session.backend, session.clock, wanted.low, wanted.high, together=False)
-    fitting = (
-        step
-        for step in steps
-        if (wanted.kinds is None or step.kind in wanted.kinds) and wanted.since <= step.time <= wanted.until
-    )
+    fitting = (step for step in steps if wanted.kinds is None or step.kind in wanted.kinds)
     while some := list(islice(fitting, _WINDOW)):
         yield _batch(some, _steps(some, epoch, schema.names), schema)
 

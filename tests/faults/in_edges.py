@@ -1,0 +1,47 @@
+"""Faults of what follows the store, or leaves it: the feed's readers, Spark, webhooks."""
+
+from __future__ import annotations
+
+from tests.faults.fault import Fault
+
+__all__ = ["IN_EDGES"]
+
+_RELAY = "tests/past/test_relay.py"
+
+IN_EDGES: tuple[Fault, ...] = (
+    Fault(
+        "Feed: steps that gc removed while they were read are left out",
+        "metastore/feed/feed.py",
+        "    check_kept(backend, low)  # an empty page, and one that ends early, show no gap\n",
+        "",
+        "tests/spark/test_source.py -k gc_removes",
+    ),
+    Fault(
+        "Spark: a checkpoint without the newest change",
+        "metastore/spark/source/source.py",
+        'if "change" in start:',
+        "if False:",
+        "tests/spark/test_source.py -k checkpoint_notices",
+    ),
+    Fault(
+        "Webhook: a redirect counts as done",
+        "metastore/past/webhook.py",
+        "if 200 <= answer.status < 300:",
+        "if 200 <= answer.status < 400:",
+        _RELAY,
+    ),
+    Fault(
+        "Webhook: an answer that never ends is waited for",
+        "metastore/past/webhook.py",
+        "    timer.start()\n",
+        "",
+        f"{_RELAY} -k never_ends --timeout 20",
+    ),
+    Fault(
+        "Webhook: Retry-After is ignored",
+        "metastore/past/relay.py",
+        "wait = max(pause, failure.retry_after)",
+        "wait = pause",
+        _RELAY,
+    ),
+)
