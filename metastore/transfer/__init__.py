@@ -6,7 +6,8 @@
     {"owned": "partition", "name": "day=1", "doc": {…}, "created_by": …, …}
     {"relation": "tag_on", "to": ["pii"], "to_kind": "tag", "column": null, "value": "", "created_by": …, …}
     {"operation_id": "…", "ordinal": 0, …}
-    {"end": true, "entities": 1, "owned": 1, "relations": 1, "operations": 1, "hash": "…", "checksum": "…"}
+    {"end": true, "entities": 1, "owned": 1, "relations": 1, "operations": 1, "hash": "…", "checksum": "…",
+     "header": "…"}
 
 A file begins with a header. Then come the entities, parents before their children. Each is followed by the rows that it
 owns, and by the relations that go from it, if their other end is in the file too. With history, the rows of the
@@ -20,5 +21,5 @@ rows themselves, and **with history** also dropped entities and every operation:
 
 **hash** is the content hash. It covers what a user sees (path, kind, document, in-use flag; owned rows; relations), and
 does not depend on the ids, the database or the order. **checksum** covers the lines as they are. Both are sums of
-SHA-256 values modulo 2**256, which need no order.
+SHA-256 values modulo 2**256, which need no order. **header** is the SHA-256 of the first line.
 """

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-__all__ = ["Sum", "of_entity", "of_owned", "of_relation"]
+__all__ = ["Sum", "of_entity", "of_header", "of_owned", "of_relation"]
 
 _canonical = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 
@@ -30,6 +30,11 @@ class Sum:
     def hexdigest(self) -> str:
         """Return the sum as 64 hexadecimal digits."""
         return f"{self._sum % (1 << 256):064x}"
+
+
+def of_header(raw: bytes) -> str:
+    """Return the digest of the header line: 64 hexadecimal digits."""
+    return sha256(raw).hexdigest()
 
 
 def of_entity(names: Sequence[str], family: str, kind: str, in_use: bool, doc: Mapping[str, Any]) -> bytes:

@@ -20,6 +20,7 @@ from metastore.port.backend import Backend
 from metastore.port.snapshot import TableSnapshot, Watermark
 from metastore.port.unreadable import Unreadable
 from metastore.transfer.content import lines_of
+from metastore.transfer.digest import of_header
 from metastore.transfer.lines import Body, Footer, Header, Numbers, write
 from metastore.transfer.outcomes import Exported
 from metastore.transfer.resume import Kept, kept_lines
@@ -146,10 +147,11 @@ class _Output:
 
     def __init__(self, stream: BinaryIO, header: Header, kept: Kept | None, progress: Progress) -> None:
         self._stream, self._root, self._progress = stream, header.root, progress
+        self._header = write(header if kept is None else kept.header, None)
         self._tally = Tally() if kept is None else kept.tally
         self._last = None if kept is None else kept.last
         if kept is None:
-            stream.write(write(header, None))
+            stream.write(self._header)
 
     def put(self, lines: Iterable[Body]) -> None:
         """Write the lines. The first one must equal the last line that is kept, if there is one."""
@@ -167,7 +169,7 @@ class _Output:
 
     def finish(self) -> Footer:
         """Write the last line."""
-        footer = self._tally.footer()
+        footer = replace(self._tally.footer(), header=of_header(self._header))
         self._stream.write(write(footer, None))
         self._stream.flush()
         return footer

@@ -121,6 +121,8 @@ class Footer:
     hash: str
     checksum: str
     relations: int = 0
+    header: str | None = None
+    """The digest of the header line; None: an earlier release wrote the file."""
 
     @property
     def lines(self) -> int:
@@ -160,6 +162,8 @@ def write(line: Header | Line, root: tuple[str, ...] | None) -> bytes:
         counts = {"entities": line.entities, "owned": line.owned, "relations": line.relations}
         counts["operations"] = line.operations
         value = {"end": True, **counts, "hash": line.hash, "checksum": line.checksum}
+        if line.header is not None:
+            value["header"] = line.header
     return (to_json(value) + "\n").encode()
 
 

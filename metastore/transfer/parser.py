@@ -239,10 +239,11 @@ def parse_line(text: bytes, header: Header, *, checked: bool = False) -> Line:
         return OperationLine(tuple([value.get(name) for name in OPERATION]))
     if "end" in value:
         _checked(value, _FOOTER, "the last line")
-        _optional(value, {"relations": _integer}, "the last line")
+        _optional(value, {"relations": _integer, "header": _string}, "the last line")
         counts = [value[name] for name in ("entities", "owned", "operations")]
         relations = value.get("relations", 0)
-        return Footer(counts[0], counts[1], counts[2], value["hash"], value["checksum"], relations)
+        sums = value["hash"], value["checksum"]
+        return Footer(counts[0], counts[1], counts[2], *sums, relations, value.get("header"))
     raise InvalidArgument("this is neither an entity, an owned row, a relation, an operation nor the end")
 
 

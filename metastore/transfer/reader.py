@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import BinaryIO, Final, NamedTuple
 
 from metastore.arguments import shown
@@ -17,6 +18,7 @@ from metastore.kinds.registry import KINDS, kind_named
 from metastore.names import clean_name, fold, format_path, parse_path
 from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.unreadable import reason
+from metastore.transfer.digest import of_header
 from metastore.transfer.lines import (
     OPERATION,
     Body,
@@ -39,6 +41,7 @@ _LONGEST: Final = 64 << 20
 _TAIL: Final = 4096
 """The last line of a whole file is at most this long (bytes)."""
 _TELL: Final = 1000
+_SEQ: Final = OPERATION.index("seq")
 
 Progress = Callable[[float], None]
 """Called with the share of the file that was read, from 0 to 1."""
@@ -74,10 +77,11 @@ def check(stream: BinaryIO, progress: Progress) -> Checked:
     """
     header = read_header(stream)
     _require_end(stream, header)
+    first = _first(stream)
     tally, structure = Tally(), _Structure(header)
     for number, raw, line in _lines(stream, header, progress):
         if isinstance(line, Footer):
-            _compare(number, line, tally.footer())
+            _compare(number, line, replace(tally.footer(), header=line.header and of_header(first)))
             return Checked(header, line, structure.top)
         try:
             structure.check(line)
@@ -85,6 +89,12 @@ def check(stream: BinaryIO, progress: Progress) -> Checked:
             raise _on(number, error) from None
         tally.add(line, raw)
     raise InvalidArgument("the file is not whole: its last line is missing")
+
+
+def _first(stream: BinaryIO) -> bytes:
+    """Return the first line, and leave the stream after it."""
+    stream.seek(0)
+    return _line(stream)
 
 
 def body(stream: BinaryIO, header: Header, progress: Progress) -> Iterator[tuple[int, Body]]:
@@ -149,7 +159,7 @@ def _require_end(stream: BinaryIO, header: Header) -> None:
 
 
 def _compare(number: int, said: Footer, actual: Footer) -> None:
-    for what in ("entities", "owned", "relations", "operations", "checksum", "hash"):
+    for what in ("header", "entities", "owned", "relations", "operations", "checksum", "hash"):
         if getattr(said, what) != getattr(actual, what):
             raise InvalidArgument(
                 f"line {number}: it says {what} {getattr(said, what)}, and the lines before it give "
@@ -174,6 +184,7 @@ class _Structure:
             if not self._header.history:
                 raise InvalidArgument("an operation, although the header says that there is no history")
             self._in_operations = True
+            self._check_seq(line)
             if problem := step_problem(line):
                 raise InvalidArgument(problem)
             return
@@ -242,6 +253,12 @@ class _Structure:
         if parent is None or (line.row and len(line.names) == 1):
             raise InvalidArgument(f"{path} comes before its parent, or without it")
         return parent
+
+    def _check_seq(self, line: OperationLine) -> None:
+        numbers, seq = self._header.numbers, line.row[_SEQ]
+        if numbers is not None and seq is not None and not 0 < seq <= numbers.seq:
+            said = f"the header says that the last one is {numbers.seq}"
+            raise InvalidArgument(f"a change has the position {seq}; {said}")
 
     def _check_id(self, row_id: int | None, path: str) -> None:
         numbers = self._header.numbers
