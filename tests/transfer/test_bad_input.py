@@ -190,7 +190,7 @@ def test_a_header_that_was_changed() -> None:
     too_few = {**header, "numbers": {**header["numbers"], "seq": 1}}
     refused(b"".join([json.dumps(too_few).encode() + b"\n", *lines, end]), "the position 2; the header says .* is 1")
     with ms.open("memory://") as store:  # as an earlier release wrote it
-        assert store.import_from(io.BytesIO(b"".join([first, *lines, end]))).entities == 1
+        assert store.import_from(io.BytesIO(b"".join([first, *lines, end]))).written == 1
 
 
 def test_wrong_calls(tmp_path: Path) -> None:
