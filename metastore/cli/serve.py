@@ -41,6 +41,15 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    allow_location: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-location",
+            metavar="URL",
+            help="A folder or bucket in which Iceberg's files may lie besides the warehouse's. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     token_file: Annotated[
         Path | None,
         typer.Option("--token-file", help="Who may ask: a user and a bearer token on each line.", show_default=False),
@@ -102,6 +111,7 @@ def serve(
             reveals=reveal or (),
             credentials=credentials,
             authorization=authorization,
+            allowed_locations=allow_location or (),
         )
         spoken = [path for path, wanted in (("/iceberg", iceberg), ("/api", gravitino)) if wanted]
         write(console(), f"Serving http://{host}:{port} ({', '.join(spoken)}) until SIGTERM.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import LOCATION, URI, PropertiesUpdateSummary
@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
+from pyiceberg.table.update import AssertCreate, SetLocationUpdate, TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.view import View
 from pyiceberg.view.metadata import ViewVersion
@@ -25,6 +25,7 @@ from metastore.pyiceberg.naming import errors_of_iceberg, namespace_names, parts
 from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.opening import migrated, opened
 from metastore.pyiceberg.places import Places
+from metastore.pyiceberg.rights import is_of_user
 from metastore.pyiceberg.sharing import shared
 from metastore.pyiceberg.tables import Loader, Tables, taken_raises
 from metastore.pyiceberg.updates import created
@@ -63,7 +64,7 @@ class MetastoreCatalog(_PyIcebergBase):
         with errors_of_iceberg():
             root = (self.properties.get(_METALAKE, "lake"), self.properties.get(_CATALOG, name))
             store = opened(uri)
-            self._stand_on(store, root, Once(store), None, trusting=True)
+            self._stand_on(store, root, Once(store), None, Places(self.properties, trusting=True), merging=True)
             self._make_root()
 
     @classmethod
@@ -74,29 +75,42 @@ class MetastoreCatalog(_PyIcebergBase):
         properties: Properties,
         once: Once | None = None,
         leases: Leases | None = None,
+        *,
+        allowed: Iterable[str] = (),
+        merging: bool = False,
     ) -> MetastoreCatalog:
         """Return the catalog ``root`` (metalake, catalog) of an open store, for a server. It reads and creates nothing.
 
         ``once``: the idempotency key of the only request that uses this catalog. ``leases``: those in whose line lost
-        commits wait; a user's store has none. The properties of a table cannot name code or endpoints here.
+        commits wait; a user's store has none. ``allowed``: folders besides the warehouse in which files may lie.
+        ``merging``: appends are rebased although a requirement of the client is false. The properties of a table cannot
+        name code or endpoints here.
         """
         catalog = cls.__new__(cls)
         _PyIcebergBase.__init__(catalog, root[1], **properties)
-        catalog._stand_on(store, root, once or Once(store), leases, trusting=False)  # noqa: SLF001  (the same class)
+        places = Places(properties, trusting=False, allowed=allowed)
+        catalog._stand_on(store, root, once or Once(store), leases, places, merging=merging)  # noqa: SLF001  (this class)
         return catalog
 
     def _stand_on(
-        self, store: Store, root: tuple[str, str], once: Once, leases: Leases | None, *, trusting: bool
+        self,
+        store: Store,
+        root: tuple[str, str],
+        once: Once,
+        leases: Leases | None,
+        places: Places,
+        *,
+        merging: bool,
     ) -> None:
         self._store = store
         self._root = root
         self._once = once
         self._namespaces = Namespaces(store, root, once)
-        self._places = Places(self.properties, trusting=trusting)
+        self._places = places
         self._tables = Tables(store, root, self._namespaces, self._places, once)
         self._io = self._places.io
         self._views = Views(store, root, self._io, once)
-        self._commits = Commits(store, store.leases if leases is None else leases, self._places, once)
+        self._commits = Commits(store, store.leases if leases is None else leases, self._places, once, merging=merging)
 
     def create_tables(self) -> None:
         """Create the tables of the store in a new database, as PyIceberg's SQL catalog does; else do nothing."""
@@ -167,7 +181,8 @@ class MetastoreCatalog(_PyIcebergBase):
         """Create a table. Raises TableAlreadyExistsError, NoSuchNamespaceError, ValueError."""
 
         def attempt(options: dict[str, Any]) -> Table:
-            staged = self.stage_table(identifier, schema, location, partition_spec, sort_order, properties)
+            self._tables.require_right(table_names(identifier))
+            staged = self._staged(identifier, schema, location, partition_spec, sort_order, properties)
             self._tables.create(staged.name(), staged.metadata, staged.metadata_location, options)
             return self._table(staged.name(), staged.metadata, staged.metadata_location)
 
@@ -182,7 +197,24 @@ class MetastoreCatalog(_PyIcebergBase):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Properties = EMPTY_DICT,
     ) -> StagedTable:
-        """Return a new table that is not written yet. Raises NoSuchNamespaceError, TableAlreadyExistsError."""
+        """Return a new table that is not written yet. Raises NoSuchNamespaceError.
+
+        A server also raises what the creation would: TableAlreadyExistsError, ForbiddenError. Nothing else tells its
+        client before it has written all files of the table.
+        """
+        if self._places.serves:
+            self._tables.try_create(table_names(identifier))
+        return self._staged(identifier, schema, location, partition_spec, sort_order, properties)
+
+    def _staged(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None,
+        partition_spec: PartitionSpec,
+        sort_order: SortOrder,
+        properties: Properties,
+    ) -> StagedTable:
         names = table_names(identifier)
         converted = self._convert_schema_if_needed(schema, format_version(properties))
         place = self._location(names, location)
@@ -204,7 +236,11 @@ class MetastoreCatalog(_PyIcebergBase):
     def _location(self, names: Identifier, location: str | None) -> str:
         """Return where a new table or view goes. Raises NoSuchNamespaceError, ValueError."""
         above = self._namespaces.properties(names[:-1]).get(LOCATION)
-        return location.rstrip("/") if location else self._places.default(names, above)
+        if not location:
+            return self._places.default(names, above)
+        if is_of_user(self._store):
+            self._places.check_chosen(location, names, above)
+        return location.rstrip("/")
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Create a table from a metadata file; with ``overwrite``, let an existing table have it.
@@ -212,6 +248,8 @@ class MetastoreCatalog(_PyIcebergBase):
         Raises TableAlreadyExistsError, NoSuchNamespaceError.
         """
         names = table_names(identifier)
+        self._tables.require_right(names, overwrite=overwrite)
+        self._check_registered(names, metadata_location)
         return self._table(names, *self._tables.register(names, metadata_location, overwrite=overwrite))
 
     def load_table(self, identifier: str | Identifier) -> Table:
@@ -311,6 +349,7 @@ class MetastoreCatalog(_PyIcebergBase):
             for requirement in requirements:
                 requirement.validate(metadata)
             self._namespaces.require(names[:-1])
+            self._check_created(names, updates)
 
         return TableCreation(self._tables.path(names), load, absent, created(self._empty_table_metadata(), updates))
 
@@ -322,6 +361,7 @@ class MetastoreCatalog(_PyIcebergBase):
         def attempt(options: dict[str, Any]) -> CommitTableResponse:
             for requirement in requirements:
                 requirement.validate(None)
+            self._check_created(names, updates)
             metadata = created(self._empty_table_metadata(), updates)
             provider = self._places.locations(metadata.location, metadata.properties)
             location = provider.new_table_metadata_file_location()
@@ -335,6 +375,14 @@ class MetastoreCatalog(_PyIcebergBase):
 
         return self._once.run(attempt, again)
 
+    def _check_created(self, names: Identifier, updates: tuple[TableUpdate, ...]) -> None:
+        """Check a right, and each place that the updates of a new table name, before a file is touched."""
+        self._tables.require_right(names)
+        self._places.check_updates(updates)
+        for update in updates:
+            if isinstance(update, SetLocationUpdate) and is_of_user(self._store):
+                self._location(names, update.location)
+
     # Views
 
     def create_view(
@@ -347,6 +395,7 @@ class MetastoreCatalog(_PyIcebergBase):
     ) -> View:
         """Create a view. Raises ViewAlreadyExistsError (also for a table of that name), NoSuchNamespaceError."""
         names = table_names(identifier)
+        self._views.require_right(names)
         place = self._location(names, location)
         converted = self._convert_schema_if_needed(schema)
         metadata = new_view_metadata(place, converted, view_version, property_texts(properties))
@@ -354,7 +403,15 @@ class MetastoreCatalog(_PyIcebergBase):
 
     def register_view(self, identifier: str | Identifier, metadata_location: str) -> View:
         """Create a view from its metadata file. Raises ViewAlreadyExistsError, NoSuchNamespaceError."""
-        return self._views.register(table_names(identifier), metadata_location)[0]
+        names = table_names(identifier)
+        self._views.require_right(names)
+        self._check_registered(names, metadata_location)
+        return self._views.register(names, metadata_location)[0]
+
+    def _check_registered(self, names: Identifier, metadata_location: str) -> None:
+        """Raise ForbiddenError if a user registers a file of another table: its folder would be shared."""
+        if is_of_user(self._store):
+            self._location(names, metadata_location)
 
     def load_view(self, identifier: str | Identifier) -> View:
         """Return a view. Raises NoSuchViewError."""

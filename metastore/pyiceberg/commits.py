@@ -17,7 +17,7 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
+from pyiceberg.table.update import AddSnapshotUpdate, SetLocationUpdate, TableRequirement, TableUpdate
 
 from metastore.clock import SYSTEM
 from metastore.errors import (
@@ -36,11 +36,13 @@ from metastore.errors import (
 from metastore.kinds.change import EntityChange
 from metastore.kinds.table.kind import Table
 from metastore.pyiceberg.columns import columns_of
+from metastore.pyiceberg.confined import Folders
 from metastore.pyiceberg.entities import fields_of, fresh_columns, pointer_changes, pointer_of, schema_changes
 from metastore.pyiceberg.files import delete_quietly, next_location, outlived, write_metadata
 from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.places import Places
 from metastore.pyiceberg.rebase import rebase
+from metastore.pyiceberg.rights import is_of_user, require_alter
 from metastore.pyiceberg.room import require_known_schema
 from metastore.pyiceberg.updates import updated
 
@@ -53,6 +55,8 @@ __all__ = ["Commits", "Current", "TableCommit", "TableCreation", "answer"]
 
 _PATIENCE = 600.0
 """How long a commit tries to win (seconds): far longer than its place in the queue takes."""
+_MERGE = "metastore.commit.merge"
+"""The property of a table whose writers want appends to be merged by the server."""
 _TTL = 10.0
 """How long the queue waits for a writer that died (seconds)."""
 
@@ -153,7 +157,9 @@ class _Created:
 class Commits:
     """Commits to the Iceberg tables of one store."""
 
-    def __init__(self, store: Store, leases: Leases, places: Places, once: Once) -> None:
+    def __init__(self, store: Store, leases: Leases, places: Places, once: Once, *, merging: bool) -> None:
+        """``merging``: appends are rebased although the client's requirement that nothing has changed is false."""
+        self._merging = merging
         self._store = store
         self._leases = leases
         self._places = places
@@ -201,12 +207,17 @@ class Commits:
 
     def _attempt(self, commit: TableCommit) -> _Prepared:
         current = commit.load()
+        require_alter(self._store, current.entity)
+        self._places.check_updates(commit.updates)
+        if is_of_user(self._store):
+            _require_own_folder(current.metadata, commit.updates)
         io = self._places.io(current.metadata.properties, current.location)
         if _is_there(commit.updates, current.metadata):
             return _Prepared(commit.load, current, io, current.metadata, current.location, (), ())
         require_known_schema(current.metadata, commit.requirements, commit.held)
         locations = self._places.locations(current.metadata.location, current.metadata.properties)
-        rebased = rebase(io, locations, current.metadata, commit.requirements, commit.updates)
+        merging = self._merging or current.metadata.properties.get(_MERGE) == "true"
+        rebased = rebase(io, locations, current.metadata, commit.requirements, commit.updates, merging=merging)
         written = list(rebased.written)
         try:
             after = updated(current.metadata, rebased.updates, current.location, commit.held)
@@ -218,8 +229,8 @@ class Commits:
             delete_quietly(io, written)
             raise
         replaced = rebased.replaced
-        if self._places.serves:  # PyIceberg's own Table does it itself, with any catalog
-            replaced = (*replaced, *outlived(current.metadata, after, location.rpartition("/")[0]))
+        if self._places.serves:  # the client wrote that manifest list. PyIceberg's own Table deletes what is outlived
+            replaced = tuple(outlived(current.metadata, after, location.rpartition("/")[0]))
         return _Prepared(commit.load, current, io, after, location, (*written, location), replaced)
 
     def _swapped(self, attempts: list[_Prepared | _Created], lost: int) -> list[CommitTableResponse] | None:
@@ -285,6 +296,13 @@ class Commits:
             queue.enter_context(self._leases.acquire_many(names, ttl=_TTL, timeout=max(patience, 1.0)))
         except LeaseHeld as error:
             raise CommitFailedException(str(error)) from error
+
+
+def _require_own_folder(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> None:
+    """Raise ForbiddenError if a user moves a table out of its folder: the new one may be that of another table."""
+    for update in updates:
+        if isinstance(update, SetLocationUpdate) and update.location.rstrip("/") != metadata.location.rstrip("/"):
+            Folders((metadata.location,)).check(update.location)
 
 
 def _is_there(updates: tuple[TableUpdate, ...], metadata: TableMetadata) -> bool:

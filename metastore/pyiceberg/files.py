@@ -42,6 +42,7 @@ _KNOWN: LRUCache[str, TableMetadata] = LRUCache(256)
 """The metadata that was read last."""
 _KNOWN_LOCK = Lock()
 _DELETES = TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED
+_GC = "gc.enabled"
 _LOG = logging.getLogger("metastore.pyiceberg")
 
 
@@ -160,7 +161,10 @@ def delete_quietly(io: FileIO, locations: list[str]) -> None:
 
 
 def delete_table_files(io: FileIO, metadata: TableMetadata, location: str) -> None:
-    """Delete all files of a table that is gone. A file that cannot be read or deleted stays, and is logged."""
+    """Delete all files of a table that is gone. A file that cannot be read or deleted stays, and is logged.
+
+    With the property ``gc.enabled=false`` data files stay, as in Iceberg's Java library: other tables may have them.
+    """
     manifests: dict[str, ManifestFile] = {}
     for snapshot in metadata.snapshots:
         with _logged(snapshot.manifest_list):
@@ -170,9 +174,12 @@ def delete_table_files(io: FileIO, metadata: TableMetadata, location: str) -> No
         with _logged(manifest.manifest_path):
             entries = manifest.fetch_manifest_entry(io, discard_deleted=False)
             data |= {entry.data_file.file_path for entry in entries}
+    if not property_as_bool(metadata.properties, _GC, default=True):
+        data.clear()
+    figures = {one.statistics_path for one in (*metadata.statistics, *metadata.partition_statistics)}
     lists = {snapshot.manifest_list for snapshot in metadata.snapshots}
     older = {entry.metadata_file for entry in metadata.metadata_log}
-    delete_quietly(io, [*data, *manifests, *lists, *older, location])
+    delete_quietly(io, [*data, *manifests, *lists, *figures, *older, location])
 
 
 @contextmanager

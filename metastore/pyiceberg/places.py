@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Final
 from urllib.parse import quote, urlsplit
 
 from pyiceberg.catalog import URI, WAREHOUSE_LOCATION
+from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import LocationProvider, load_location_provider
-from pyiceberg.typedef import Identifier, Properties
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    SetLocationUpdate,
+    SetPartitionStatisticsUpdate,
+    SetPropertiesUpdate,
+    SetStatisticsUpdate,
+    TableUpdate,
+)
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
+from metastore.clock import SYSTEM
+from metastore.pyiceberg.confined import Confined, Folders
 from metastore.pyiceberg.naming import shown
 
 __all__ = ["Places", "folder"]
 
 _SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "/%")
 _DOTS: Final = (".", "..")
+_PLACES: Final = ("write.metadata.path", "write.data.path", "write.object-storage.path", "write.folder-storage.path")
+"""Properties of tables that name folders."""
 
 
 def folder(name: str) -> str:
@@ -35,13 +49,15 @@ class Places:
 
     ``trusting``: the properties of a table may name an endpoint, and classes of Python to load. A server does not trust
     them, because its clients write them: they could get the server's credentials, or run code of their choice. It also
-    refuses a relative location, which would lie in its working folder.
+    refuses a relative location, which would lie in its working folder, and every place that does not lie below its
+    warehouse or one of ``allowed``.
     """
 
-    def __init__(self, properties: Properties, *, trusting: bool) -> None:
+    def __init__(self, properties: Properties, *, trusting: bool, allowed: Iterable[str] = ()) -> None:
         # the store's URI, which may have a password, stays here
         self._own = {key: value for key, value in properties.items() if key != URI}
         self._trusting = trusting
+        self._folders = Folders((self._own.get(WAREHOUSE_LOCATION, ""), *allowed))
 
     @property
     def serves(self) -> bool:
@@ -51,8 +67,14 @@ class Places:
     def default(self, names: Identifier, above: str | None) -> str:
         """Return where a new table or view goes that names no location: below its namespace's, or in the warehouse.
 
-        Raises ValueError if neither is there.
+        In a server the folder has a part that no other table gets: a table that is renamed keeps its folder, and the
+        next table of its name must not share it. Raises ValueError if neither is there.
         """
+        own = "" if self._trusting else f"-{SYSTEM.operation_id().hex}"
+        return f"{self.named(names, above)}{own}"
+
+    def named(self, names: Identifier, above: str | None) -> str:
+        """Return the beginning of the default place of a table or view. Raises ValueError."""
         if above:
             return f"{above.rstrip('/')}/{folder(names[-1])}"
         if warehouse := self._own.get(WAREHOUSE_LOCATION):
@@ -60,18 +82,60 @@ class Places:
         raise ValueError("No default path is set, please specify a location when creating a table")
 
     def io(self, properties: Properties, location: str) -> FileIO:
-        """Return the file system of a location. Raises ValueError for a relative one in a server."""
-        self._check(location)
-        return load_file_io({**self._own, **properties} if self._trusting else self._own, location)
+        """Return the file system of a location. In a server it raises ValueError for a relative one, ForbiddenError."""
+        self.check(location)
+        if self._trusting:
+            return load_file_io({**self._own, **properties}, location)
+        return Confined(load_file_io(self._own, location), self._folders)
+
+    def below(self, io: FileIO, location: str) -> FileIO:
+        """Return a file system that reaches only what lies below a table's location, in a server."""
+        return io if self._trusting else Confined(io, Folders((location,)))
 
     def locations(self, location: str, properties: Properties) -> LocationProvider:
-        """Return what says where new files of a table go. Raises ValueError for a relative location in a server."""
-        self._check(location)
+        """Return what says where new files of a table go. In a server it raises ValueError, ForbiddenError."""
+        self.check(location, properties)
         if not self._trusting:
             loaded = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
             properties = {key: value for key, value in properties.items() if key != loaded}
         return load_location_provider(location, properties)
 
-    def _check(self, location: str) -> None:
-        if not self._trusting and not location.startswith("/") and not urlsplit(location).scheme:
+    def check(self, location: str, properties: Properties = EMPTY_DICT) -> None:
+        """Check a place that a client named, and those that a table's properties name. Raises as ``io`` does."""
+        for place in (location, *[properties[key] for key in _PLACES if key in properties]):
+            self._check(place)
+
+    def check_updates(self, updates: Sequence[TableUpdate]) -> None:
+        """Check every place that a client's updates of a table name. Raises as ``io`` does."""
+        for update in updates:
+            match update:
+                case AddSnapshotUpdate():
+                    self._check(update.snapshot.manifest_list)
+                case SetLocationUpdate():
+                    self._check(update.location)
+                case SetPropertiesUpdate():
+                    for key in _PLACES:
+                        self._check(update.updates.get(key))
+                case SetStatisticsUpdate():
+                    self._check(update.statistics.statistics_path)
+                case SetPartitionStatisticsUpdate():
+                    self._check(update.partition_statistics.statistics_path)
+
+    def _check(self, location: str | None) -> None:
+        if self._trusting or not location:
+            return
+        if not location.startswith("/") and not urlsplit(location).scheme:
             raise ValueError(f"location: {location[:200]!r} is relative; name a place such as s3://bucket/folder")
+        self._folders.check(location)
+
+    def check_chosen(self, location: str, names: Identifier, above: str | None) -> None:
+        """Raise ForbiddenError unless a place that a user chose for a new table is that of its name.
+
+        Else it could name the folder of another table, and be given the credentials for it.
+        """
+        begin = self.named(names, above)
+        leads_out = {".", ".."}.intersection(location.split("/"))
+        if leads_out or (location != begin and not location.startswith((f"{begin}-", f"{begin}/"))):
+            raise ForbiddenError(
+                f"{shown(names)} goes below {begin}; leave the location out, or let an operator choose it"
+            )

@@ -5,7 +5,8 @@ those of the newest snapshot, under the next sequence number. The data files and
 them. The sequence numbers in an added manifest are null, so readers take them from the list (Iceberg table
 specification, "Sequence number inheritance").
 
-All other requirements of the client must hold: a changed schema, or a branch that moved under an overwrite, fails.
+All other requirements of the client must hold: a changed schema, or a branch that moved under an overwrite, fails. A
+server's clients state requirements that it must keep, unless they ask for the merge (docs/iceberg.md).
 """
 
 from __future__ import annotations
@@ -53,9 +54,18 @@ def rebase(
     metadata: TableMetadata,
     requirements: Sequence[TableRequirement],
     updates: tuple[TableUpdate, ...],
+    *,
+    merging: bool,
 ) -> Rebased:
-    """Return updates that fit ``metadata``. Raises CommitFailedException if a requirement fails but an append's."""
+    """Return updates that fit ``metadata``.
+
+    Raises CommitFailedException if a requirement is false. With ``merging``, a branch to which the updates append may
+    have moved. Only a client that writes nothing but appends may ask for that: Java's writers call an overwrite that
+    only adds files an append too, and rely on their requirement.
+    """
     moved = [requirement for requirement in requirements if not _holds(requirement, metadata, updates)]
+    if moved and not merging:
+        raise _refused(moved, metadata)
     added = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]
     if not moved and all(_is_newest(snapshot, metadata) for snapshot in added):
         return Rebased(updates)

@@ -25,6 +25,7 @@ from metastore.pyiceberg.namespaces import Namespaces
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, namespace_names, no_namespace, no_table, shown
 from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.places import Places
+from metastore.pyiceberg.rights import is_of_user, require_alter, tried
 from metastore.store import Store
 
 __all__ = ["Loader", "Tables", "taken_raises"]
@@ -92,6 +93,21 @@ class Tables:
         with self._creating(names), deleted_if_refused(io, [location]):
             self._store.tables.create(self.path(names), **fields_of(metadata, location), **options)
 
+    def try_create(self, names: Identifier) -> None:
+        """Raise what the creation of a table would. Nothing is written."""
+        with self._creating(names), tried(self._store) as tx:
+            tx.tables.create(self.path(names))
+
+    def require_right(self, names: Identifier, *, overwrite: bool = False) -> None:
+        """Raise ForbiddenError unless the user may create a table, or with ``overwrite`` alter one that is there."""
+        if not is_of_user(self._store):
+            return
+        if overwrite and self.exists(names):
+            with errors_of_iceberg():
+                require_alter(self._store, self.entity(names))
+        else:
+            self.try_create(names)
+
     @contextmanager
     def _creating(self, names: Identifier) -> Iterator[None]:
         with errors_of_iceberg(), missing_raises(no_namespace(names[:-1])), taken_raises(names):
@@ -145,7 +161,8 @@ class Tables:
                 if not self._store.tables.purge(current.entity, **options):
                     raise no_table(names)
             io = self._places.io(current.metadata.properties, current.location)
-            delete_table_files(io, current.metadata, current.location)
+            # a server deletes nothing that a client's metadata names elsewhere: it may be a file of another table
+            delete_table_files(self._places.below(io, current.metadata.location), current.metadata, current.location)
 
         self._once.run(attempt, lambda: None)
 

@@ -25,6 +25,7 @@ from metastore.pyiceberg.entities import POINTER
 from metastore.pyiceberg.files import deleted_if_refused
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, no_namespace, shown
 from metastore.pyiceberg.once import Once
+from metastore.pyiceberg.rights import is_of_user, tried
 from metastore.pyiceberg.view_updates import ViewRequirement, ViewUpdate, check_view, updated_view
 from metastore.store import Store
 
@@ -75,6 +76,15 @@ class Views:
                     self._store.views.create((*self._root, *names), **_fields(metadata, location), **options)
             except EntityAlreadyExists as error:
                 raise ViewAlreadyExistsError(f"View {shown(names)} already exists") from error
+
+    def require_right(self, names: Identifier) -> None:
+        """Raise ForbiddenError unless the user may create a view."""
+        if is_of_user(self._store):
+            with errors_of_iceberg(), missing_raises(no_namespace(names[:-1])), tried(self._store) as tx:
+                try:
+                    tx.views.create((*self._root, *names))
+                except EntityAlreadyExists as error:
+                    raise ViewAlreadyExistsError(f"View {shown(names)} already exists") from error
 
     def load(self, names: Identifier) -> tuple[View, str]:
         """Return a view, and where its metadata file is; one without a metadata file is no Iceberg view."""

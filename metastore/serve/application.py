@@ -39,6 +39,7 @@ def application(
     reveals: Sequence[str] = (),
     credentials: Mapping[str, Mapping[str, str] | Vendor] | None = None,
     authorization: bool = False,
+    allowed_locations: Sequence[str] = (),
 ) -> Starlette:
     """Return the application of an open store. It closes the store when the server stops.
 
@@ -54,11 +55,13 @@ def application(
     * ``authorization``: a request may do what ``store.as_user`` lets the client's user do. ``principals`` must
       authenticate.
 
+    * ``allowed_locations``: folders or buckets in which files of Iceberg tables may lie besides their warehouse's.
+
     Raises InvalidArgument for an argument that is wrong, before it serves anything.
     """
     asked_by = principals or Principals()
     actors = Actors(store, asked_by, authorization=authorization)
-    catalogs = Warehouses(store, actors, warehouses or {}, properties or {}, credentials)
+    catalogs = Warehouses(store, actors, warehouses or {}, properties or {}, credentials, allowed_locations)
 
     async def health(_: Request) -> Response:
         try:

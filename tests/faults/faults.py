@@ -8,7 +8,8 @@ from tests.faults.in_defects import IN_DEFECTS
 from tests.faults.in_edges import IN_EDGES
 from tests.faults.in_governance import IN_GOVERNANCE
 from tests.faults.in_library import IN_LIBRARY
+from tests.faults.in_servers import IN_SERVERS
 
 __all__ = ["FAULTS"]
 
-FAULTS: tuple[Fault, ...] = (*IN_BACKENDS, *IN_LIBRARY, *IN_GOVERNANCE, *IN_DEFECTS, *IN_EDGES)
+FAULTS: tuple[Fault, ...] = (*IN_BACKENDS, *IN_LIBRARY, *IN_GOVERNANCE, *IN_DEFECTS, *IN_EDGES, *IN_SERVERS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,6 +25,7 @@ def served(
     properties: Mapping[str, str] | None = None,
     credentials: Mapping[str, str] | Vendor | None = None,
     admins: Iterable[str] | None = None,
+    allowed: Sequence[str] = (),
 ) -> Iterator[str]:
     """Serve the catalog ``lake.ice`` of a store; give the address. With ``admins`` each request is checked."""
     store = ms.open(url, admins=admins or ())
@@ -36,6 +37,7 @@ def served(
             principals=principals,
             credentials=None if credentials is None else {"lake.ice": credentials},
             authorization=admins is not None,
+            allowed_locations=allowed,
         )
     except BaseException:
         store.close()

@@ -151,7 +151,10 @@ def test_vended_sessions_of_s3(sqlite_url: str, bucket: str, s3: S3Server, stati
         written = {r.key for r in requests.made if r.method in ("PUT", "POST") and "/data/" in r.path}
         assert written
         assert written <= sessions.keys
-        assert set(sessions.asked) == {(f"{bucket}/a/{name}", "anonymous") for name in ("t", "u")}
+        catalog = _client(address)
+        places = {name: catalog.load_table(f"a.{name}").location() for name in ("t", "u")}
+        assert all(place.startswith(f"{bucket}/a/{name}-") for name, place in places.items())
+        assert set(sessions.asked) == {(place, "anonymous") for place in places.values()}
         before = len(sessions.asked)
         httpx.get(f"{address}/v1/lake.ice/namespaces/a/tables/t")
         assert len(sessions.asked) == before
@@ -162,7 +165,7 @@ def test_a_table_elsewhere_gets_no_credentials(
 ) -> None:
     """A client that creates a table chooses its location: credentials are for the warehouse's folder alone."""
     with (
-        served(sqlite_url, f"{bucket}/lake", credentials=static) as address,
+        served(sqlite_url, f"{bucket}/lake", credentials=static, allowed=[bucket]) as address,
         httpx.Client(base_url=f"{address}/v1/lake.ice", headers=DELEGATION) as client,
     ):
         client.post("/namespaces", json={"namespace": ["a"]})

@@ -89,7 +89,10 @@ def test_a_transaction_that_is_rolled_back_leaves_nothing(duck: DuckDBPyConnecti
     assert _rows(duck, "SELECT count(*) FROM (SHOW ALL TABLES) WHERE name = 'u'") == [(0,)]
 
 
-def test_inserts_of_two_connections_merge(duck: DuckDBPyConnection, address: str) -> None:
+def test_inserts_of_two_connections_merge_where_the_table_says_so(duck: DuckDBPyConnection, address: str) -> None:
+    table = load_catalog("x", type="rest", uri=address, warehouse="lake.ice").load_table("a.t")
+    with table.transaction() as transaction:
+        transaction.set_properties({"metastore.commit.merge": "true"})
     with _connected(address) as other:
         for connection in (duck, other):
             connection.execute("BEGIN")

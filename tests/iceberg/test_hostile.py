@@ -46,7 +46,7 @@ def test_a_file_that_is_no_metadata_is_not_shown(
     client: httpx.Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number, text in enumerate(("the password is 1234", '{"format-version": 2, "location": "1234"}', "\ud800")):
-        file = tmp_path / f"{number}.metadata.json"
+        file = tmp_path / "lake" / "warehouse" / f"{number}.metadata.json"
         file.write_bytes(text.encode("utf-8", "surrogatepass"))
         body = {"name": "r", "metadata-location": str(file)}
         with caplog.at_level(logging.DEBUG):
@@ -135,7 +135,7 @@ def test_a_table_that_pyiceberg_cannot_write_is_refused(sqlite_url: str, tmp_pat
 
 
 def test_old_metadata_files_are_deleted_where_the_table_wants_it(client: httpx.Client, tmp_path: Path) -> None:
-    folder = tmp_path / "lake" / "warehouse" / "a" / "t" / "metadata"
+    (folder,) = tmp_path.glob("lake/warehouse/a/t-*/metadata")
     foreign = tmp_path / f"00000-{UUID(int=0)}.metadata.json"
     wanted = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
     for n in range(3):
@@ -154,7 +154,7 @@ def test_old_metadata_files_are_deleted_where_the_table_wants_it(client: httpx.C
 
 def test_a_table_of_version_3_is_read_and_not_served(client: httpx.Client, tmp_path: Path, sqlite_url: str) -> None:
     metadata = client.get(TABLE).json()["metadata"]
-    file = tmp_path / "v3.metadata.json"
+    file = tmp_path / "lake" / "warehouse" / "v3.metadata.json"
     file.write_text(json.dumps({**metadata, "format-version": 3, "next-row-id": 0}))
     body = {"name": "r", "metadata-location": str(file)}
     refused = client.post("/namespaces/a/register", json=body)

@@ -73,7 +73,7 @@ def test_everything_acknowledged_is_there_once(postgres_url: str, tmp_path: Path
     warehouse = tmp_path / "warehouse"
     with served(postgres_url, warehouse) as address:
         catalog = (
-            load_catalog("x", type="rest", uri=address, warehouse="lake.ice")
+            load_catalog("x", type="rest", uri=address, warehouse="lake.ice", **{"header.X-Metastore-Merge": "true"})
             if over_rest
             else load_catalog("x", **properties(postgres_url, warehouse))
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Warehouses"]
 
 _LOG: Final = logging.getLogger("metastore.serve")
+_MERGE: Final = "x-metastore-merge"
+"""The header by which a client that only appends asks the server to merge."""
 
 
 class Warehouses:
@@ -35,7 +37,9 @@ class Warehouses:
         places: Mapping[str, str],
         properties: Mapping[str, str],
         credentials: Mapping[str, Mapping[str, str] | Vendor] | None = None,
+        allowed: Sequence[str] = (),
     ) -> None:
+        self._allowed = tuple(allowed)
         self._store = store
         self._actors = actors
         self._properties = dict(properties)
@@ -93,7 +97,10 @@ class Warehouses:
             properties |= vendor.properties()
         store = self._actors.of(call.principal)
         once = Once(store, _idempotency_key(call), f"{call.principal} {call.operation}")
-        return MetastoreCatalog.of_store(store, root, properties, once, leases=self._store.leases)
+        merging = call.headers.get(_MERGE, "").strip().lower() == "true"
+        return MetastoreCatalog.of_store(
+            store, root, properties, once, leases=self._store.leases, allowed=self._allowed, merging=merging
+        )
 
 
 def _idempotency_key(call: Call) -> str | None:

@@ -1,0 +1,90 @@
+"""Keep a server's files inside the folders of its warehouse.
+
+A client names files in many fields: a location, a pointer, a log of older metadata, manifest lists, statistics. A
+server that followed each of them would read, write and delete, with its own credentials, whatever a client names. So it
+reaches files only through :class:`Confined`, and every path that passes it is checked: with its ``..`` resolved, with
+and without what a URL parser takes for a query, and on a local disk with its links followed. Per-cent escapes are plain
+characters: no file system that PyIceberg loads resolves them, and the folders of odd names have them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from posixpath import normpath
+from typing import Final
+from urllib.parse import urlsplit
+
+from pyiceberg.exceptions import ForbiddenError
+from pyiceberg.io import FileIO, InputFile, OutputFile
+
+__all__ = ["Confined", "Folders"]
+
+_SAME: Final = {"s3a": "s3", "s3n": "s3", "": "file"}
+"""Schemes that name one place in two ways."""
+
+
+class Folders:
+    """The folders below which a server's files lie."""
+
+    def __init__(self, roots: Iterable[str]) -> None:
+        self._roots = tuple(_Place.of(root) for root in roots if root)
+
+    def check(self, location: str) -> None:
+        """Raise ForbiddenError unless a location lies below one of the folders, however it is read."""
+        url = urlsplit(location)._replace(query="", fragment="").geturl()
+        readings = [_Place.of(text) for text in {location, url}]
+        if not all(any(reading.is_below(root) for root in self._roots) for reading in readings):
+            raise ForbiddenError(
+                f"{location[:200]!r} does not lie in the warehouse; name a place below the warehouse's folder, or "
+                "let the operator allow this one: metastore serve --allow-location"
+            )
+
+
+class _Place:
+    """A scheme, with the bucket of an object store, and the parts of a path."""
+
+    def __init__(self, store: tuple[str, str], parts: tuple[str, ...]) -> None:
+        self._store, self._parts = store, parts
+
+    @classmethod
+    def of(cls, location: str) -> _Place:
+        scheme, colon, rest = location.partition(":")
+        if not colon or "/" in scheme:
+            scheme, rest = "", location
+        scheme = _SAME.get(scheme.lower(), scheme.lower())
+        bucket = ""
+        if rest.startswith("//"):
+            bucket, _, rest = rest[2:].partition("/")
+        path = normpath("/" + rest.lstrip("/"))
+        if scheme == "file":
+            path, bucket = os.path.realpath(path), ""  # as PyIceberg reads it: a host in the URL is not looked at
+        return cls((scheme, bucket), tuple(part for part in path.split("/") if part))
+
+    def is_below(self, root: _Place) -> bool:
+        """Whether this is something in the folder ``root``, not the folder itself."""
+        count = len(root._parts)
+        return self._store == root._store and len(self._parts) > count and self._parts[:count] == root._parts
+
+
+class Confined(FileIO):
+    """A file system that reaches only what lies below some folders."""
+
+    def __init__(self, io: FileIO, folders: Folders) -> None:
+        super().__init__(io.properties)
+        self._io, self._folders = io, folders
+
+    def new_input(self, location: str) -> InputFile:
+        """Return a file to read. Raises ForbiddenError."""
+        self._folders.check(location)
+        return self._io.new_input(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        """Return a file to write. Raises ForbiddenError."""
+        self._folders.check(location)
+        return self._io.new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete a file. Raises ForbiddenError."""
+        self._folders.check(location if isinstance(location, str) else location.location)
+        self._io.delete(location)

@@ -1,0 +1,43 @@
+"""Ask for a right before a file is touched: by a transaction that makes the change, and is rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from metastore.kinds.change import SetProperty
+from metastore.kinds.table.kind import Table
+
+if TYPE_CHECKING:
+    from metastore.store import Store
+    from metastore.transaction.transaction import Transaction
+
+__all__ = ["is_of_user", "require_alter", "tried"]
+
+
+class _OnlyTried(Exception):
+    """Ends a transaction without a commit."""
+
+
+def is_of_user(store: Store) -> bool:
+    """Whether a store is that of one user, whose rights each call checks."""
+    return store._session.access is not None  # noqa: SLF001  (the same package)
+
+
+@contextmanager
+def tried(store: Store) -> Iterator[Transaction]:
+    """Give a transaction that is never committed. It raises what the calls in it would."""
+    try:
+        with store.transaction() as tx:
+            yield tx
+            raise _OnlyTried
+    except _OnlyTried:
+        pass
+
+
+def require_alter(store: Store, table: Table) -> None:
+    """Raise PermissionDenied unless the user may alter a table."""
+    if is_of_user(store):
+        with tried(store) as tx:
+            tx.tables.alter(table, SetProperty("tried", ""))

@@ -1,0 +1,76 @@
+"""Faults of the REST servers: requirements, files, rights."""
+
+from __future__ import annotations
+
+from tests.faults.fault import Fault
+
+__all__ = ["IN_SERVERS"]
+
+_CONFINED = "tests/iceberg/test_confined.py"
+_PLACES = "metastore/pyiceberg/places.py"
+
+IN_SERVERS: tuple[Fault, ...] = (
+    Fault(
+        "Iceberg: a requirement that is false is merged away",
+        "metastore/pyiceberg/rebase.py",
+        "if moved and not merging:",
+        "if False:",
+        _CONFINED,
+    ),
+    Fault(
+        "Iceberg: a manifest list that a client named is deleted",
+        "metastore/pyiceberg/commits.py",
+        "replaced = tuple(outlived(",
+        "replaced = (*rebased.replaced, *outlived(",
+        _CONFINED,
+    ),
+    Fault(
+        "Iceberg: files are reached wherever a client says",
+        "metastore/pyiceberg/confined.py",
+        "if not all(any(reading.is_below(root) for root in self._roots) for reading in readings):",
+        "if False:",
+        _CONFINED,
+    ),
+    Fault(
+        "Iceberg: a link leads out of the warehouse",
+        "metastore/pyiceberg/confined.py",
+        'path, bucket = os.path.realpath(path), ""',
+        'bucket = ""',
+        _CONFINED,
+    ),
+    Fault(
+        "Iceberg: a purge deletes what the metadata names elsewhere",
+        _PLACES,
+        "return io if self._trusting else Confined(io, Folders((location,)))",
+        "return io",
+        _CONFINED,
+    ),
+    Fault(
+        "Iceberg: a table keeps the folder of its old name",
+        _PLACES,
+        'own = "" if self._trusting else f"-{SYSTEM.operation_id().hex}"',
+        'own = ""',
+        _CONFINED,
+    ),
+    Fault(
+        "Iceberg: a staged create asks for no right",
+        "metastore/pyiceberg/catalog.py",
+        "            self._tables.try_create(table_names(identifier))\n",
+        "            pass\n",
+        _CONFINED,
+    ),
+    Fault(
+        "Iceberg: a commit writes files before its right is asked",
+        "metastore/pyiceberg/commits.py",
+        "        require_alter(self._store, current.entity)\n",
+        "",
+        _CONFINED,
+    ),
+    Fault(
+        "Iceberg: a user chooses the folder of another table",
+        _PLACES,
+        "if leads_out or (location != begin and not location.startswith(",
+        "if leads_out and (location != begin and not location.startswith(",
+        _CONFINED,
+    ),
+)
