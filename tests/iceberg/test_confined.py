@@ -15,6 +15,7 @@ from pyiceberg.exceptions import CommitFailedException, ForbiddenError
 from pyiceberg.table import StaticTable, Table
 
 import metastore as ms
+from metastore.pyiceberg import commits, tables
 from metastore.pyiceberg.confined import Folders
 from metastore.serve import Principals, tokens_of
 from tests.iceberg.server import served
@@ -237,8 +238,11 @@ def users(sqlite_url: str, lake: Path, tmp_path: Path) -> Iterator[dict[str, htt
             client.close()
 
 
-def test_rights_come_before_files(users: dict[str, httpx.Client], lake: Path) -> None:
-    """Who may not do it leaves no folder and no file, and learns nothing of one that is there."""
+def test_rights_come_before_files(users: dict[str, httpx.Client], lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may not do it leaves no folder and no file, not for a moment, and learns nothing of one that is there."""
+    written = list[str]()
+    for module in (commits, tables):
+        monkeypatch.setattr(module, "write_metadata", lambda io, metadata, location: written.append(location))
     pointers = {space: users["root"].get(f"/namespaces/{space}/tables/t").json() for space in "ab"}
     before = sorted(lake.rglob("*"))
     new = {"name": "u", "schema": SCHEMA}
@@ -260,6 +264,7 @@ def test_rights_come_before_files(users: dict[str, httpx.Client], lake: Path) ->
         assert answer.status_code == 403, (path, body, answer.text)
         assert "ann" in answer.text, "it is a right that is missing"
     assert sorted(lake.rglob("*")) == before
+    assert written == []
 
 
 def test_a_user_chooses_no_folder_of_another_table(users: dict[str, httpx.Client], lake: Path) -> None:
