@@ -14,7 +14,7 @@ from metastore.errors import InvalidArgument
 __all__ = ["register"]
 
 _WORKERS = 2
-"""How many jobs a server runs at once that only this machine reaches."""
+"""How many jobs a server runs at once, unless its operator says otherwise."""
 
 
 def serve(
@@ -65,18 +65,16 @@ def serve(
         list[str] | None,
         typer.Option("--admin", metavar="NAME", help="A user who may do everything. Repeatable.", show_default=False),
     ] = None,
-    iceberg: Annotated[bool, typer.Option("--iceberg", help="Speak the Iceberg REST protocol, below /iceberg.")] = True,
-    gravitino: Annotated[bool, typer.Option("--gravitino", help="Speak Gravitino's REST API, below /api.")] = True,
+    iceberg: Annotated[
+        bool, typer.Option("--iceberg/--no-iceberg", help="Speak the Iceberg REST protocol, below /iceberg.")
+    ] = True,
+    gravitino: Annotated[
+        bool, typer.Option("--gravitino/--no-gravitino", help="Speak Gravitino's REST API, below /api.")
+    ] = True,
+    jobs: Annotated[bool, typer.Option("--jobs", help="Run jobs: commands, as the user of this server.")] = False,
     job_workers: Annotated[
-        int | None,
-        typer.Option(
-            "--job-workers",
-            min=0,
-            max=64,
-            help="How many jobs it runs at once, as its own user; else 2, or 0 where clients are checked.",
-            show_default=False,
-        ),
-    ] = None,
+        int, typer.Option("--job-workers", min=0, max=64, help="How many jobs it runs at once, with --jobs.")
+    ] = _WORKERS,
     reveal: Annotated[
         list[str] | None,
         typer.Option(
@@ -91,7 +89,7 @@ def serve(
 
     Needs the extra [serve]. Without --token-file and --proxy-header nothing checks who a client is, and it listens on
     loopback only. With --authorization a client may do what its user may do (docs/governance.md); else each client may
-    do everything. Jobs of Gravitino's API run commands as the user of this server.
+    do everything. With --jobs it runs jobs of Gravitino's API: commands, as the user of this server.
     """
     try:
         from metastore import serve as serving  # noqa: PLC0415  (an extra of its own)
@@ -101,17 +99,18 @@ def serve(
     places = dict(_place(text) for text in warehouse or [])
     credentials = _credentials(credential or [])
     with settings.open(admin or ()) as store:
-        principals = serving.Principals(serving.tokens_of(token_file) if token_file else {}, proxy_header)
-        workers = (0 if principals.authenticates else _WORKERS) if job_workers is None else job_workers
+        principals = serving.Principals(serving.TokenFile(token_file) if token_file else {}, proxy_header)
         app = serving.application(
             store,
             warehouses=places,
             principals=principals,
-            job_workers=workers,
+            job_workers=job_workers if jobs else 0,
             reveals=reveal or (),
             credentials=credentials,
             authorization=authorization,
             allowed_locations=allow_location or (),
+            iceberg=iceberg,
+            gravitino=gravitino,
         )
         spoken = [path for path, wanted in (("/iceberg", iceberg), ("/api", gravitino)) if wanted]
         write(console(), f"Serving http://{host}:{port} ({', '.join(spoken)}) until SIGTERM.")

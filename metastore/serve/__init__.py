@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from metastore.serve.application import application
 from metastore.serve.iceberg.credentials import Vended, Vendor
-from metastore.serve.principals import Principals, tokens_of
+from metastore.serve.principals import Principals, TokenFile, tokens_of
 from metastore.serve.server import serve_application
 
-__all__ = ["Principals", "Vended", "Vendor", "application", "serve_application", "tokens_of"]
+__all__ = ["Principals", "TokenFile", "Vended", "Vendor", "application", "serve_application", "tokens_of"]

@@ -34,6 +34,10 @@ class Actors:
         self._views: LRUCache[str, Store] = LRUCache(_MOST)
         self._lock = Lock()
 
+    def sees(self, principal: str, catalog: tuple[str, str]) -> bool:
+        """Whether a client sees a catalog."""
+        return self.of(principal).catalogs.exists(catalog)
+
     def of(self, principal: str) -> Store:
         """Return the store for a client. The store keeps its managers, so that a request need not make them.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -10,11 +12,13 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp
 
 from metastore.errors import MetastoreError
 from metastore.jobs import WorkerPool
 from metastore.serve.actors import Actors
+from metastore.serve.gate import Gate
 from metastore.serve.gravitino.protocol import gravitino_protocol
 from metastore.serve.iceberg.credentials import Vendor
 from metastore.serve.iceberg.protocol import iceberg_protocol
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["application"]
 
+_LOG = logging.getLogger("metastore.serve")
+
 
 def application(
     store: Store,
@@ -40,7 +46,9 @@ def application(
     credentials: Mapping[str, Mapping[str, str] | Vendor] | None = None,
     authorization: bool = False,
     allowed_locations: Sequence[str] = (),
-) -> Starlette:
+    iceberg: bool = True,
+    gravitino: bool = True,
+) -> ASGIApp:
     """Return the application of an open store. It closes the store when the server stops.
 
     * ``warehouses``: from ``metalake.catalog`` to the folder or bucket of its tables. A missing metalake or catalog is
@@ -57,6 +65,8 @@ def application(
 
     * ``allowed_locations``: folders or buckets in which files of Iceberg tables may lie besides their warehouse's.
 
+    * ``iceberg``, ``gravitino``: the protocols that it speaks.
+
     Raises InvalidArgument for an argument that is wrong, before it serves anything.
     """
     asked_by = principals or Principals()
@@ -67,7 +77,8 @@ def application(
         try:
             await run_in_threadpool(store.ping)
         except MetastoreError as error:
-            return JSONResponse(error.to_dict(), status_code=503)
+            _LOG.warning("the database is away: %s", error)
+            return JSONResponse({"status": "unavailable"}, status_code=503)  # strangers learn no host
         return JSONResponse({"status": "ok"})
 
     async def metrics(_: Request) -> Response:
@@ -79,15 +90,19 @@ def application(
             yield
         await run_in_threadpool(store.close)
 
-    return Starlette(
-        lifespan=lifespan,
-        routes=[
-            Route("/healthz", health),
-            Route("/metrics", metrics),
-            Mount("/iceberg", iceberg_protocol(catalogs, asked_by)),
-            Mount("/api", gravitino_protocol(actors, reveals)),
-        ],
-    )
+    routes: list[BaseRoute] = [Route("/healthz", health), Route("/metrics", metrics)]
+    if iceberg:
+        routes.append(_below("/iceberg", iceberg_protocol(catalogs, asked_by)))
+    if gravitino:
+        routes.append(_below("/api", gravitino_protocol(actors, reveals)))
+    app = Starlette(lifespan=lifespan, routes=routes)
+    return Gate(app, authenticates=asked_by.authenticates, header=asked_by.header)
+
+
+def _below(prefix: str, protocol: ASGIApp) -> Mount:
+    mount = Mount(prefix, protocol)
+    mount.path_regex = re.compile(mount.path_regex.pattern, re.DOTALL)  # else %0A in a path passes the protocol by
+    return mount
 
 
 def _metrics(store: Store) -> Response:

@@ -1,18 +1,23 @@
-"""Find out who makes a request: the owner of a bearer token, the user that a proxy names, or an unchecked name."""
+"""Find out who makes a request: the owner of a bearer token, the user that a proxy names, or an unchecked name.
+
+A file of tokens is read again when it changes: a token that is taken out of it ends at once, without a restart.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from metastore.errors import InvalidArgument
 
-__all__ = ["ANONYMOUS", "NotAuthenticated", "Principals", "tokens_of"]
+__all__ = ["ANONYMOUS", "NotAuthenticated", "Principals", "TokenFile", "tokens_of"]
 
+_LOG = logging.getLogger("metastore.serve")
 ANONYMOUS: Final = "anonymous"
 
 
@@ -25,7 +30,8 @@ class Principals:
     """How a server finds out who makes a request.
 
     ``tokens``: the users by the SHA-256 of their tokens. ``header``: the header in which a proxy that authenticates
-    names the user. Without both, nothing is checked: the user that ``Authorization: Basic`` names, else ``anonymous``.
+    names the user. With both, a request has both: the token is the proxy's, the header names the user. Without both,
+    nothing is checked: the user that ``Authorization: Basic`` names, else ``anonymous``.
     """
 
     tokens: Mapping[bytes, str] = field(default_factory=dict, repr=False)
@@ -34,18 +40,57 @@ class Principals:
     @property
     def authenticates(self) -> bool:
         """Whether requests without a user are refused."""
-        return bool(self.tokens) or self.header is not None
+        return isinstance(self.tokens, TokenFile) or bool(self.tokens) or self.header is not None
 
     def principal(self, headers: Mapping[str, str]) -> str:
         """Return who makes a request. Raises NotAuthenticated, ValueError."""
         scheme, _, value = headers.get("authorization", "").partition(" ")
-        if self.header is not None and (user := headers.get(self.header)):
-            return user
-        if self.tokens and scheme.lower() == "bearer" and (owner := self.tokens.get(_digest(value.strip()))):
-            return owner
-        if self.authenticates:
+        if not self.authenticates:
+            return _basic(value) if scheme.lower() == "basic" else ANONYMOUS
+        owner = self.tokens.get(_digest(value.strip())) if scheme.lower() == "bearer" else None
+        if owner is None and (self.header is None or self.tokens):
             raise NotAuthenticated("the request needs a valid token: Authorization: Bearer …")
-        return _basic(value) if scheme.lower() == "basic" else ANONYMOUS
+        user = owner if self.header is None else headers.get(self.header)
+        if not user:
+            raise NotAuthenticated(f"the proxy names no user in the header {self.header}")
+        return user
+
+
+class TokenFile(Mapping[bytes, str]):
+    """The tokens of a file, as it is now. A file that cannot be read leaves what was read last, and is logged."""
+
+    def __init__(self, file: Path) -> None:
+        """Read the file. Raises InvalidArgument."""
+        self._file = file
+        self._seen: object = None
+        self._tokens: dict[bytes, str] = {}
+        self._seen, self._tokens = self._state(), tokens_of(file)
+
+    def _state(self) -> object:
+        try:
+            stat = self._file.stat()
+        except OSError:
+            return None
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+    def _now(self) -> dict[bytes, str]:
+        state = self._state()  # before it is read: a file that changes meanwhile is read once more
+        if state != self._seen:
+            self._seen = state
+            try:
+                self._tokens = tokens_of(self._file)
+            except InvalidArgument as error:
+                _LOG.warning("the tokens that were read last stay: %s", error)
+        return self._tokens
+
+    def __getitem__(self, digest: bytes) -> str:
+        return self._now()[digest]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._now())
+
+    def __len__(self) -> int:
+        return len(self._now())
 
 
 def tokens_of(file: Path) -> dict[bytes, str]:

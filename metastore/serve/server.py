@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import logging
 import socket
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from metastore.errors import InvalidArgument
 
@@ -18,12 +19,12 @@ _GRACE = 20
 
 
 def serve_application(
-    application: Starlette, *, host: str = "127.0.0.1", port: int = 8181, authenticates: bool = False
+    application: ASGIApp, *, host: str = "127.0.0.1", port: int = 8181, authenticates: bool = False
 ) -> None:
     """Serve until SIGTERM or SIGINT; then answer what was accepted, for 20 seconds at most.
 
     Raises InvalidArgument for a host that others reach, unless the application ``authenticates``: any client could name
-    any user there.
+    any user there. Raises InvalidArgument too for a port that another program has.
     """
     if not authenticates and not _is_loopback(host):
         raise InvalidArgument(
@@ -32,9 +33,21 @@ def serve_application(
         )
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("metastore.serve").setLevel(logging.INFO)  # the access log
-    uvicorn.run(
-        application, host=host, port=port, timeout_graceful_shutdown=_GRACE, access_log=False, log_level="warning"
-    )
+    with _listening(host, port) as listener:
+        config = uvicorn.Config(
+            application, timeout_graceful_shutdown=_GRACE, access_log=False, log_level="warning", server_header=False
+        )
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
+            raise
+        raise InvalidArgument(f"it cannot listen on {host}, port {port}: {error.strerror}; choose another") from None
 
 
 def _is_loopback(host: str) -> bool:

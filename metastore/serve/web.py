@@ -25,8 +25,13 @@ __all__ = ["Answer", "BadRequest", "Call", "Protocol", "Route", "TooLarge", "rou
 
 _LARGEST: Final = 16 << 20
 """How many bytes a request's body may have."""
+_ON_THE_LOOP: Final = 64 << 10
+"""A larger body is parsed in a thread: meanwhile the server answers others (bytes)."""
+_BODY: Final = 60.0
+"""How long a body may take to arrive (seconds)."""
 _READERS, _WRITERS = 24, 24
 """How many reads, and how many writes, run at once. They have separate threads: waiting writes delay no read."""
+_JSON: Final = ("application/json", "application/vnd.gravitino.v1+json")
 _READS: Final = ("GET", "HEAD")
 _LONGEST: Final = 1 << 63
 _LOG = logging.getLogger("metastore.serve")
@@ -179,15 +184,29 @@ async def _json(request: Request) -> Any:
     """Return the request's body as a JSON value; None if it has none."""
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > _LARGEST:
-            raise TooLarge(f"the body is larger than {_LARGEST} bytes; a catalog needs no such request")
-        parts.append(part)
+    try:
+        async with asyncio.timeout(_BODY):
+            async for part in request.stream():
+                size += len(part)
+                if size > _LARGEST:
+                    raise TooLarge(f"the body is larger than {_LARGEST} bytes; a catalog needs no such request")
+                parts.append(part)
+    except TimeoutError:
+        raise BadRequest(f"the body did not arrive within {_BODY:g} s; send it again") from None
     if not size:
         return None
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in _JSON:  # a form, which a page in a browser can send unasked
+        raise BadRequest(f"a body is JSON, with the content type application/json, not {kind[:60]!r}")
+    text = b"".join(parts)
+    if size > _ON_THE_LOOP:
+        return await asyncio.get_running_loop().run_in_executor(None, _parsed, text)
+    return _parsed(text)
+
+
+def _parsed(text: bytes) -> Any:
     try:
-        return json.loads(b"".join(parts), parse_int=_integer, parse_constant=_no_number)
+        return json.loads(text, parse_int=_integer, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not JSON: {error}") from None
 

@@ -153,7 +153,7 @@ def test_a_wrong_request_is_refused_and_nothing_is_written(lake: Api, method: st
 
 
 def test_broken_and_huge_bodies_and_unknown_places_are_refused_in_the_same_shape(lake: Api) -> None:
-    broken = lake.client.post("/api/metalakes", content=b'{"name":')
+    broken = lake.client.post("/api/metalakes", content=b'{"name":', headers={"content-type": "application/json"})
     assert (broken.status_code, broken.json()["code"]) == (400, 1001)
     huge = lake.client.post("/api/metalakes", content=b" " * (17 << 20))
     assert (huge.status_code, huge.json()["code"]) == (413, 1001)

@@ -48,9 +48,9 @@ def address(url: str, tmp_path: Path, tokens: Principals) -> Iterator[str]:
         yield address
 
 
-def client(address: str, user: str) -> Catalog:
+def client(address: str, user: str, **properties: str) -> Catalog:
     """Open the warehouse as one of the users."""
-    return load_catalog("x", type="rest", uri=address, warehouse="lake.ice", token=f"token-of-{user}")
+    return load_catalog("x", type="rest", uri=address, warehouse="lake.ice", token=f"token-of-{user}", **properties)
 
 
 def test_who_may_read_reads_and_writes_nothing(address: str) -> None:
@@ -115,7 +115,8 @@ def test_many_writers_on_one_table_wait_in_the_server_s_line(address: str) -> No
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(6) as threads:
-        list(threads.map(lambda _: client(address, "bob").load_table("sales.t").append(ROWS), range(12)))
+        merging = {"header.X-Metastore-Merge": "true"}
+        list(threads.map(lambda _: client(address, "bob", **merging).load_table("sales.t").append(ROWS), range(12)))
     assert client(address, "ann@corp.com").load_table("sales.t").scan().to_arrow().num_rows == 2 * 13
 
 

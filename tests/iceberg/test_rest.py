@@ -435,10 +435,12 @@ def test_bad_requests_name_what_is_wrong_and_write_nothing(client: httpx.Client,
             error = answer.json()["error"]
             assert error["code"] == status
             assert word in error["message"], (path, error)
-        torn = client.post("/namespaces", content=b'{"namespace": ["a"')
-        assert torn.status_code == 400
-        infinite = client.post("/namespaces", content=b'{"namespace": ["b"], "x": Infinity}')
-        assert infinite.status_code == 400
+        kind = {"content-type": "application/json"}
+        for broken in (b'{"namespace": ["a"', b'{"namespace": ["b"], "x": Infinity}', b'{"n": "' + b"x" * 99_999):
+            answer = client.post("/namespaces", content=broken, headers=kind)
+            assert (answer.status_code, "is not JSON" in answer.text) == (400, True)
+        form = client.post("/namespaces", content=b'{"namespace": ["b"]}', headers={"content-type": "text/plain"})
+        assert (form.status_code, "content type" in form.text) == (400, True)
         for size in (17 << 20, 100 << 20):
             large = client.post("/namespaces", content=b" " * size)
             assert large.status_code == 413

@@ -81,9 +81,12 @@ class Warehouses:
         if not warehouse:
             if not self._places:
                 raise InvalidArgument("name a warehouse: ?warehouse=metalake.catalog")
-            return format_path(next(iter(self._places)))
+            seen = next((root for root in self._places if self._actors.sees(principal, root)), None)
+            if seen is None:
+                raise EntityNotFound("warehouse", "you see no warehouse of this server; ask for rights on its catalog")
+            return format_path(seen)
         root = _root(warehouse)
-        if root not in self._places and not self._actors.of(principal).catalogs.exists(root):
+        if not self._actors.sees(principal, root):
             raise EntityNotFound(warehouse, f"there is no warehouse {warehouse}; create the catalog first")
         return format_path(root)
 

@@ -1,0 +1,77 @@
+"""What a request must be before anything of the server sees it.
+
+A browser on the operator's machine reaches a server on loopback, and runs the pages of strangers. A page may send a
+request without asking (a form, an image), and DNS rebinding makes the server look like the page's own origin. So:
+
+* where nothing checks who a client is, ``Host`` names the loopback interface: a rebound name is another one;
+* an ``Origin``, which only browsers send, is that of the server itself (a body has the content type of JSON, which a
+  page of another origin may not send without asking first: ``web.py`` sees to that);
+* no header that decides comes twice: two readers of a request would take different ones.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections import Counter
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+__all__ = ["Gate"]
+
+_DECIDE: Final = frozenset({b"host", b"origin", b"authorization", b"content-type", b"content-length", b"cookie"})
+
+
+class Gate:
+    """An ASGI application behind these checks. What fails them gets a short answer in JSON.
+
+    ``authenticates``: each request proves who makes it, so that any ``Host`` will do. ``header``: the one in which a
+    proxy names the user.
+    """
+
+    def __init__(self, app: ASGIApp, *, authenticates: bool, header: str | None) -> None:
+        self._app = app
+        self._authenticates = authenticates
+        self._once = _DECIDE | ({header.lower().encode()} if header is not None else set())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a request on, or refuse it."""
+        if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
+            await _answer(send, *refusal)
+        else:
+            await self._app(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        pairs: list[tuple[bytes, bytes]] = scope["headers"]
+        counts = Counter([name for name, _ in pairs if name in self._once])
+        twice = next((name.decode() for name, count in counts.items() if count > 1), None)
+        if twice is not None:
+            return 400, f"the header {twice} comes twice; send it once"
+        headers = {name: value.decode("latin-1") for name, value in pairs}
+        host = headers.get(b"host", "")
+        if not self._authenticates and not _is_loopback(host):
+            return (
+                403,
+                "Host is not a loopback address; ask http://127.0.0.1, or let the server authenticate",
+            )
+        origin = headers.get(b"origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+            return 403, "a page of another origin may not ask this server"
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+async def _answer(send: Send, status: int, message: str) -> None:
+    body = json.dumps({"error": {"message": message, "type": "ForbiddenException", "code": status}}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
