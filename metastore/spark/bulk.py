@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from metastore.errors import InvalidArgument
 from metastore.kinds.partition_statistic import PARTITION_STATISTIC
 from metastore.kinds.statistic import STATISTIC
+from metastore.spark.once import new_write, once
 from metastore.spark.source.source import open_here, register_source
 from metastore.transaction.transaction import Transaction
 
@@ -23,6 +24,8 @@ __all__ = ["attach_many", "set_statistics", "statistics"]
 
 _CHUNK: Final = 500
 """How many statistics one commit has at most."""
+_TAGS: Final = 1000
+"""How many tags one commit has at most."""
 _ROW: Final = ("target", "kind", "column", "value")
 Rows = Iterator[dict[str, Any]]
 
@@ -47,10 +50,15 @@ def attach_many(
     if unknown or "target" not in frame.columns:
         raise InvalidArgument(f"the columns are target, and kind, column and value; not {', '.join(frame.columns)}")
 
+    named = new_write()
+
+    def attach(tx: Transaction, rows: list[dict[str, Any]]) -> int:
+        manager: Any = tx.tags if relation == "tags" else tx.relations(relation)
+        return int(manager.attach_many(tag, [{k: v for k, v in row.items() if v is not None} for row in rows]))
+
     def write(rows: Rows) -> int:
         with open_here(url, principal) as store:
-            manager: Any = store.tags if relation == "tags" else store.relations(relation)
-            return int(manager.attach_many(tag, ({k: v for k, v in row.items() if v is not None} for row in rows)))
+            return sum(new or 0 for _, new in once(store, named, rows, _TAGS, attach))
 
     return _written(frame, write)
 
@@ -102,13 +110,11 @@ def set_statistics(frame: DataFrame, *, url: str | None = None, principal: str |
         )
     by_target = frame.repartition("path").sortWithinPartitions("path")
 
+    named = new_write()
+
     def write(rows: Rows) -> int:
-        done = 0
         with open_here(url, principal) as store:
-            while some := list(islice(rows, _CHUNK)):
-                store.run(lambda tx, some=some: _set_all(tx, some))  # type: ignore[misc]
-                done += len(some)
-        return done
+            return sum(count for count, _ in once(store, named, rows, _CHUNK, _set_all))
 
     return _written(by_target, write)
 

@@ -31,6 +31,13 @@ IN_EDGES: tuple[Fault, ...] = (
         "tests/transfer/test_bad_input.py",
     ),
     Fault(
+        "Spark: a task that runs again writes again",
+        "metastore/spark/once.py",
+        "with store.transaction(operation_id=operation) as tx:",
+        "with store.transaction() as tx:",
+        "tests/spark/test_source.py -k runs_again",
+    ),
+    Fault(
         "Webhook: a redirect counts as done",
         "metastore/past/webhook.py",
         "if 200 <= answer.status < 300:",

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import Row
 
 import metastore as ms
 from metastore.errors import HistoryGone, InvalidArgument
 from metastore.spark import history, register_source
+from metastore.spark.source import write
 from metastore.spark.source.source import _options, _Reader, _StreamReader
 from tests.past.test_as_of import grown
 from tests.past.trees import tree
@@ -137,6 +139,34 @@ def test_writing_entities_and_statistics(source: SparkSession, postgres_url: str
     bad = source.createDataFrame([("table", "m.nothing.here", "x")], "kind STRING, path STRING, comment STRING")
     with pytest.raises(Exception, match=r"the row m\.nothing\.here"):
         bad.write.format("metastore").options(url=url, table="entities").mode("append").save()
+
+
+def test_a_task_that_runs_again_leaves_what_people_did_meanwhile(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark repeats a task whose executor died: an edit stays, and what was dropped is not made again."""
+    with ms.open(postgres_url, principal="people") as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        store.schemas.create("m.c.s")
+        rows = [Row(kind="table", path=f"m.c.s.t{n}", comment="made", properties={}) for n in range(7)]
+        monkeypatch.setattr(write, "_CHUNK", 3)
+        writer = write.Upsert("entities", lambda: ms.open(postgres_url), overwrite=False)
+        assert writer.write(iter(rows[:3])).rows == 3  # it dies after its first chunk
+        store.tables.alter("m.c.s.t1", ms.SetComment("edited"))
+        assert store.tables.drop("m.c.s.t2")
+        store.tables.rename("m.c.s.t0", "renamed")
+        assert writer.write(iter(rows)).rows == 7
+        assert {t.name: t.comment for t in store.tables.list("m.c.s")} == {
+            "renamed": "made",
+            "t1": "edited",
+            **{f"t{n}": "made" for n in range(3, 7)},
+        }
+        again = write.Upsert("entities", lambda: ms.open(postgres_url), overwrite=False)  # another write means it
+        again.write(iter(rows))
+        assert store.tables.load("m.c.s.t1").comment == "made"
+    with pytest.raises(InvalidArgument, match="append"):
+        write.Upsert("entities", lambda: ms.open(postgres_url), overwrite=True)
 
 
 def rows_read(url: str, name: str, **options: str) -> list[dict[str, Any]]:

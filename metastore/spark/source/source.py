@@ -149,7 +149,7 @@ class _Source(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         options = _options(self.options)
-        return Upsert(options.table, options.open)
+        return Upsert(options.table, options.open, overwrite=overwrite)
 
 
 class _Part(InputPartition):

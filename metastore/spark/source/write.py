@@ -5,7 +5,7 @@
 ``statistics``  columns ``path`` (of a table), ``name``, ``values`` (a map, or JSON text)
 ``tags``        columns ``path``, ``kind``, ``tag`` (a path), and if they are there ``value`` and ``column``
 
-A task commits its rows in chunks. It sets what the rows say, so that a task that runs again changes nothing.
+A task commits its rows in chunks, each once: a task that runs again changes nothing, whatever people did meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceWriter, WriterCommitMessage
@@ -21,6 +20,7 @@ from pyspark.sql.types import Row
 
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.kinds.change import EntityChange, SetComment, SetProperty
+from metastore.spark.once import new_write, once
 from metastore.store import Store
 from metastore.transaction.transaction import Transaction
 
@@ -40,19 +40,17 @@ class _Written(WriterCommitMessage):
 class Upsert(DataSourceWriter):
     """Writes the rows of each task in commits of their own. An error names the row."""
 
-    def __init__(self, table: str, open_: Callable[[], Store]) -> None:
+    def __init__(self, table: str, open_: Callable[[], Store], *, overwrite: bool) -> None:
         if table not in _WRITES:
             raise InvalidArgument(f"{table!r} cannot be written; {', '.join(_WRITES)} can")
-        self._table, self._open = table, open_
+        if overwrite:
+            raise InvalidArgument('nothing is removed by a write: use mode("append"), which sets what the rows say')
+        self._table, self._open, self._write = table, open_, new_write()
 
     def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
-        count = 0
+        rows = (row.asDict(recursive=True) for row in iterator)
         with self._open() as store:
-            while some := list(islice(iterator, _CHUNK)):
-                rows = [row.asDict(recursive=True) for row in some]
-                store.run(lambda tx, rows=rows: _WRITES[self._table](tx, rows))  # type: ignore[misc]
-                count += len(some)
-        return _Written(count)
+            return _Written(sum(count for count, _ in once(store, self._write, rows, _CHUNK, _WRITES[self._table])))
 
 
 def _one_by_one(apply: Callable[[Transaction, dict[str, Any]], None]) -> _Write:
