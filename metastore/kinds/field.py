@@ -74,10 +74,12 @@ class DocField:
         fixed: bool,
         several: bool,
         later: bool,
+        joined: Callable[[Any, Any], Any] | None,
     ) -> None:
         self.check = beside or _alone(check or as_stored)
         self.default, self.decode = default, decode
         self.given, self.fixed, self.several, self.later = given, fixed, several, later
+        self.joined = joined
         self.alone = beside is None and given and not fixed
         """Whether the stored value follows from the given one, whatever document is replaced."""
 
@@ -129,6 +131,7 @@ def doc_field(
     fixed: bool = False,
     several: bool = False,
     later: bool = False,
+    joined: Callable[[Any, Any], Any] | None = None,
 ) -> Any:
     """Declare a field. The annotation of the attribute says its type.
 
@@ -137,7 +140,8 @@ def doc_field(
     document that is replaced. ``default`` is checked and stored if the caller gives nothing. ``decode`` returns what
     entities show for the stored value. ``given=False``: ``create`` does not take the field, and a replacement keeps
     it. ``fixed``: a replacement cannot change it. ``several``: it takes any iterable, and its default is ``()``.
-    ``later``: documents may be older than the field, and then show its default.
+    ``later``: documents may be older than the field, and then show its default. ``joined`` returns what an import
+    stores, from the value in the file and the one that is there.
     """
     return DocField(
         check,
@@ -148,6 +152,7 @@ def doc_field(
         fixed=fixed,
         several=several,
         later=later,
+        joined=joined,
     )
 
 

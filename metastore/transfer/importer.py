@@ -57,7 +57,7 @@ def import_lines(
     parents = _parents(session, header, into)
     if top is not None and parents:
         check_below(top.kind, parents[-1].kind, format_path((*[n.name for n in parents], top.names[-1])))
-    importer = _Importer(session, parents, if_exists)
+    importer = _Importer(session, parents, if_exists, ours=_is_ours(session, header))
     # while one chunk is written, the next one is read
     with ThreadPoolExecutor(1, "metastore-import") as writer:
         before: Future[None] | None = None
@@ -73,6 +73,12 @@ def import_lines(
         importer.written, importer.left = importer.written + written, importer.left + left
     importer.disable()
     return Imported(footer.lines, importer.written, importer.left, footer.hash, footer.checksum, restored=False)
+
+
+def _is_ours(session: Session, header: Header) -> bool:
+    """Whether the ids in a file's documents are those of this database: its position is one of the same feed."""
+    epoch = (header.position or "").rpartition("-")[0]
+    return bool(epoch) and epoch == session.backend.feed_start()[0]
 
 
 def _silent(_: float) -> None:
@@ -95,8 +101,8 @@ def _parents(session: Session, header: Header, into: tuple[str, ...] | None) -> 
 class _Importer:
     """One import: the places of the entities that can have children, and what to disable at the end."""
 
-    def __init__(self, session: Session, top: Nodes, if_exists: IfExists) -> None:
-        self._session, self._if_exists = session, if_exists
+    def __init__(self, session: Session, top: Nodes, if_exists: IfExists, *, ours: bool) -> None:
+        self._session, self._if_exists, self._ours = session, if_exists, ours
         self._places: dict[Key, Nodes] = {((), ()): top}
         self._last: Nodes = ()
         """The entity of the last group, which may own what the next chunk begins with."""
@@ -115,7 +121,7 @@ class _Importer:
             new = sum(there.own is None for there in standing)
             if new > len(reserved):
                 reserved.extend(self._session.backend.reserve_ids(new - len(reserved)))
-            made = plan(chunk, standing, iter(reserved), self._if_exists)
+            made = plan(chunk, standing, iter(reserved), self._if_exists, ours=self._ours)
             planned[:] = [(made, standing)]
             if not made.writes:
                 return None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.kinds.kind import to_json
+from metastore.kinds.model.version import MODEL_VERSION
 from metastore.kinds.secret import SEALED, kept_in
 from metastore.managers.attempts.create import IfExists
 from metastore.managers.target import root_or_last
@@ -20,6 +21,7 @@ from metastore.port.records import Node, OwnedRecord, Record
 from metastore.port.writes import Event, Insert, Put, Update, Write
 from metastore.transfer.chunks import Group
 from metastore.transfer.lines import EntityLine
+from metastore.transfer.replace import counted, replaced, with_aliases
 
 __all__ = ["ChunkWrites", "Standing", "plan"]
 
@@ -58,8 +60,13 @@ class ChunkWrites:
         self.guards |= {guard.id: guard for guard in guards}
 
 
-def plan(groups: Sequence[Group], standing: Sequence[Standing], ids: Iterator[int], if_exists: IfExists) -> ChunkWrites:
-    """Return what to write. Raises EntityAlreadyExists if an entity differs, InvalidArgument if one comes twice."""
+def plan(
+    groups: Sequence[Group], standing: Sequence[Standing], ids: Iterator[int], if_exists: IfExists, *, ours: bool
+) -> ChunkWrites:
+    """Return what to write. ``ours``: the ids in the file's documents are those of this database.
+
+    Raises EntityAlreadyExists if an entity differs, InvalidArgument if one comes twice.
+    """
     made = ChunkWrites()
     taken = set[tuple[int, str, str]]()
     for group, there in zip(groups, standing, strict=True):
@@ -68,10 +75,10 @@ def plan(groups: Sequence[Group], standing: Sequence[Standing], ids: Iterator[in
         else:
             chain = there.own
             if group.fresh and there.record is not None:
-                chain = _meet(made, group, there.record, if_exists)
+                chain = _meet(made, group, there.record, if_exists, ours=ours)
         made.chains.append(chain)
         if group.owned:
-            _own(made, group, there, chain, if_exists)
+            _own(made, group, there, chain, if_exists, _placed(group, there.record, if_exists, ours=ours))
     return made
 
 
@@ -93,28 +100,42 @@ def _insert(made: ChunkWrites, group: Group, there: Standing, new: int, taken: s
     return (*there.parents, own)
 
 
-def _meet(made: ChunkWrites, group: Group, record: Record, if_exists: IfExists) -> Nodes:
+def _placed(group: Group, record: Record | None, if_exists: IfExists, *, ours: bool) -> Mapping[str, Any]:
+    """Return the document of a group's entity after the commit."""
+    if record is None:
+        return group.line.doc
+    old: dict[str, Any] = json.loads(record.doc)
+    if not group.fresh or record.chain[-1].kind != group.line.kind:
+        return old
+    new: dict[str, Any] = json.loads(_with_secrets(group.doc, record.doc))
+    if if_exists == "return":
+        return counted(group.line.kind, old, new)
+    return replaced(group.line.kind, old, new, ours=ours)
+
+
+def _meet(made: ChunkWrites, group: Group, record: Record, if_exists: IfExists, *, ours: bool) -> Nodes:
     """Decide what to do with an entity that exists."""
     line, own = group.line, record.chain[-1]
     path = format_path([n.name for n in record.chain])
-    doc = _with_secrets(group.doc, record.doc)
-    same = json.loads(record.doc) == json.loads(doc)
+    old, placed = json.loads(record.doc), _placed(group, record, if_exists, ours=ours)
+    same = old == placed
     if own.kind != line.kind or (not same and _folds(line, own)):
         what = f"is a {own.kind}" if own.kind != line.kind else "compares names differently"
         raise EntityAlreadyExists(path, f"line {group.number}: {path} already exists and {what}; it cannot be replaced")
-    if not line.in_use and own.in_use and (same or if_exists == "replace"):
+    meant = same if if_exists != "return" else old == json.loads(_with_secrets(group.doc, record.doc))
+    if not line.in_use and own.in_use and (meant or if_exists == "replace"):
         made.disable.append(own)
-    if (same and own.in_use >= line.in_use) or if_exists == "return":
+    if same and (own.in_use >= line.in_use or if_exists == "return"):
         made.left += 1
         return record.chain
     if if_exists == "error":
         raise _differs(group.number, path)
-    if line.in_use and not own.in_use:
+    if line.in_use and not own.in_use and if_exists != "return":
         made.enable.append(own)
     if not same:
         check_in_use(record.chain[:-1])
         event = Event(line.kind, "alter", path, path)
-        made.writes.append(Update(own.id, record.version, event, doc=doc))
+        made.writes.append(Update(own.id, record.version, event, doc=to_json(placed)))
         made.guard(own_guards(record.chain))
     return record.chain
 
@@ -131,12 +152,16 @@ def _folds(line: EntityLine, own: Node) -> bool:
     return line.kind == "catalog" and bool(line.doc.get("fold_case")) != own.fold
 
 
-def _own(made: ChunkWrites, group: Group, there: Standing, chain: Nodes, if_exists: IfExists) -> None:
-    """Write the owned rows of a group."""
+def _own(
+    made: ChunkWrites, group: Group, there: Standing, chain: Nodes, if_exists: IfExists, owner: Mapping[str, Any]
+) -> None:
+    """Write the owned rows of a group. ``owner``: the document of their entity after the commit."""
     names = [n.name for n in chain]
     for (number, line, given), stored in zip(group.owned, there.owned, strict=True):
         path = format_path((*names, line.name))
         doc = given if stored is None else _with_secrets(given, stored.doc)
+        if line.kind == MODEL_VERSION.name:
+            doc = to_json(with_aliases(json.loads(doc), line.name, owner))
         if stored is not None and (if_exists == "return" or json.loads(stored.doc) == json.loads(doc)):
             made.left += 1
             continue

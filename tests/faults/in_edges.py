@@ -38,6 +38,20 @@ IN_EDGES: tuple[Fault, ...] = (
         "tests/spark/test_source.py -k runs_again",
     ),
     Fault(
+        "Import: columns take the ids of another database",
+        "metastore/transfer/replace.py",
+        "doc = dict(new) if ours else known.replaced_by(old, new)",
+        "doc = dict(new)",
+        "tests/transfer/test_into.py -k replaced_table",
+    ),
+    Fault(
+        "Import: a counter goes down",
+        "metastore/transfer/replace.py",
+        "doc[name] = field.joined(new[name], old[name])",
+        "doc[name] = new[name]",
+        "tests/transfer/test_into.py -k counter",
+    ),
+    Fault(
         "Webhook: a redirect counts as done",
         "metastore/past/webhook.py",
         "if 200 <= answer.status < 300:",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -205,3 +206,80 @@ def test_command_line(tmp_path: Path) -> None:
     third = f"sqlite:///{tmp_path}/c.db"
     assert "Restored" in here(third, "import", file).stdout
     assert "No violations" in here(third, "verify").stdout
+
+
+@pytest.fixture
+def copies(new_url: NewUrl) -> Iterator[tuple[Store, Store, io.BytesIO]]:
+    """Give two databases with a table and a model of one name, and an export of the first."""
+    with opened(new_url("memory")) as one, opened(new_url("memory")) as other:
+        for store in (one, other):
+            store.metalakes.create("m")
+            store.catalogs.create("m.c", type="relational")
+            store.schemas.create("m.c.s")
+            store.tags.create("m.pii")
+        one.tables.create("m.c.s.t", columns=[ms.Column("city", "string"), ms.Column("id", "long")], comment="one")
+        one.models.create("m.c.s.model", comment="one")
+        one.models.add_version("m.c.s.model", uris={"a": "s3://one"}, aliases=("prod", "old"))
+        file = io.BytesIO()
+        one.export_to(file, "m.c.s")
+        yield one, other, file
+
+
+def test_a_replaced_table_keeps_the_ids_of_its_columns(copies: tuple[Store, Store, io.BytesIO]) -> None:
+    """Tags of a column hang on its id: those of one name stay, and a new column gets no id that was given before."""
+    _, other, file = copies
+    table = other.tables.create("m.c.s.t", columns=[ms.Column(name, "long") for name in ("id", "ssn", "gone")])
+    for column in ("ssn", "id", "gone"):
+        other.tags.attach(table, "m.pii", column=column)
+    other.tables.alter(table, ms.DropColumn("gone"))
+    other.import_from(file, if_exists="replace")
+    table = other.tables.load("m.c.s.t")
+    assert [column.name for column in table.columns] == ["city", "id"]
+    assert {tag.column for tag in other.tags.targets("m.pii")} == {"id"}
+    table = other.tables.alter(table, ms.AddColumn("new", "long"))
+    assert {tag.column for tag in other.tags.targets("m.pii")} == {"id"}
+    assert len({column.id for column in table.columns} | {1, 2, 3}) == 5, "city and new have ids of their own"
+    assert other.import_from(file, if_exists="return").written == 0
+    assert other.verify() == []
+
+
+@pytest.mark.parametrize("if_exists", ["replace", "return"])
+def test_a_replaced_model_s_counter_never_goes_down(
+    copies: tuple[Store, Store, io.BytesIO], if_exists: Literal["replace", "return"]
+) -> None:
+    _, other, file = copies
+    model = other.models.create("m.c.s.model")
+    for n in range(3):
+        other.models.add_version(model, uris={"a": f"s3://other/{n}"}, aliases=("prod",) if n == 2 else (f"a{n}",))
+    other.import_from(file, if_exists=if_exists)
+    assert other.models.load(model).latest_version == 3
+    assert other.models.load_version(model, "prod").number == 3, "it stays where people let it point"
+    assert other.models.load_version(model, "a1").number == 2
+    replaced = if_exists == "replace"
+    assert other.models.load_version(model, 1).aliases == (("a0", "old") if replaced else ("a0",))
+    assert other.models.add_version(model, uris={"a": "s3://new"}).number == 4
+    again = other.import_from(file, if_exists=if_exists)
+    assert again.written == 0
+    assert other.verify() == []
+
+
+def test_versions_that_come_into_a_model_raise_its_counter(copies: tuple[Store, Store, io.BytesIO]) -> None:
+    _, other, file = copies
+    model = other.models.create("m.c.s.model")
+    other.import_from(file, if_exists="return")
+    assert [version.number for version in other.models.versions(model)] == [1]
+    assert other.models.add_version(model, uris={"a": "s3://new"}).number == 2
+    assert other.verify() == []
+
+
+def test_a_part_that_goes_back_where_it_came_from_keeps_ids_through_renames(
+    copies: tuple[Store, Store, io.BytesIO],
+) -> None:
+    """The file names the database in its position: its ids mean the same there."""
+    one, _, file = copies
+    one.tags.attach("m.c.s.t", "m.pii", column="city")
+    one.tables.alter("m.c.s.t", ms.RenameColumn("city", "town"), ms.AddColumn("later", "long"))
+    one.import_from(file, if_exists="replace")
+    assert [tag.column for tag in one.tags.targets("m.pii")] == ["city"]
+    table = one.tables.alter("m.c.s.t", ms.AddColumn("new", "long"))
+    assert [column.id for column in table.columns] == [1, 2, 4]

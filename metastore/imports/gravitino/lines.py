@@ -44,10 +44,19 @@ _COLLECTED: Final = 1
 """The position up to which history counts as removed."""
 
 
-def write_file(source: Source, stream: BinaryIO, report: Report, known: Mapping[Key, Columns], *, ids: bool) -> Footer:
+def write_file(
+    source: Source,
+    stream: BinaryIO,
+    report: Report,
+    known: Mapping[Key, Columns],
+    *,
+    ids: bool,
+    position: str | None = None,
+) -> Footer:
     """Write all metalakes; return the footer. ``known``: the columns that an earlier import made.
 
-    ``ids``: write ids, versions, audits and earlier versions too, to restore an empty database.
+    ``ids``: write ids, versions, audits and earlier versions too, to restore an empty database. ``position``: one of
+    the database whose columns are ``known``.
     """
     numbers, tally = _Numbers(), Tally()
     with tempfile.TemporaryFile() as body, tempfile.TemporaryFile() as steps:
@@ -61,7 +70,7 @@ def write_file(source: Source, stream: BinaryIO, report: Report, known: Mapping[
                     tally.add(line, text)
                     body.write(text)
         last = Numbers(numbers.last, history.last, _COLLECTED, 0) if ids else None
-        header = Header(None, ids, ids, None, "1970-01-01T00:00:00+00:00", SYSTEM_NAME, last)
+        header = Header(None, ids, ids, position, "1970-01-01T00:00:00+00:00", SYSTEM_NAME, last)
         stream.write(write(header, None))
         for file in (body, steps):
             file.seek(0)

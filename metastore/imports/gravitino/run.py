@@ -65,19 +65,19 @@ def _finish_what_was_killed(url: str | None, place: Path, tell: Tell) -> None:
         restore(url, place, progress=lambda share: tell("restoring", share))
 
 
-def _read(source: str, place: Path, target: Contents, tell: Tell, *, ids: bool) -> Report:
+def _read(source: str, place: Path, target: Contents, tell: Tell, *, ids: bool, position: str | None = None) -> Report:
     report = Report()
     tell("reading", 0.0)
     beside = place.with_name(place.name + ".reading")
     with open_source(source) as opened, beside.open("wb") as stream:
-        write_file(opened, stream, report, target.columns, ids=ids)
+        write_file(opened, stream, report, target.columns, ids=ids, position=position)
     beside.replace(place)
     return report
 
 
 def _follow(store: Store, source: str, place: Path, tell: Tell) -> Report:
     target = contents_of_store(store, store.metalakes.names())
-    report = _read(source, place, target, tell, ids=False)
+    report = _read(source, place, target, tell, ids=False, position=store.position())
     with place.open("rb") as stream:
         wanted = contents(stream)
     if wanted.hash == target.hash:

@@ -15,8 +15,10 @@ __all__ = ["MODEL", "Model"]
 class Model(Entity):
     """A model. ``latest_version`` is the number of the version added last, 0 if there was none."""
 
-    latest_version: int = doc_field(default=0, decode=int, given=False)
-    aliases: Mapping[str, int] = doc_field(dict, default=(), decode=read_only, given=False)
+    latest_version: int = doc_field(default=0, decode=int, given=False, joined=max)
+    aliases: Mapping[str, int] = doc_field(
+        dict, default=(), decode=read_only, given=False, joined=lambda new, old: {**new, **old}
+    )
 
 
 MODEL = Kind("model", "model", ("schema",), Model, since=2)

@@ -1,0 +1,45 @@
+"""The document that an import puts in place of one that is there. Pure.
+
+People work on the store meanwhile, and the file may come from another database. So columns keep their ids by name (tags
+and owners of a column hang on them), and a counter never goes down. An alias of a model that is there stays where it
+points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from metastore.kinds.change import Doc
+from metastore.kinds.registry import KINDS
+
+__all__ = ["counted", "replaced", "with_aliases"]
+
+_LAST: Final = "last_column_id"
+
+
+def replaced(kind: str, old: Mapping[str, Any], new: Doc, *, ours: bool) -> Doc:
+    """Return what takes the place of ``old``. ``ours``: the ids in ``new`` are those of this database."""
+    known = KINDS.get(kind)
+    if known is None:
+        return new
+    doc = dict(new) if ours else known.replaced_by(old, new)
+    if _LAST in doc and _LAST in old:
+        doc[_LAST] = max(doc[_LAST], old[_LAST])
+    for name, field in known.entity.doc_fields.items():
+        if field.joined is not None:
+            doc[name] = field.joined(new[name], old[name])
+    return doc
+
+
+def counted(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Doc:
+    """Return ``old`` with its counters at least as high as those of ``new``: rows of the file come in below it."""
+    known = KINDS.get(kind)
+    fields = {} if known is None else known.entity.doc_fields
+    higher = {name: max(new[name], old[name]) for name, field in fields.items() if field.joined is max}
+    return {**old, **higher}
+
+
+def with_aliases(version: Mapping[str, Any], number: str, model: Mapping[str, Any]) -> Doc:
+    """Return the document of a model's version with the aliases that its model says."""
+    return {**version, "aliases": sorted(alias for alias, to in model["aliases"].items() if str(to) == number)}
