@@ -112,6 +112,7 @@ from metastore.store import Store, migrate, restore
 from metastore.store import open_store as open
 from metastore.transfer.outcomes import Exported, Imported
 from metastore.verify.violations import Violation
+from metastore.version import __version__
 
 new_operation_id = _SYSTEM.operation_id
 """A new UUIDv7, for ``operation_id=`` of a mutation."""
@@ -243,6 +244,7 @@ __all__ = [
     "VersionConflict",
     "View",
     "Violation",
+    "__version__",
     "change_from_dict",
     "changes_from_list",
     "json_schema",

@@ -18,7 +18,7 @@ from metastore.urls import parse_url, redacted
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-__all__ = ["connect", "migrate", "replicas_of"]
+__all__ = ["connect", "migrate", "pending_revisions", "replicas_of"]
 
 _ANSWERS = 5.0
 """How long a replica may take for an answer at most (seconds): then the primary is asked."""
@@ -109,13 +109,24 @@ def _check_format(url: URL, backend: Backend, restoring: bool) -> None:
         )
 
 
-def migrate(url: str | None = None) -> None:
+def migrate(url: str | None = None, *, to: str = "head") -> None:
     """Make or upgrade the schema. Any number of processes may call it at once: one does it, the others find it done.
 
-    Raises BackendUnavailable, InvalidArgument.
+    ``to``: the revision at which it ends. Raises BackendUnavailable, InvalidArgument.
     """
     from metastore.migrations import upgrade  # noqa: PLC0415  (Alembic is slow to import)
 
     parsed = parse_url(url)
     if parsed.drivername != "memory":
-        upgrade(parsed)
+        upgrade(parsed, to)
+
+
+def pending_revisions(url: str | None = None) -> list[tuple[str, str]]:
+    """Return the revisions that the database does not have, oldest first, each with what it does. It changes nothing.
+
+    Raises BackendUnavailable, MigrationNeeded, InvalidArgument.
+    """
+    from metastore.migrations import pending  # noqa: PLC0415
+
+    parsed = parse_url(url)
+    return [] if parsed.drivername == "memory" else [(one.name, one.what) for one in pending(parsed)]

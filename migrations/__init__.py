@@ -8,31 +8,99 @@ PostgreSQL, indexes of tables that are in use are built before it (:mod:`metasto
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
+from alembic.script.revision import ResolutionError
 from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
-from metastore.errors import BackendRefused, BackendUnavailable, MigrationNeeded
+from metastore.clock import SYSTEM
+from metastore.errors import BackendRefused, BackendUnavailable, InvalidArgument, MigrationNeeded
 from metastore.migrations.indexes import build_pending
 from metastore.retry.classify import Consequence, of_sqlite, of_sqlstate
 from metastore.urls import redacted
 
-__all__ = ["downgrade", "upgrade", "upgrade_sqlite"]
+__all__ = ["Revision", "downgrade", "pending", "upgrade", "upgrade_sqlite"]
 
 _LOCK = 7_305_440_021_194_033_271
 """The key of the lock that lets one process migrate a PostgreSQL database at a time."""
+_PATIENCE: Final = 120.0
+"""How long a migration tries to get the tables from the writers (seconds)."""
+_LOCK_TIMEOUT: Final = "1s"
+"""How long it waits in one try. New writers wait behind it for as long."""
+_PAUSE: Final = 1.0
+"""The longest pause before the next try, in which writers go on (seconds)."""
+_IN_THE_WAY: Final = ("40P01", "55P03")
+"""A deadlock with a writer, or a table that a writer keeps."""
+_TABLES: Final = ("guard", "entity", "owned", "relation", "operation")
+"""The tables in the order in which writers take them."""
+_TIME_OUTS: Final = ("statement_timeout", "idle_in_transaction_session_timeout", "transaction_timeout")
+
+
+class Revision(NamedTuple):
+    """A revision that a database does not have, and what it does."""
+
+    name: str
+    what: str
 
 
 def upgrade(url: URL, revision: str = "head") -> None:
-    """Upgrade the database to ``revision``, unless it has it. Raises BackendUnavailable, MigrationNeeded."""
+    """Upgrade the database to ``revision``, unless it has it.
+
+    Others may go on writing: it waits for a moment in which it gets all tables. Raises BackendUnavailable,
+    MigrationNeeded; InvalidArgument for an unknown revision.
+    """
+    known = {"head", *[one.revision for one in ScriptDirectory(str(Path(__file__).parent)).walk_revisions()]}
+    if revision not in known:
+        raise InvalidArgument(f"there is no revision {revision!r}; known are {', '.join(sorted(known))}")
+    if revision == "head" and _is_done(url):  # a role that may not migrate finds that nothing is to be done
+        return
     _run_on(url, lambda config: command.upgrade(config, revision), prepare=revision)
+
+
+def pending(url: URL) -> list[Revision]:
+    """Return the revisions that the database does not have, oldest first. Raises as ``upgrade`` does."""
+    if _is_done(url):
+        return []
+    found: list[Revision] = []
+
+    def look(config: Config) -> None:
+        connection: Connection = config.attributes["connection"]
+        known = inspect(connection).has_table("alembic_version")
+        current = connection.scalar(text("SELECT version_num FROM alembic_version")) if known else None
+        try:
+            missing = list(ScriptDirectory.from_config(config).iterate_revisions("head", current or "base"))
+        except ResolutionError as error:
+            raise CommandError(str(error)) from None
+        found.extend([Revision(one.revision, (one.doc or "").split("\n")[0]) for one in reversed(missing)])
+
+    _run_on(url, look)
+    return found
+
+
+def _is_done(url: URL) -> bool:
+    """Whether the database has the newest revision. Whatever goes wrong is told by the migration.
+
+    The role of a service may not read Alembic's table; the format in ``info`` is the number of the revision.
+    """
+    head = ScriptDirectory(str(Path(__file__).parent)).get_current_head()
+    engine = _engine(url)
+    try:
+        for what in ("version_num FROM alembic_version", "format FROM info"):
+            with suppress(DBAPIError), engine.connect() as connection:
+                found = connection.scalar(text(f"SELECT {what}"))
+                return head is not None and str(found) in (head, head.lstrip("0"))
+        return False
+    finally:
+        engine.dispose()
 
 
 def downgrade(url: URL, revision: str) -> None:
@@ -86,12 +154,14 @@ def _run(engine: Engine, what: Callable[[Config], None], where: str, prepare: st
     try:
         if prepare is not None and engine.dialect.name == "postgresql":
             build_pending(engine, config, prepare)
-        with engine.begin() as connection:
-            _one_at_a_time(connection, where)
-            config.attributes["connection"] = connection
-            what(config)
+        _in_a_quiet_moment(engine, config, what, where)
     except DBAPIError as error:
         state, code = getattr(error.orig, "sqlstate", None), getattr(error.orig, "sqlite_errorcode", None)
+        if state in _IN_THE_WAY:
+            raise BackendUnavailable(
+                f"cannot migrate {where}: for {_PATIENCE:.0f} s other sessions kept its tables ({_reason(error)}); "
+                "nothing was changed: end long transactions (pg_stat_activity shows them), then migrate again"
+            ) from None
         denied = Consequence.REFUSED in (of_sqlstate(state), of_sqlite(code))
         raise (BackendRefused if denied else BackendUnavailable)(
             f"cannot migrate {where}: {_reason(error)}; check the URL, the credentials, and that it can be written"
@@ -101,6 +171,37 @@ def _run(engine: Engine, what: Callable[[Config], None], where: str, prepare: st
             f"the database has a revision that this program does not know ({' '.join(str(error).split())}): "
             "a newer program made it; upgrade this one"
         ) from None
+
+
+def _in_a_quiet_moment(engine: Engine, config: Config, what: Callable[[Config], None], where: str) -> None:
+    """Run ``what`` in one transaction; again if a writer was in the way, so that writers never wait for long."""
+    ends = SYSTEM.monotonic() + _PATIENCE
+    while True:
+        try:
+            with engine.begin() as connection:
+                _one_at_a_time(connection, where)
+                _take_tables(connection)
+                config.attributes["connection"] = connection
+                what(config)
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) not in _IN_THE_WAY or SYSTEM.monotonic() > ends:
+                raise
+            SYSTEM.sleep(SYSTEM.uniform(0.0, _PAUSE))
+        else:
+            return
+
+
+def _take_tables(connection: Connection) -> None:
+    """Take all tables that writers use, before the first change of one of them: else a writer and this deadlock."""
+    if connection.dialect.name != "postgresql":
+        return
+    there = [name for name in _TABLES if connection.scalar(text("SELECT to_regclass(:name)"), {"name": name})]
+    known = text("SELECT name FROM pg_settings WHERE name = ANY(:names)")  # PostgreSQL 16 has not all of them
+    for setting in connection.scalars(known, {"names": list(_TIME_OUTS)}).all():
+        connection.execute(text(f"SET LOCAL {setting} = 0"))  # a role's own are meant for calls
+    connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'"))
+    if there:
+        connection.execute(text(f"LOCK TABLE {', '.join(there)} IN ACCESS EXCLUSIVE MODE"))
 
 
 def _reason(error: DBAPIError) -> str:

@@ -6,7 +6,6 @@ import functools
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
 import typer
@@ -40,6 +39,8 @@ from metastore.cli.context import Settings
 from metastore.cli.output import tell
 from metastore.errors import LeaseHeld, LeaseLost, MetastoreError
 from metastore.kinds.installed import load_installed_kinds
+from metastore.port.backend import SCHEMA_FORMAT
+from metastore.version import __version__
 
 __all__ = ["app", "run"]
 
@@ -79,11 +80,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        try:
-            installed = version("versioned-metastore")
-        except PackageNotFoundError:
-            installed = "(not installed)"
-        typer.echo(f"metastore {installed}")
+        typer.echo(f"metastore {__version__}, database format {SCHEMA_FORMAT}")
         raise typer.Exit
 
 

@@ -15,8 +15,9 @@ from rich.text import Text
 
 from metastore.cli.context import Json, Settings
 from metastore.cli.output import console, safe, table, tell, write, write_json, write_table
+from metastore.database import migrate as migrate_database
+from metastore.database import pending_revisions
 from metastore.errors import InvalidArgument
-from metastore.store import migrate as migrate_database
 from metastore.urls import parse_url, redacted
 
 __all__ = ["parse_duration", "register"]
@@ -35,18 +36,42 @@ def parse_duration(text: str) -> timedelta:
     raise InvalidArgument(f"{text!r} is not a duration; write a number and d, h, m or s, such as 7d, 12h, 30m, 0s")
 
 
-def migrate(ctx: typer.Context, json: Json = False) -> None:
+def migrate(
+    ctx: typer.Context,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; the exit code is 1 if there is something to do.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; list what would be done.")] = False,
+    to: Annotated[str, typer.Option("--to", metavar="REVISION", help="Where it ends.")] = "head",
+    json: Json = False,
+) -> None:
     """Create or upgrade the tables of the database.
 
-    Any number of processes may run it at any time.
+    Any number of processes may run it at any time, also while others write.
     """
     settings: Settings = ctx.obj
-    migrate_database(settings.url)
     shown = redacted(parse_url(settings.url))
+    if check or dry_run:
+        revisions = pending_revisions(settings.url)
+        _show_pending(shown, revisions, json)
+        raise typer.Exit(1 if check and revisions else 0)
+    migrate_database(settings.url, to=to)
     if json:
         write_json({"migrated": True, "url": shown})
     else:
         write(console(), f"{shown} is up to date.")
+
+
+def _show_pending(shown: str, revisions: list[tuple[str, str]], json: bool) -> None:
+    if json:
+        write_json({"url": shown, "pending": [{"revision": name, "what": what} for name, what in revisions]})
+    elif not revisions:
+        write(console(), f"{shown} is up to date.")
+    else:
+        rows = table("Revision", "What")
+        for name, what in revisions:
+            rows.add_row(name, Text(safe(what)))
+        write_table(console(), rows)
 
 
 def verify(ctx: typer.Context, json: Json = False) -> None:

@@ -26,6 +26,7 @@ from metastore.transfer.outcomes import Exported
 from metastore.transfer.resume import Kept, kept_lines
 from metastore.transfer.tally import Tally
 from metastore.transfer.walk import GuardRow, batched, find
+from metastore.version import __version__
 
 __all__ = ["Progress", "export"]
 
@@ -65,7 +66,7 @@ def export(
             history,
             None if watermark is None else position_of(epoch, watermark.position),
             time,
-            _version(),
+            __version__,
             _numbers(snapshot) if ids or history else None,
         )
         now = position_of(epoch, snapshot.numbers()[1])
@@ -127,15 +128,6 @@ def _watermark(backend: Backend, clock: Clock) -> Watermark | None:
 def _numbers(snapshot: TableSnapshot) -> Numbers:
     ((collected, forgotten),) = snapshot.rows("info", ("collected_seq", "forgotten"), ("id",))
     return Numbers(*snapshot.numbers(), collected, forgotten)
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  (slow to import)
-
-    try:
-        return version("versioned-metastore")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 class _Differs(Exception):

@@ -111,15 +111,16 @@ def test_writers_go_on_while_it_is_built(old_postgres_url: str, declared_postgre
 
 
 @pytest.mark.postgres
-def test_writers_would_wait_for_an_index_that_is_built_in_a_transaction(
+def test_writers_would_wait_behind_a_migration_that_waits_for_long(
     old_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control: what the migration did before, beside the same open transaction."""
     monkeypatch.setattr(migrations, "build_pending", lambda *_: None)
+    monkeypatch.setattr(migrations, "_LOCK_TIMEOUT", "60s")
     migrate = partial(ms.migrate, old_postgres_url)
     with (
         writing(old_postgres_url) as open_transaction,
-        waiting(old_postgres_url, "CREATE INDEX", migrate) as migrated,
+        waiting(old_postgres_url, "LOCK TABLE", migrate) as migrated,
     ):
         with pytest.raises(psycopg.errors.LockNotAvailable):
             write(old_postgres_url)

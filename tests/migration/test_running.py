@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import metastore as ms
 from metastore import migrations
 from metastore.backends.sqlite.connect import DRIVER
+from metastore.cli.app import run as cli
+from metastore.clock import SYSTEM
+from metastore.port.backend import SCHEMA_FORMAT
 from metastore.urls import parse_url
 from tests.contract.ground import dump, prepare
 from tests.migration.processes import Crowd
@@ -145,3 +150,54 @@ def test_installed_below_a_strange_folder(
     monkeypatch.setattr(migrations, "__file__", str(installed / "__init__.py"))
     ms.migrate(empty_url)
     assert differences(empty_url, declared) == []
+
+
+def test_a_migration_waits_for_a_quiet_moment_and_says_who_is_in_the_way(
+    empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that keeps a table: others go on between the tries, and the message does not blame the URL."""
+    migrations.upgrade(parse_url(empty_postgres_url), "0009")
+    tries = list[int]()
+    monkeypatch.setattr(migrations, "_PATIENCE", 0.0)
+    with connected(empty_postgres_url) as writer:
+        writer.exec_driver_sql("BEGIN")
+        writer.exec_driver_sql("SELECT count(*) FROM operation")
+        with pytest.raises(
+            ms.BackendUnavailable, match=r"other sessions kept its tables .*end long transactions"
+        ) as told:
+            ms.migrate(empty_postgres_url)
+        assert "credentials" not in str(told.value)
+
+        def end(_: float) -> None:
+            tries.append(1)
+            if len(tries) == 2:
+                writer.exec_driver_sql("COMMIT")
+
+        monkeypatch.setattr(migrations, "_PATIENCE", 60.0)
+        clock = SimpleNamespace(monotonic=SYSTEM.monotonic, uniform=SYSTEM.uniform, sleep=end)
+        monkeypatch.setattr(migrations, "SYSTEM", clock)
+        ms.migrate(empty_postgres_url)
+    assert len(tries) >= 2
+    fill(empty_postgres_url)
+
+
+def test_what_is_to_be_done_is_shown_and_not_done(empty_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["--url", empty_url, "migrate"]
+    assert cli([*command, "--check", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["pending"][0]["revision"] == "0001"
+    assert cli([*command, "--to", "0009"]) == 0
+    before = catalog(empty_url)
+    capsys.readouterr()
+    assert cli([*command, "--dry-run"]) == 0
+    assert "Keys of secret properties" in capsys.readouterr().out
+    assert cli([*command, "--check"]) == 1
+    assert catalog(empty_url) == before
+    assert cli([*command, "--to", "4711"]) == 1
+    assert "there is no revision" in capsys.readouterr().err
+    assert cli(command) == 0
+    assert cli([*command, "--check"]) == 0
+    assert "up to date" in capsys.readouterr().out
+
+
+def test_the_version_tells_the_format() -> None:
+    assert ms.__version__.split(".")[1] == str(SCHEMA_FORMAT)
