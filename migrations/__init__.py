@@ -87,9 +87,15 @@ def _run(engine: Engine, what: Callable[[Config], None], where: str, prepare: st
         if prepare is not None and engine.dialect.name == "postgresql":
             build_pending(engine, config, prepare)
         with engine.begin() as connection:
+            confirmed = _confirmed(connection)
             _one_at_a_time(connection, where)
             config.attributes["connection"] = connection
             what(config)
+        if not confirmed():
+            raise BackendUnavailable(
+                f"{where} is migrated, but its commit's wait for a replica was stopped: a fail-over would undo it; "
+                "expected a replica that confirms commits; migrate again after a fail-over"
+            )
     except DBAPIError as error:
         state, code = getattr(error.orig, "sqlstate", None), getattr(error.orig, "sqlite_errorcode", None)
         denied = Consequence.REFUSED in (of_sqlstate(state), of_sqlite(code))
@@ -115,6 +121,18 @@ def _one_at_a_time(connection: Connection, where: str) -> None:
 
         check_encoding(where, connection.scalar(text("SELECT current_setting('server_encoding')")) or "?")
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+
+
+def _confirmed(connection: Connection) -> Callable[[], bool]:
+    """Return a function that says, once the connection has committed, whether that commit is safe from a fail-over."""
+    if connection.dialect.name != "postgresql":
+        return lambda: True
+    from metastore.backends.postgres.doubt import Doubt  # noqa: PLC0415  (not needed for SQLite)
+
+    raw: Any = connection.connection.driver_connection
+    doubt = Doubt(raw.pgconn)
+    raw.add_notice_handler(doubt)
+    return lambda: not doubt.unconfirmed
 
 
 def _begin_immediate(engine: Engine) -> None:
