@@ -243,7 +243,7 @@ def test_a_promoted_replica_is_not_read(way: str) -> None:
         assert store.position().rpartition("-")[2][:16] == view_position_of(two).rpartition("-")[2][:16]
         assert opened == known.backend.opened, "the connection was there before"
         assert view.tables.load(T) == table
-        assert view.from_primary
+        assert "from_primary=True" in repr(view)
         for new in (store.replica(), store.replica(at_least=store.position(), wait=0.1)):
             assert new.from_primary
             assert new.tables.load(T) == table
