@@ -244,20 +244,16 @@ class DatabaseBook:
         ``token`` None: the lease has no token, and this store counts. Return the token that commits require; None: a
         newer one is noted already.
         """
-        session, lost = self._session, False
+        session = self._session
 
         def attempt() -> LeaseToken | None:
-            nonlocal lost
             operation_id = session.clock.operation_id()
             mirror = Mirror(operation_id, session.principal, name, _path(name), token, owner, incarnation)
             answer = self._rows.mirror(mirror)
             if isinstance(answer, Conflicted):
                 raise Conflict(answer.cause, "another process noted another token at the same moment")
             if isinstance(answer, Unknown):
-                lost = True
                 raise Conflict("lost", "the answer was lost")  # the next attempt finds the token noted, and returns it
-            if lost:
-                session.backend.confirm()
             return answer
 
         return self._settled(f"note the token of {name}", attempt)

@@ -215,7 +215,7 @@ def _addressed(two: Pair, way: str) -> Iterator[str]:
     if way == "direct":
         yield two.replica_url
     else:
-        with PgBouncer(two.replica) as pooler:
+        with PgBouncer(two.replica, pool_size=1) as pooler:
             yield pooler.url(two.url.rpartition("/")[2])
 
 
@@ -237,6 +237,8 @@ def test_a_promoted_replica_is_not_read(way: str) -> None:
         (known,) = store._replicas._replicas
         opened = known.backend.opened
         two.promote()
+        with psycopg.connect(dsn(replica_url), autocommit=True) as raw:  # behind a pooler only this client is told
+            assert raw.execute("SELECT pg_is_in_recovery()").fetchone() == (False,)
         with ms.open(two.replica_url) as other:
             other.tables.alter(T, ms.SetComment("there"))
         table = store.tables.alter(T, ms.SetComment("here"))

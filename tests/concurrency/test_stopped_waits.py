@@ -102,7 +102,7 @@ WRITES: dict[str, Callable[[Store], object]] = {
     "partition": lambda store: store.partitions.create(PATHS[6], "p", values={"a": "1"}),
     "acquire": lambda store: store.leases.acquire("job", owner="me", ttl=30.0),
     "break": lambda store: store.leases.break_("held"),
-    "mirror": lambda store: store.leases.mirror("elsewhere", None, "me", "now"),
+    "mirror": lambda store: store.leases.mirror("elsewhere", 7, "me", "now"),
     "pin": lambda store: store.pin("new"),
     "unpin": lambda store: store.unpin("old"),
     "consumer": lambda store: store.consumers.get("new"),

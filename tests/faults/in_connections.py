@@ -49,13 +49,6 @@ _CONFIRMATIONS = (
         f"{_STOPPED} -k helper",
     ),
     Fault(
-        "a mirrored token counts before a replica has it",
-        "metastore/leases/database.py",
-        "            if lost:\n                session.backend.confirm()\n",
-        "",
-        f"{_STOPPED} -k said",
-    ),
-    Fault(
         "PostgreSQL: a migration that no replica has is a success",
         "migrations/__init__.py",
         "if not confirmed():",
