@@ -27,8 +27,10 @@ from metastore.store import Store
 from tests.cache.kept import keep, leased
 from tests.combine.gate import batches_of, full_operations, lanes, together
 from tests.concurrency.test_unconfirmed import COMMENT, PATHS, no_replica, server, url, waits
+from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import wait_until
+from tests.setup.pgbouncer import find_pgbouncer
 
 __all__ = ["server", "url"]
 
@@ -153,6 +155,15 @@ def test_nor_by_a_batch(server: PostgresServer, prepared: str) -> None:
             errors = {name: together(writes, some) for name, some in calls.items()}
     assert max(sizes) == 3
     assert [type(error) for some in errors.values() for error in some] == [ms.OutcomeUnknown] * 9
+
+
+@pytest.mark.skipif(find_pgbouncer() is None, reason="needs pgbouncer")
+def test_nor_behind_a_pooler(server: PostgresServer, prepared: str) -> None:
+    with PgBouncer(server) as pooler, ms.open(pooler.url(prepared.rpartition("/")[2]), deadline=DEADLINE) as store:
+        table = store.tables.load(PATHS[0])
+        with stopped_waits(server), pytest.raises(ms.OutcomeUnknown):
+            store.tables.alter(table, COMMENT)
+        assert store.tables.load(PATHS[0]).version == 2
 
 
 def test_a_lease_is_neither_renewed_nor_released(server: PostgresServer, prepared: str) -> None:
