@@ -13,7 +13,7 @@ from metastore.names import clean_text
 from metastore.port.backend import SCHEMA_FORMAT, Backend, Embedded
 from metastore.port.replica import ReplicaBackend
 from metastore.port.restore import RESTORING
-from metastore.urls import leads_to_several, parse_url, redacted
+from metastore.urls import parse_url, redacted
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -61,11 +61,12 @@ def replicas_of(
         return {}
     if any(one.get_backend_name() != "postgresql" for one in (url, *urls)):
         raise InvalidArgument("read_from= is for PostgreSQL: SQLite has no replicas; open it without read_from=")
+    from metastore.backends.postgres.backend import PostgresBackend  # noqa: PLC0415
+    from metastore.backends.postgres.settings import leads_to_several  # noqa: PLC0415
+
     for one in urls:
         if leads_to_several(one):
             raise InvalidArgument(f"read_from has {redacted(one)}, which names several servers; give each its own URL")
-    from metastore.backends.postgres.backend import PostgresBackend  # noqa: PLC0415
-
     limits = Limits(pool_size, max_wait)
     return {redacted(one): PostgresBackend(one, min(deadline, _ANSWERS), limits, replica=True) for one in urls}
 

@@ -11,7 +11,7 @@ from metastore.errors import InvalidArgument
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-__all__ = ["DEFAULT_URL", "leads_to_several", "parse_url", "reachable_url", "redacted"]
+__all__ = ["DEFAULT_URL", "parse_url", "reachable_url", "redacted"]
 
 DEFAULT_URL = "sqlite:///metastore.db"
 _SHOWN = frozenset(
@@ -96,12 +96,6 @@ def _is_cut_wrongly(url: URL, text: str) -> bool:
     user, _, rest = text.partition("://")[2].partition("@")
     option = "=" in user.partition("?")[2]  # SQLAlchemy takes host:1/db?password=…@… for the password of a user "host"
     return "@" in text and ("@" in rest or option or url.username is None or "?" in url.username)
-
-
-def leads_to_several(url: URL) -> bool:
-    """Whether connections to ``url`` may lead to different servers."""
-    named = f"{url.host}{url.query.get('host')}{url.query.get('hostaddr')}"
-    return "," in named or url.query.get("load_balance_hosts", "disable") != "disable"
 
 
 def reachable_url(url: str | None) -> str:

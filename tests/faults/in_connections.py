@@ -122,7 +122,7 @@ _SERVERS = (
     Fault(
         "PostgreSQL: of several servers any is read",
         f"{_PG}/settings.py",
-        "if _several(url, options):",
+        "if leads_to_several(url):",
         "if False:",
         f"{_REPLICA} -k several_servers",
     ),

@@ -8,7 +8,6 @@ numbers, documents are text. ``search_path`` is the user's: it says where the ta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import psycopg
@@ -16,7 +15,17 @@ from sqlalchemy.engine import URL
 
 from metastore.errors import BackendRefused, InvalidArgument
 
-__all__ = ["ARRAYS", "ASKED", "LASTING", "PRIMARY", "SESSION", "check_encoding", "check_session", "options_of"]
+__all__ = [
+    "ARRAYS",
+    "ASKED",
+    "LASTING",
+    "PRIMARY",
+    "SESSION",
+    "check_encoding",
+    "check_session",
+    "leads_to_several",
+    "options_of",
+]
 
 _SETTINGS = {
     # what waited for a lock looks again: that is READ COMMITTED
@@ -111,7 +120,7 @@ def options_of(url: URL) -> dict[str, str]:
         if key in ("host", "hostaddr", "dbname") and ("@" in value or "://" in value):
             raise InvalidArgument(f"the URL's option {key!r} looks like another URL; write a plain name")
         options[key] = value
-    if _several(url, options):
+    if leads_to_several(url):
         wanted = options.get("target_session_attrs", "any")
         if wanted not in ("any", *PRIMARY):
             raise InvalidArgument(
@@ -122,9 +131,8 @@ def options_of(url: URL) -> dict[str, str]:
     return options
 
 
-def _several(url: URL, options: Mapping[str, str]) -> bool:
+def leads_to_several(url: URL) -> bool:
     """Whether connections may lead to different servers; what the URL does not say, the environment may."""
     defaults = {one.keyword.decode(): (one.val or b"").decode() for one in psycopg.pq.Conninfo.get_defaults()}
-    hosts = [url.host or options.get("host") or defaults["host"], options.get("hostaddr") or defaults["hostaddr"]]
-    balance = options.get("load_balance_hosts") or defaults.get("load_balance_hosts") or "disable"
-    return any("," in host for host in hosts) or balance != "disable"
+    said = {name: str(url.query.get(name) or defaults.get(name)) for name in ("host", "hostaddr", "load_balance_hosts")}
+    return "," in f"{url.host or said['host']}{said['hostaddr']}" or said["load_balance_hosts"] == "random"
