@@ -61,13 +61,14 @@ def replicas_of(
         return {}
     if any(one.get_backend_name() != "postgresql" for one in (url, *urls)):
         raise InvalidArgument("read_from= is for PostgreSQL: SQLite has no replicas; open it without read_from=")
-    for one in urls:
-        if "," in f"{one.host}{one.query.get('host')}{one.query.get('hostaddr')}":
-            raise InvalidArgument(f"read_from has {redacted(one)}, which names several servers; give each its own URL")
     from metastore.backends.postgres.backend import PostgresBackend  # noqa: PLC0415
+    from metastore.backends.postgres.settings import leads_to_several  # noqa: PLC0415
 
+    for one in urls:
+        if leads_to_several(one):
+            raise InvalidArgument(f"read_from has {redacted(one)}, which names several servers; give each its own URL")
     limits = Limits(pool_size, max_wait)
-    return {redacted(one): PostgresBackend(one, min(deadline, _ANSWERS), limits) for one in urls}
+    return {redacted(one): PostgresBackend(one, min(deadline, _ANSWERS), limits, replica=True) for one in urls}
 
 
 def _backend(url: URL, deadline: float, limits: Limits) -> Backend:

@@ -179,6 +179,7 @@ def _in_a_quiet_moment(engine: Engine, config: Config, what: Callable[[Config], 
     while True:
         try:
             with engine.begin() as connection:
+                confirmed = _confirmed(connection)
                 _one_at_a_time(connection, where)
                 _take_tables(connection)
                 config.attributes["connection"] = connection
@@ -188,7 +189,12 @@ def _in_a_quiet_moment(engine: Engine, config: Config, what: Callable[[Config], 
                 raise
             SYSTEM.sleep(SYSTEM.uniform(0.0, _PAUSE))
         else:
-            return
+            break
+    if not confirmed():
+        raise BackendUnavailable(
+            f"{where} is migrated, but its commit's wait for a replica was stopped: a fail-over would undo it; "
+            "expected a replica that confirms commits; migrate again after a fail-over"
+        )
 
 
 def _take_tables(connection: Connection) -> None:
@@ -216,6 +222,18 @@ def _one_at_a_time(connection: Connection, where: str) -> None:
 
         check_encoding(where, connection.scalar(text("SELECT current_setting('server_encoding')")) or "?")
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+
+
+def _confirmed(connection: Connection) -> Callable[[], bool]:
+    """Return a function that says, once the connection has committed, whether that commit is safe from a fail-over."""
+    if connection.dialect.name != "postgresql":
+        return lambda: True
+    from metastore.backends.postgres.doubt import Doubt  # noqa: PLC0415  (not needed for SQLite)
+
+    raw: Any = connection.connection.driver_connection
+    doubt = Doubt(raw.pgconn)
+    raw.add_notice_handler(doubt)
+    return lambda: not doubt.unconfirmed
 
 
 def _begin_immediate(engine: Engine) -> None:

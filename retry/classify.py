@@ -31,6 +31,7 @@ _STATES = {
     "40P01": Consequence.RETRY,  # deadlock_detected
     "55P03": Consequence.RETRY,  # lock_not_available
     "57014": Consequence.RETRY,  # query_canceled (a statement time-out)
+    "25P04": Consequence.RETRY,  # transaction_timeout
     "40003": Consequence.UNKNOWN,  # statement_completion_unknown
     "22012": Consequence.CHECK,  # division_by_zero, which our checks raise
     "2201E": Consequence.CHECK,  # invalid_argument_for_logarithm, likewise

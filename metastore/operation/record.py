@@ -88,7 +88,8 @@ class OperationRow:
             raise Conflict("operation", "the operation is pending", 0.0)
         if first.action in CLAIMABLE:
             self.claim_again()
-        if self._is_repeat:  # nobody knows whether the first call had its answer
+        # nobody knows whether the first call, or the helper that applied the intent, had its answer
+        if self._is_repeat or self.pending_on is not None:
             self.look = True
             backend.confirm()
             self.look = False

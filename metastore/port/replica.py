@@ -30,6 +30,8 @@ class Shown(NamedTuple):
     """No transaction that had begun when ``newest`` committed has this id or a greater one."""
     oldest: int
     """All transactions with a lower id are over: what they committed is in the snapshot."""
+    replica: bool
+    """The server was a replica still: it has no changes of its own."""
 
 
 class ReplicaBackend(Backend, Protocol):

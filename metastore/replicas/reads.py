@@ -142,7 +142,8 @@ def replicas_opened(session: Session, backends: Mapping[str, ReplicaBackend]) ->
     """Return the replicas of a store that is being opened. Raises InvalidArgument for one of another database."""
     epoch, clock = session.epoch(), session.clock
     sources = [Source(name, backend, epoch, clock) for name, backend in backends.items()]
-    opened = Replicas(sources, Source("the primary", cast(ReplicaBackend, session.backend), epoch, clock), epoch, clock)
+    primary = Source("the primary", cast(ReplicaBackend, session.backend), epoch, clock, primary=True)
+    opened = Replicas(sources, primary, epoch, clock)
     try:
         for source in sources:
             source.begin()

@@ -56,9 +56,9 @@ class _Known(NamedTuple):
 class Source:
     """See the module. Any number of threads may use it: each sets ``_known`` to what is true."""
 
-    def __init__(self, name: str, backend: ReplicaBackend, epoch: str, clock: Clock) -> None:
+    def __init__(self, name: str, backend: ReplicaBackend, epoch: str, clock: Clock, *, primary: bool = False) -> None:
         """``name`` is the server's URL without its secrets, ``epoch`` that of the primary's feed."""
-        self.name, self.backend = name, backend
+        self.name, self.backend, self._primary = name, backend, primary
         self._epoch, self._clock = epoch, clock
         self._known = _Known(None, None, None)
         self._rests_until = -1.0
@@ -88,6 +88,8 @@ class Source:
                 self._check()
                 known = _Known(opened, None, None)
             shown = self.backend.shown()
+            if not (shown.replica or self._primary):
+                raise BackendUnavailable(f"{self.name} is a primary of its own now; take it out of read_from")
             if self.backend.opened is opened:  # else it may have been restarted in between: ask again
                 self._known = known = _after(known, shown)
                 return None if known.whole is None else Reached(opened, known.whole)

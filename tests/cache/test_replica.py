@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,10 @@ from metastore.store import Store
 from tests.cache.kept import LONG
 from tests.cache.replicas import Pair, pair
 from tests.concurrency.raw import dsn
+from tests.servers.pgbouncer import PgBouncer
 from tests.servers.process import wait_until
 from tests.servers.proxy import PostgresProxy
+from tests.setup.pgbouncer import find_pgbouncer
 
 T = "lake.c.s.t"
 
@@ -207,20 +209,109 @@ def test_a_replica_that_dies_is_left_for_the_primary_and_comes_back() -> None:
             assert time.monotonic() < ends
 
 
-def test_a_promoted_replica_has_other_changes_at_its_positions() -> None:
-    """It stays what it was until it is a primary of its own: then it shows nothing that the primary has written."""
-    with pair() as two, ms.open(two.url, read_from=[two.replica_url]) as store:
+@contextmanager
+def _addressed(two: Pair, way: str) -> Iterator[str]:
+    """Give the replica's URL, or one through pgbouncer."""
+    if way == "direct":
+        yield two.replica_url
+    else:
+        with PgBouncer(two.replica, pool_size=1) as pooler:
+            yield pooler.url(two.url.rpartition("/")[2])
+
+
+@pytest.mark.parametrize("way", ["direct", "pooled"])
+def test_a_promoted_replica_is_not_read(way: str) -> None:
+    """It commits changes of its own at positions of the primary: views that are open notice that, and new ones too."""
+    if way == "pooled" and find_pgbouncer() is None:
+        pytest.skip("needs pgbouncer")
+    with (
+        pair() as two,
+        _addressed(two, way) as replica_url,
+        ms.open(two.url, read_from=[replica_url]) as store,
+    ):
         two.caught_up(store)
         view = store.replica()
+        assert view.tables.load(T).version == 1
+        assert not view.from_primary
+        assert store._replicas is not None
+        (known,) = store._replicas._replicas
+        opened = known.backend.opened
         two.promote()
+        with psycopg.connect(dsn(replica_url), autocommit=True) as raw:  # behind a pooler only this client is told
+            assert raw.execute("SELECT pg_is_in_recovery()").fetchone() == (False,)
         with ms.open(two.replica_url) as other:
             other.tables.alter(T, ms.SetComment("there"))
         table = store.tables.alter(T, ms.SetComment("here"))
         assert store.position().rpartition("-")[2][:16] == view_position_of(two).rpartition("-")[2][:16]
-        here = store.replica(at_least=store.position(), wait=0.1)
-        assert here.from_primary
-        assert here.tables.load(T) == table
-        assert view.tables.load(T).path == T
+        assert opened == known.backend.opened, "the connection was there before"
+        assert view.tables.load(T) == table
+        assert "from_primary=True" in repr(view)
+        for new in (store.replica(), store.replica(at_least=store.position(), wait=0.1)):
+            assert new.from_primary
+            assert new.tables.load(T) == table
+        with ms.open(two.url, read_from=[replica_url]) as later:
+            assert later.replica().from_primary, "a store opens all the same"
+
+
+# --- the primary, where a URL leads to replicas as well
+
+
+def _both(two: Pair, options: str = "") -> str:
+    """Return a URL with both servers, the replica first."""
+    name = two.url.rpartition("/")[2]
+    ports = f"{two.replica.port},{two.leader.port}"
+    return f"postgresql+psycopg://postgres@/{name}?host=127.0.0.1,127.0.0.1&port={ports}{options}"
+
+
+@pytest.mark.parametrize("options", ["", "&load_balance_hosts=random", "&target_session_attrs=any"])
+def test_of_several_servers_the_primary_is_read(two: Pair, store: Store, options: str) -> None:
+    two.caught_up(store)
+    two.pause()
+    table = store.tables.alter(T, ms.SetComment(f"{time.monotonic()}"))
+    for _ in range(8):
+        with ms.open(_both(two, options)) as opened:
+            assert opened.tables.load(T) == table
+    ms.migrate(_both(two, options))
+
+
+def test_several_servers_in_the_environment(two: Pair, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    two.caught_up(store)
+    two.pause()
+    table = store.tables.alter(T, ms.SetComment(f"{time.monotonic()}"))
+    monkeypatch.setenv("PGHOST", "127.0.0.1,127.0.0.1")
+    monkeypatch.setenv("PGPORT", f"{two.replica.port},{two.leader.port}")
+    with ms.open(f"postgresql+psycopg://postgres@/{two.url.rpartition('/')[2]}") as opened:
+        assert opened.tables.load(T) == table
+
+
+def test_a_replica_is_not_asked_for_among_several_servers(two: Pair) -> None:
+    for wanted in ("standby", "prefer-standby", "read-only"):
+        with pytest.raises(ms.InvalidArgument, match="read_from"):
+            ms.open(_both(two, f"&target_session_attrs={wanted}"))
+    with pytest.raises(ms.InvalidArgument, match="several servers"):
+        ms.open(two.url, read_from=[f"{two.replica_url}?load_balance_hosts=random"])
+
+
+def test_an_address_that_leads_to_a_replica_later_is_not_read(two: Pair, store: Store) -> None:
+    """The primary is restarted as a replica, or a name of DNS leads to another server: the state may be old."""
+    two.caught_up(store)
+    with (
+        PostgresProxy("127.0.0.1", two.leader.port) as proxy,
+        ms.open(proxy.url_for(two.url), deadline=LONG) as opened,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        opened.tables.load(T)
+        two.pause()
+        table = store.tables.alter(T, ms.SetComment(f"{time.monotonic()}"))
+        proxy._server = ("127.0.0.1", two.replica.port)
+        proxy.cut_all()
+        with pytest.raises(ms.BackendUnavailable, match="is a replica") as caught:
+            opened.tables.load(T)
+        assert caught.value.transient
+        written = pool.submit(opened.tables.alter, table, ms.SetComment("after all"))
+        proxy._server = ("127.0.0.1", two.leader.port)
+        assert written.result(LONG).version == table.version + 1
+        assert opened.tables.load(T).version == table.version + 1
 
 
 # --- the rules, and the view without each

@@ -29,6 +29,8 @@ class Swallower:
         self._threads: list[threading.Thread] = []
         self._swallows: frozenset[str] = frozenset()
         self.match: tuple[bytes, frozenset[str]] | None = None
+        self._last: bytes | None = None
+        self.cut = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def swallow(self, *directions: str) -> None:
@@ -39,6 +41,11 @@ class Swallower:
         """Do so as soon as a client sends ``words``."""
         self.match = words, frozenset(directions)
 
+    def swallow_behind(self, words: bytes) -> None:
+        """Carry nothing more, in both directions, as soon as a client has sent ``words``, which are carried still."""
+        self.cut.clear()
+        self._last = words
+
     def url_for(self, url: str) -> str:
         """Return the same URL, but through the proxy."""
         parts = urlsplit(url)
@@ -46,7 +53,7 @@ class Swallower:
 
     def recover(self) -> None:
         """Carry again, on new connections."""
-        self._swallows, self.match = frozenset(), None
+        self._swallows, self.match, self._last = frozenset(), None, None
         for end in self._ends:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -76,6 +83,10 @@ class Swallower:
             while data := source.recv(65536):
                 if self.match is not None and direction == "there" and self.match[0] in data:
                     self._swallows, self.match = self.match[1], None
+                if self._last is not None and direction == "there" and self._last in data:
+                    sink.sendall(data[: data.index(self._last) + len(self._last)])
+                    self._swallows, self._last = frozenset({"there", "back"}), None
+                    self.cut.set()
                 if direction not in self._swallows:
                     sink.sendall(data)
         if direction not in self._swallows:

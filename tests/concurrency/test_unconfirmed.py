@@ -18,7 +18,7 @@ import pytest
 import metastore as ms
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.postgres.backend import PostgresBackend
-from metastore.backends.postgres.intents import CONFIRM
+from metastore.backends.postgres.fragments import CONFIRM
 from tests.combine.gate import batches_of, lanes
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import wait_until

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.faults.fault import Fault
 from tests.faults.in_backends import IN_BACKENDS
+from tests.faults.in_connections import IN_CONNECTIONS
 from tests.faults.in_defects import IN_DEFECTS
 from tests.faults.in_edges import IN_EDGES
 from tests.faults.in_governance import IN_GOVERNANCE
@@ -12,4 +13,12 @@ from tests.faults.in_servers import IN_SERVERS
 
 __all__ = ["FAULTS"]
 
-FAULTS: tuple[Fault, ...] = (*IN_BACKENDS, *IN_LIBRARY, *IN_GOVERNANCE, *IN_DEFECTS, *IN_EDGES, *IN_SERVERS)
+FAULTS: tuple[Fault, ...] = (
+    *IN_BACKENDS,
+    *IN_LIBRARY,
+    *IN_GOVERNANCE,
+    *IN_DEFECTS,
+    *IN_CONNECTIONS,
+    *IN_EDGES,
+    *IN_SERVERS,
+)

@@ -28,7 +28,7 @@ from metastore.backends.postgres import (
     tickets,
 )
 from metastore.backends.postgres.announcing import Announcing, Pass
-from metastore.backends.postgres.fragments import DURABLE, NOW
+from metastore.backends.postgres.fragments import CONFIRM, DURABLE, NOW
 from metastore.backends.postgres.home import CLUSTER, HIDDEN, INFO, NOTE, Home
 from metastore.backends.postgres.leases import PostgresLeases
 from metastore.backends.postgres.members import PostgresMembers
@@ -50,11 +50,11 @@ from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
 from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
 from metastore.port.batches import Batch, Below, Written
 from metastore.port.commit import Commit, CommitOutcome, Conflicted, Unknown
-from metastore.port.intents import Entry, Help, Mark
+from metastore.port.intents import PENDING, Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.members import Covered, MemberRows, covered, covered_by_help
 from metastore.port.past import PastRows, Readers
-from metastore.port.records import Marked, Origin, Pending, Record, Turn
+from metastore.port.records import Marked, Origin, Pending, Record, Step, Turn
 from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
@@ -90,8 +90,8 @@ class PostgresBackend(PostgresReads):
 
     _identity: Origin | None = None
 
-    def __init__(self, url: URL, timeout: float, limits: Limits | None = None) -> None:
-        super().__init__(url, timeout, limits)
+    def __init__(self, url: URL, timeout: float, limits: Limits | None = None, *, replica: bool = False) -> None:
+        super().__init__(url, timeout, limits, replica=replica)
         self._announcing = Announcing(self._rows, timeout)
         self._sender = sending.Sender(self.pool)
 
@@ -167,9 +167,11 @@ class PostgresBackend(PostgresReads):
         else:
             rows = self._quick(intents.PENDING_IN_LINE, {**parameters, "ticket": ticket})
             line, rows = tickets.line(rows[0][-6:]), [row[:-6] for row in rows]
-        chain = [row[3:] for row in rows if row[3] is not None]
-        steps, now, queued = rows[0][:3]
-        return pending(steps_of_json(steps), chain, entity_id, operation_id, now, queued, line)
+        chain = [row[4:] for row in rows if row[4] is not None]
+        steps, now, queued, confirms = rows[0][:4]
+        found = pending(steps_of_json(steps), chain, entity_id, operation_id, now, queued, line)
+        self._confirm_helper(found.own, confirms)
+        return found
 
     def scopes(self, ids: Sequence[int]) -> dict[int, int]:
         return dict(self._rows(_SCOPES, {"ids": list(ids)}))
@@ -179,7 +181,14 @@ class PostgresBackend(PostgresReads):
         if not rows:
             return Turn(None, 0)
         (row,) = rows
-        return Turn(steps_of_json(row[1])[0] if row[1] else None, row[0], tickets.line(row[2:]))
+        turn = Turn(steps_of_json(row[1])[0] if row[1] else None, row[0], tickets.line(row[3:]))
+        self._confirm_helper(turn.own, row[2])
+        return turn
+
+    def _confirm_helper(self, own: Step | None, confirms: bool) -> None:
+        """Confirm a commit that another process made, before its effect is taken for this one's result."""
+        if confirms and own is not None and own.action != PENDING:
+            self.confirm()
 
     def queue(self, ids: Sequence[int], patience: float) -> int:
         return int(self._quick(tickets.QUEUE, tickets.queue_parameters(ids, patience))[0][0])
@@ -215,7 +224,7 @@ class PostgresBackend(PostgresReads):
 
     def confirm(self) -> None:
         """Commit something: the replicas that confirm it have confirmed all that was committed before."""
-        self._rows(intents.CONFIRM, {})
+        self._rows(CONFIRM, {})
 
     def cancel(self, operation_id: UUID) -> bool:
         return bool(self._rows(intents.CANCEL, {"operation_id": operation_id}))
@@ -296,7 +305,7 @@ class PostgresBackend(PostgresReads):
     @property
     def leases(self) -> LeaseRows:
         def send(statements: list[Statement]) -> list[Row]:
-            return self._read(lambda connection: sending.rows_of_writes(connection, statements))
+            return self._read(lambda connection: sending.rows_of_writes(connection, statements), writes=True)
 
         return PostgresLeases(self.pool, self._rows, send)
 

@@ -5,6 +5,9 @@ statements of one message. Behind a pooler (recognised by a backend id that is n
 nothing is kept in the session: no prepared statements, no settings.
 
 Whatever is waited for (a free connection, a new one, an answer) ends with the call (``connection.py``).
+
+A URL may lead to several servers, or to another one after a fail-over. A store that reads the primary is never given a
+connection to a replica, whose state may be old.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from sqlalchemy.pool import PoolProxiedConnection
 
 from metastore.backends.postgres.connection import Connection, OutOfTime
 from metastore.backends.postgres.read_errors import first_line
-from metastore.backends.postgres.settings import ASKED, SESSION, check_session, options_of
+from metastore.backends.postgres.settings import ASKED, PRIMARY, SESSION, check_session, options_of
 from metastore.backends.postgres.wire import Wire
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.pool import WaitingPool
@@ -51,13 +54,16 @@ _COMING_BACK = (None, "57P03", "57P01", "57P02", "53300")
 _KEPT_OWN = 2
 """How many connections are kept on which a waiter listened; its channel is not used again."""
 _LONGEST = 2**31 - 1
-"""The longest statement_timeout, in milliseconds."""
+"""The longest time-out of PostgreSQL, in milliseconds."""
+_LATER = 1000
+"""How much later than a statement its transaction ends, in milliseconds: the end of a transaction ends the session."""
 
 
 class Pool:
     """A pool of connections, which a forked child does not share with its parent."""
 
-    def __init__(self, url: URL, timeout: float, limits: Limits | None = None) -> None:
+    def __init__(self, url: URL, timeout: float, limits: Limits | None = None, *, replica: bool = False) -> None:
+        """``replica``: ``url`` is one of ``read_from``. Its server may be a replica at any time."""
         self.limits = limits or Limits()
         self._where = f"{url.host or 'local socket'}:{url.port or 5432}/{url.database or ''}"
         shortest, longest = _CONNECT_TIMEOUT
@@ -68,6 +74,8 @@ class Pool:
         if url.password is not None:
             arguments["password"] = str(url.password)
         self._arguments = arguments
+        self._replica = replica
+        self._needs_primary = arguments.get("target_session_attrs") in PRIMARY
         self._timeout = timeout
         self._pid = process_id()
         self._pool = self._new_pool()
@@ -116,14 +124,35 @@ class Pool:
             raise
 
     def _set_up(self, connection: Connection) -> Connection:
-        ((pid, *session),) = connection.execute(ASKED).fetchall()
+        ((pid, *session, replica),) = connection.execute(ASKED).fetchall()
         pooled = pid != connection.info.backend_pid
         check_session(self._where, *session, pooled=pooled)
+        self._check_role(replica)
         if not pooled:
-            connection.execute(f"{SESSION}; SET statement_timeout = {min(math.ceil(self._timeout * 1000), _LONGEST)}")
+            connection.execute("; ".join([SESSION, *self._ends(connection)]))
             return connection
         connection.prepare_threshold = None
+        connection.asks = replica
         return connection
+
+    def _ends(self, connection: Connection) -> Iterator[str]:
+        """Yield the settings that end what a client left behind that is gone, or stopped in the middle of a message."""
+        longest = min(math.ceil(self._timeout * 1000), _LONGEST - _LATER)
+        yield f"SET statement_timeout = {longest}"
+        if connection.info.server_version >= 170000:  # it counts while the server waits for the client, too
+            yield f"SET transaction_timeout = {longest + _LATER}"
+        yield from (f"SET tcp_{name} = {_DEFAULTS[name]}" for name in _DEFAULTS if name.startswith("keepalives_"))
+
+    def _check_role(self, replica: bool) -> None:
+        """Refuse a replica where the primary is read. The first connection may show that it is: one is enough."""
+        if replica and self._needs_primary:
+            refused = BackendUnavailable(
+                f"the server at {self._where} is a replica, whose state may be old; expected the primary; check the "
+                "URL, or wait until the replica is promoted"
+            )
+            refused.transient = True
+            raise refused
+        self._needs_primary = self._needs_primary or not (replica or self._replica)
 
     def own_connection(self, first: str) -> psycopg.Connection[Any] | None:
         """Lend a connection in which a session lasts, and execute ``first`` in it.
@@ -169,7 +198,9 @@ class Pool:
         """Lend a connection; one that broke is thrown away."""
         lent = self._lend()
         try:
-            yield cast("psycopg.Connection[Any]", lent.driver_connection)
+            connection = cast(Connection, lent.driver_connection)
+            yield connection
+            connection.ask()
         except BaseException:
             self._take_back_after_error(lent)
             raise
@@ -206,6 +237,7 @@ class Pool:
             connection = cast(Connection, lent.driver_connection)
             if connection.prepare_threshold is None:
                 rows = pooled(connection)
+                connection.ask()
             else:
                 rows = self._wire_of(lent).message(statements)
         except BaseException:
@@ -223,7 +255,9 @@ class Pool:
     ) -> Rows:
         connection = cast(Connection, lent.driver_connection)
         if connection.prepare_threshold is None:
-            return connection.execute(text, parameters).fetchall() if pooled is None else pooled(connection)
+            rows = connection.execute(text, parameters).fetchall() if pooled is None else pooled(connection)
+            connection.ask()
+            return rows
         return self._wire_of(lent).rows(text, parameters)
 
     def _wire_of(self, lent: PoolProxiedConnection) -> Wire:

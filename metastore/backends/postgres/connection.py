@@ -3,6 +3,8 @@
 A wait ends by the instant that :func:`metastore.deadlines.until` set, else the store's timeout after the wait began.
 Then the server is asked to stop, and has a moment to say what became of the statement; only a server that says nothing
 leaves the outcome of a commit unknown. A host's name is looked up without an end.
+
+An answer counts only if nothing that came with it says that it may not be true later (``doubt.py``).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 import psycopg
 
+from metastore.backends.postgres.doubt import Doubt, Promoted, Unconfirmed
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining, stopping
 
@@ -41,7 +44,16 @@ class Connection(psycopg.Connection[Any]):
     timeout = math.inf
     """How long a wait may take, in seconds, where no deadline is set."""
     stopped = False
-    """The server was asked to stop a statement; the order may arrive late, and meet the next one."""
+    """It is not used again: the server was asked to stop a statement, and the order may arrive late, and meet the next
+    one; or an answer is in doubt."""
+
+    asks = False
+    """The server is a replica, and a pooler may hide that it was promoted: it is asked after each answer."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._doubt = Doubt(self.pgconn)
+        self.add_notice_handler(self._doubt)
 
     @classmethod
     def _connect_gen(cls, *arguments: Any, **options: Any) -> Any:
@@ -65,6 +77,24 @@ class Connection(psycopg.Connection[Any]):
         looks = interval if stopping() is None else min(interval, _LOOKS[1])
         return super().wait(_ending(gen, left, self), min(looks, max(left, _LOOKS[0])), *arguments, **options)
 
+    def doubt(self) -> psycopg.OperationalError | None:
+        """Return the error to raise in place of the answer that came; None: the answer counts."""
+        error: psycopg.OperationalError
+        if self._doubt.unconfirmed:  # a stop of ours: the call's time is over
+            error = OutOfTime("no answer in time") if self.stopped else Unconfirmed("no replica confirmed the commit")
+        elif self._doubt.promoted:
+            error = Promoted("the replica was promoted")
+        else:
+            return None
+        self.stopped = True
+        return error
+
+    def ask(self) -> None:
+        """Raise Promoted if the server behind a pooler was a replica, and is none any more."""
+        if self.asks and self.execute("SELECT pg_is_in_recovery()").fetchall() != [(True,)]:
+            self.stopped = True
+            raise Promoted("the replica was promoted")
+
     def stop(self) -> None:
         """Ask the server to stop what it does: it frees its locks, and says what became of the statement."""
         self.stopped = True
@@ -74,26 +104,24 @@ class Connection(psycopg.Connection[Any]):
 
 
 def _ending(gen: Generator[Any, Any, T], left: float, connection: Connection | None) -> Generator[Any, Any, T]:
-    """Let one of psycopg's generators run for ``left`` seconds; then stop the connection's statement, or give up.
-
-    A server that waits for a replica to confirm a commit answers a stop with a success and a warning.
-    """
+    """Let one of psycopg's generators run for ``left`` seconds; then stop the connection's statement, or give up."""
     now, stop = SYSTEM.monotonic, stopping()
     ends = now() + left
-    warnings: list[psycopg.errors.Diagnostic] = []
     try:
         wanted = next(gen)
         while now() < ends and not (stop is not None and stop.asked):
             wanted = gen.send((yield wanted))
         if connection is not None:
             ends = now() + _STOPPING[1]
-            connection.add_notice_handler(warnings.append)
             connection.stop()
             while True:
                 wanted = gen.send((yield wanted))
                 if now() > ends:
                     break
-    except StopIteration as stop:
-        if not warnings:
-            return cast("T", stop.value)
-    raise OutOfTime("no answer in time")
+    except StopIteration as end:
+        error = None if connection is None else connection.doubt()
+        if error is None:
+            return cast("T", end.value)
+    else:
+        error = OutOfTime("no answer in time")
+    raise error

@@ -24,6 +24,8 @@ __all__ = [
     "ALL_FENCED",
     "ALL_GUARDED",
     "CLAIM",
+    "CONFIRM",
+    "CONFIRMS",
     "DURABLE",
     "FENCED",
     "GENERATION",
@@ -64,6 +66,12 @@ NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 DURABLE = """set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
     THEN 'on' ELSE current_setting('synchronous_commit') END, true) IS NOT NULL"""
 """A condition that is always true, and makes the transaction's COMMIT wait for the disk."""
+
+CONFIRM = f"SELECT pg_logical_emit_message(true, 'metastore', '') WHERE {DURABLE}"
+"""Writes a message into the log, and nothing into a table. A commit that wrote nothing waits for no replica."""
+
+CONFIRMS = "current_setting('synchronous_standby_names') <> ''"
+"""Whether commits wait for a replica. Then a row that can be read may be unconfirmed: its commit's wait was stopped."""
 
 # The call's patience becomes this transaction's lock_timeout. NULL keeps the session's.
 PATIENT = "set_config('lock_timeout', coalesce(%(patience)s::text, current_setting('lock_timeout')), true)"

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from metastore.backends.postgres.fragments import (
     ALL_GUARDED,
+    CONFIRMS,
     DURABLE,
     GENERATION,
     GUARDED,
@@ -36,7 +37,6 @@ from metastore.port.writes import Result
 __all__ = [
     "CANCEL",
     "CLEAR",
-    "CONFIRM",
     "FORBID",
     "FORBID_AGAIN",
     "MARKED",
@@ -124,9 +124,6 @@ FORBID_AGAIN = f"""UPDATE operation SET attempt = coalesce(attempt, 0) + 1, time
 WHERE operation_id = %(operation_id)s::uuid AND ordinal = 0 AND action IN ({_CLAIMABLE}) AND {DURABLE}
 RETURNING attempt"""
 """Claims the row of an operation that was not applied."""
-
-CONFIRM = f"SELECT pg_logical_emit_message(true, 'metastore', '') WHERE {DURABLE}"
-"""Writes a message into the log, and nothing into a table. A commit that wrote nothing waits for no replica."""
 
 # The row's lock decides between a cancellation and a helper: the one that comes second finds the intent not pending.
 CANCEL = f"""UPDATE operation SET action = 'cancelled', attempt = coalesce(attempt, 0) + 1, time = {NOW}
@@ -333,10 +330,10 @@ _PENDING = f"""WITH seen AS MATERIALIZED ({READ.by_id}),
 intents AS MATERIALIZED ({_NUMBERED})
 SELECT (SELECT {_ROW} FROM ({READ.named_steps}
   WHERE o.ordinal = 0 AND o.operation_id = ANY(ARRAY(SELECT operation_id FROM intents) || :own::uuid)) s),
-  {NOW}, {in_line(":id::bigint")}, seen.*"""
+  {NOW}, {in_line(":id::bigint")}, {CONFIRMS}, seen.*"""
 PENDING_OF = from_named(_PENDING + " FROM (SELECT 1) AS one LEFT JOIN seen ON true", "%(name)s")
-"""The intents and the asking operation's row as JSON, the time, whether a ticket stands there, and the entity from the
-root down."""
+"""The intents and the asking operation's row as JSON, the time, whether a ticket stands there, whether commits wait for
+a replica, and the entity from the root down."""
 
 PENDING_IN_LINE = from_named(
     f"{_PENDING}, l.* FROM ({line_of('ARRAY[:id::bigint]', ':ticket::bigint')}) l LEFT JOIN seen ON true", "%(name)s"
@@ -347,9 +344,10 @@ TURN = from_named(
     f"""SELECT (SELECT count(*) FROM operation p WHERE p.entity_id = :id::bigint AND p.action = '{PENDING}'
     AND (p.time, p.operation_id) < (t.time, t.operation_id)),
   CASE WHEN t.action <> '{PENDING}' THEN (SELECT {_ROW} FROM ({READ.named_steps}
-    WHERE o.ordinal = 0 AND o.operation_id = :own::uuid) s) END, l.*
+    WHERE o.ordinal = 0 AND o.operation_id = :own::uuid) s) END, {CONFIRMS}, l.*
 FROM operation t LEFT JOIN LATERAL ({line_of("ARRAY[:id::bigint]", "NULL::bigint")}) l ON true
 WHERE t.operation_id = :own::uuid AND t.ordinal = 0""",
     "%(name)s",
 )
-"""How many intents are before one, its row as JSON if it is decided, and who is in line for the entity."""
+"""How many intents are before one, its row as JSON if it is decided, whether commits wait for a replica, and who is in
+line for the entity."""

@@ -18,6 +18,7 @@ from sqlalchemy.engine import URL
 
 from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.connection import OutOfTime
+from metastore.backends.postgres.fragments import CONFIRM, DURABLE
 from metastore.backends.postgres.hints import HINT, hearing
 from metastore.backends.postgres.home import CACHED, Home, epoch_at
 from metastore.backends.postgres.parameters import plain, texts
@@ -88,18 +89,21 @@ class PostgresReads(Questions):
 
     sql = _TEXTS
 
-    def __init__(self, url: URL, timeout: float, limits: Limits | None = None) -> None:
-        self.pool = Pool(url, timeout, limits)
+    def __init__(self, url: URL, timeout: float, limits: Limits | None = None, *, replica: bool = False) -> None:
+        self.pool = Pool(url, timeout, limits, replica=replica)
         self._decided = 0
         self._watermark: Watermark | None = None
         self._here = Home(None, None)
 
-    def _read(self, ask: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """Ask; once more on a fresh connection if the first was dead: a read may be repeated."""
-        with self.pool.in_time():
-            return self._read_twice(ask)
+    def _read(self, ask: Callable[[psycopg.Connection[Any]], T], *, writes: bool = False) -> T:
+        """Ask; once more on a fresh connection if the first was dead: a read may be repeated.
 
-    def _read_twice(self, ask: Callable[[psycopg.Connection[Any]], T]) -> T:
+        ``writes``: so may this write. The second time may find what the first one wrote, and no replica confirmed.
+        """
+        with self.pool.in_time():
+            return self._read_twice(ask, writes)
+
+    def _read_twice(self, ask: Callable[[psycopg.Connection[Any]], T], writes: bool) -> T:
         try:
             with self.pool.connection() as connection:
                 return ask(connection)
@@ -111,12 +115,15 @@ class PostgresReads(Questions):
         self.pool.forget()
         try:
             with self.pool.connection() as connection:
-                return ask(connection)
+                answer = ask(connection)
+                if writes:
+                    connection.execute(CONFIRM)
+                return answer
         except psycopg.Error as error:
             raise_read_error(error)
 
     def _rows(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-        return self._read(lambda connection: connection.execute(text, parameters).fetchall())
+        return self._read(lambda connection: connection.execute(text, parameters).fetchall(), writes=DURABLE in text)
 
     def _quick(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         """Do the same on the hot path; after an error, with all that a read knows of those."""
@@ -225,8 +232,8 @@ class PostgresReads(Questions):
         return self.pool.opened
 
     def shown(self) -> Shown:
-        ((seq, operation_id, oldest, next_),) = self._rows(_SHOWN, {})
-        return Shown(NewestChange(seq, operation_id), next_, oldest)
+        ((seq, operation_id, oldest, next_, replica),) = self._rows(_SHOWN, {})
+        return Shown(NewestChange(seq, operation_id), next_, oldest, replica)
 
     def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
         named: dict[str, Any] = {"after": after, "page_size": limit + 1}
@@ -277,9 +284,10 @@ _LAST_POSITION = f"""SELECT CASE WHEN pg_is_in_recovery() THEN coalesce((SELECT 
   ELSE (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM change_seq) END"""
 """The last position that was drawn. A replica's copy of the sequence runs ahead: there it is the last that is seen."""
 _SHOWN = f"""SELECT greatest(n.seq, i.collected_seq), CASE WHEN n.seq >= i.collected_seq THEN n.operation_id END,
-  pg_snapshot_xmin(s.now)::text::bigint, {_NEXT.format("s.now")}
+  pg_snapshot_xmin(s.now)::text::bigint, {_NEXT.format("s.now")}, pg_is_in_recovery()
 FROM info i CROSS JOIN (SELECT pg_current_snapshot() AS now) s LEFT JOIN ({_NEWEST}) n ON true"""
-"""The newest change and the oldest transaction of one snapshot; and, read after that was taken, the next id."""
+"""The newest change and the oldest transaction of one snapshot; and, read after that was taken, the next id, and
+whether it is a replica's."""
 
 _EVENT_AT = "SELECT (SELECT operation_id FROM operation WHERE seq = %(seq)s::bigint), pg_is_in_recovery()"
 

@@ -15,7 +15,17 @@ from sqlalchemy.engine import URL
 
 from metastore.errors import BackendRefused, InvalidArgument
 
-__all__ = ["ARRAYS", "ASKED", "LASTING", "SESSION", "check_encoding", "check_session", "options_of"]
+__all__ = [
+    "ARRAYS",
+    "ASKED",
+    "LASTING",
+    "PRIMARY",
+    "SESSION",
+    "check_encoding",
+    "check_session",
+    "leads_to_several",
+    "options_of",
+]
 
 _SETTINGS = {
     # what waited for a lock looks again: that is READ COMMITTED
@@ -52,8 +62,12 @@ LASTING = """SELECT set_config(name, '0', true) FROM pg_settings
 """Let a transaction last, and be idle, as long as it takes. (The last of the three is new in PostgreSQL 17.)"""
 
 ASKED = """SELECT pg_backend_pid(), current_setting('server_encoding'), current_setting('client_encoding'),
-  current_setting('transaction_isolation'), current_setting('client_min_messages')"""
-"""What is asked on a new connection: which process answers, and the arguments of :func:`check_session`."""
+  current_setting('transaction_isolation'), current_setting('client_min_messages'), pg_is_in_recovery()"""
+"""What is asked on a new connection: which process answers, the arguments of :func:`check_session`, and whether the
+server is a replica."""
+
+PRIMARY = ("primary", "read-write")
+"""Values of target_session_attrs with which no connection leads to a replica."""
 
 _SILENT = ("error", "fatal", "panic")
 _REFUSED = {
@@ -89,7 +103,10 @@ def check_session(where: str, server: str, client: str, isolation: str, messages
 
 
 def options_of(url: URL) -> dict[str, str]:
-    """Return the options in the URL's query, which are libpq's. Raises InvalidArgument, which shows no value."""
+    """Return the options in the URL's query, which are libpq's; of several servers, connect to the primary.
+
+    Raises InvalidArgument, which shows no secret.
+    """
     known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
     options: dict[str, str] = {}
     given: dict[str, Any] = dict(url.query)
@@ -103,4 +120,19 @@ def options_of(url: URL) -> dict[str, str]:
         if key in ("host", "hostaddr", "dbname") and ("@" in value or "://" in value):
             raise InvalidArgument(f"the URL's option {key!r} looks like another URL; write a plain name")
         options[key] = value
+    if leads_to_several(url):
+        wanted = options.get("target_session_attrs", "any")
+        if wanted not in ("any", *PRIMARY):
+            raise InvalidArgument(
+                f"the URL leads to several servers, and target_session_attrs={wanted} to a replica, whose state may be "
+                "old; remove that option, and name the replicas in read_from="
+            )
+        options["target_session_attrs"] = PRIMARY[0] if wanted == "any" else wanted
     return options
+
+
+def leads_to_several(url: URL) -> bool:
+    """Whether connections may lead to different servers; what the URL does not say, the environment may."""
+    defaults = {one.keyword.decode(): (one.val or b"").decode() for one in psycopg.pq.Conninfo.get_defaults()}
+    said = {name: str(url.query.get(name) or defaults.get(name)) for name in ("host", "hostaddr", "load_balance_hosts")}
+    return "," in f"{url.host or said['host']}{said['hostaddr']}" or said["load_balance_hosts"] == "random"

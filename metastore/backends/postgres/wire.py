@@ -2,7 +2,11 @@
 
 A cursor parses the statement, looks for each parameter's type and counts executions at each call. That takes longer
 than libpq itself. Here a statement is prepared at its third execution. Parameters are sent as text, because each has
-a cast in the statement; results come in binary form. psycopg waits, as for a cursor: so a deadline holds here too.
+a cast in the statement. psycopg waits, as for a cursor: so a deadline holds here too.
+
+One statement goes by the extended protocol, which is the fastest. Several go as one simple query, which executes what
+is prepared: the server reads all of it before it begins. By the extended protocol it would execute the first one while
+the client still sends the last one. A client that falls silent in between would keep its locks.
 
 Only for sessions that keep prepared statements. Behind a pooler, statements go the way of all others.
 """
@@ -11,8 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence, Sized
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cache
 from itertools import count
 from typing import Any
@@ -21,7 +24,7 @@ from uuid import UUID
 import psycopg
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
-from psycopg.generators import execute, fetch_many
+from psycopg.generators import execute
 from psycopg.pq import ExecStatus, Format
 
 from metastore.backends.postgres.connection import Connection
@@ -68,47 +71,30 @@ class Wire:
 
     def message(self, statements: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[tuple[Any, ...]]]:
         """Run statements as one transaction, in one message; return the rows of each. Raises psycopg.Error."""
-        wanted = [(text, *numbered(text)) for text, _ in statements]
-        values = [
-            [_text(parameters[name]) for name in names]
-            for (_, parameters), (_, _, names) in zip(statements, wanted, strict=True)
-        ]
+        texts = [text for text, _ in statements]
+        arguments = [_literals([_text(given[name]) for name in numbered(text)[1]]) for text, given in statements]
         try:
-            return self._piped([(text, statement) for text, statement, _ in wanted], values)
+            return self._in_one(texts, arguments)
         except psycopg.errors.InvalidSqlStatementName:  # see rows()
             self._names.clear()
-            return self._piped([(text, statement) for text, statement, _ in wanted], values)
+            return self._in_one(texts, arguments)
 
-    def _piped(
-        self, texts: Sequence[tuple[str, str]], values: Sequence[list[bytes | None]]
-    ) -> list[list[tuple[Any, ...]]]:
-        """Send all of it before the first answer is read. What is not prepared yet is prepared in the same message."""
-        pgconn = self._connection.pgconn
-        answers = list[bool]()
+    def _in_one(self, texts: Sequence[str], arguments: Sequence[bytes]) -> list[list[tuple[Any, ...]]]:
+        """Send one simple query. What is not prepared yet is prepared at its beginning.
 
-        def send() -> None:
-            for (text, statement), sent in zip(texts, values, strict=True):
-                prepared = self._names.get(text)
-                if prepared is None:
-                    prepared = self._names[text] = b"metastore_%d" % next(self._numbers)
-                    pgconn.send_prepare(prepared, statement.encode())
-                    answers.append(False)
-                pgconn.send_query_prepared(prepared, sent, result_format=Format.BINARY)
-                answers.append(True)
-            pgconn.pipeline_sync()
-
-        pgconn.enter_pipeline_mode()
-        try:
-            results = self._connection.wait(_answers(pgconn, send, answers))
-        finally:
-            with suppress(psycopg.Error):  # an answer is missing: the pool throws the connection away
-                pgconn.exit_pipeline_mode()
-        failed = next((result for result in results if result.status not in _DONE), None)
-        if failed is not None:
-            for text, _ in texts:  # the server may not have come to those behind it
-                self._names.pop(text, None)
-            raise error_from_result(failed, "utf-8")
-        return [self._loaded(result) for result, counts in zip(results, answers, strict=True) if counts]
+        A failure undoes what is executed, but not what is prepared: so that is remembered all the same.
+        """
+        new = {text: b"metastore_%d" % next(self._numbers) for text in dict.fromkeys(texts) if text not in self._names}
+        prepares = [b"PREPARE %b AS %b" % (name, numbered(text)[0].encode()) for text, name in new.items()]
+        names = {**self._names, **new}
+        executes = [b"EXECUTE %b%b" % (names[text], sent) for text, sent in zip(texts, arguments, strict=True)]
+        message = b";\n".join([*prepares, *executes])
+        results = self._connection.wait(_sent(self._connection.pgconn, lambda pgconn: pgconn.send_query(message)))
+        done = [result for result in results if result.status in _DONE]
+        self._names.update(list(new.items())[: len(done)])
+        if len(done) < len(results):
+            raise error_from_result(results[-1], "utf-8")
+        return [self._loaded(result) for result in done[len(prepares) :]]
 
     def _prepared(self, text: str, statement: str) -> bytes:
         """Prepare a statement; return its name, which no other had in this session."""
@@ -146,13 +132,12 @@ def _sent(pgconn: Any, send: Callable[[Any], None]) -> Generator[Any, Any, list[
     return results
 
 
-def _answers(pgconn: Any, send: Callable[[], None], requests: Sized) -> Generator[Any, Any, list[Any]]:
-    """Send; return the last result of each of the ``requests`` that this makes, without the one of the sync."""
-    send()
-    found = [(yield from execute(pgconn))]
-    while len(found) <= len(requests):
-        found += [(yield from fetch_many(pgconn))]
-    return [results[-1] for results in found[: len(requests)]]
+def _literals(values: Sequence[bytes | None]) -> bytes:
+    """Return the arguments of EXECUTE. The session's settings let a backslash in a literal be a backslash."""
+    if not values:
+        return b""
+    literals = [b"NULL" if value is None else b"'%b'" % value.replace(b"'", b"''") for value in values]
+    return b"(%b)" % b", ".join(literals)
 
 
 def _text(value: object) -> bytes | None:

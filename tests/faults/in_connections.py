@@ -1,0 +1,138 @@
+"""Faults of the connections to PostgreSQL: what an answer is worth, how a commit is sent, which server is asked."""
+
+from __future__ import annotations
+
+from tests.faults.fault import Fault
+
+__all__ = ["IN_CONNECTIONS"]
+
+_PG = "metastore/backends/postgres"
+_STOPPED = "tests/concurrency/test_stopped_waits.py"
+_HALF_SENT = "tests/concurrency/test_half_sent.py"
+_WIRE = "tests/concurrency/test_wire.py"
+_REPLICA = "tests/cache/test_replica.py"
+
+_CONFIRMATIONS = (
+    Fault(
+        "PostgreSQL: a stopped wait for a replica counts as a confirmation",
+        f"{_PG}/connection.py",
+        "if self._doubt.unconfirmed:",
+        "if False:",
+        f"{_STOPPED} -k 'said or batch or renewed or member or restore'",
+    ),
+    Fault(
+        "PostgreSQL: the warning of a stopped wait is known by its English text",
+        f"{_PG}/doubt.py",
+        "return bool({*where} & {*_WAITS})",
+        'return "synchronous replication" in str(notice.message_primary)',
+        f"{_STOPPED} -k known_by",
+    ),
+    Fault(
+        "PostgreSQL: a write that is sent again is not confirmed",
+        f"{_PG}/reads.py",
+        "                if writes:\n",
+        "                if False:\n",
+        f"{_STOPPED} -k said",
+    ),
+    Fault(
+        "PostgreSQL: what a helper applied counts before a replica has it",
+        f"{_PG}/backend.py",
+        "if confirms and own is not None and own.action != PENDING:",
+        "if False:",
+        f"{_STOPPED} -k helper",
+    ),
+    Fault(
+        "a call whose time is over takes a helper's commit for confirmed",
+        "metastore/operation/record.py",
+        "if self._is_repeat or self.pending_on is not None:",
+        "if self._is_repeat:",
+        f"{_STOPPED} -k helper",
+    ),
+    Fault(
+        "PostgreSQL: a migration that no replica has is a success",
+        "migrations/__init__.py",
+        "if not confirmed():",
+        "if False:",
+        f"{_STOPPED} -k migration",
+    ),
+)
+
+_MESSAGES = (
+    Fault(
+        "PostgreSQL: a batch is executed while it is sent",
+        f"{_PG}/wire.py",
+        "results = self._connection.wait(_sent(self._connection.pgconn, lambda pgconn: pgconn.send_query(message)))",
+        "send = lambda one: _sent(self._connection.pgconn, lambda pgconn: pgconn.send_query(one))\n"
+        '        parts = [b"BEGIN", *prepares, *executes, b"COMMIT"]\n'
+        "        results = [self._connection.wait(send(one))[-1] for one in parts][1:-1]",
+        f"{_HALF_SENT} -k batch",
+    ),
+    Fault(
+        "PostgreSQL: a statement without its end keeps its locks",
+        f"{_PG}/connect.py",
+        "if connection.info.server_version >= 170000:",
+        "if False:",
+        f"{_HALF_SENT} -k 'in_time or notices'",
+    ),
+    Fault(
+        "PostgreSQL: the server does not notice that a client is gone",
+        f"{_PG}/connect.py",
+        'if name.startswith("keepalives_"))',
+        "if False)",
+        f"{_HALF_SENT} -k notices",
+    ),
+    Fault(
+        "PostgreSQL: a batch that fails forgets what it prepared",
+        f"{_PG}/wire.py",
+        "self._names.update(list(new.items())[: len(done)])",
+        "self._names.update(new if len(done) == len(results) else {})",
+        f"{_WIRE} -k 'leave_nothing or remembers'",
+    ),
+    Fault(
+        "PostgreSQL: a batch that fails remembers what it did not prepare",
+        f"{_PG}/wire.py",
+        "self._names.update(list(new.items())[: len(done)])",
+        "self._names.update(new)",
+        f"{_WIRE} -k remembers",
+    ),
+)
+
+_SERVERS = (
+    Fault(
+        "PostgreSQL: a view goes on with a replica that was promoted",
+        f"{_PG}/doubt.py",
+        "return self._was_standby and not self._is_standby()",
+        "return False",
+        f"{_REPLICA} -k 'promoted and direct'",
+    ),
+    Fault(
+        "PostgreSQL: a view goes on with a promoted replica behind a pooler",
+        f"{_PG}/connection.py",
+        "if self.asks and ",
+        "if False and ",
+        f"{_REPLICA} -k 'promoted and pooled'",
+    ),
+    Fault(
+        "a new view reads a replica that was promoted",
+        "metastore/replicas/source.py",
+        "if not (shown.replica or self._primary):",
+        "if False:",
+        f"{_REPLICA} -k 'promoted and direct'",
+    ),
+    Fault(
+        "PostgreSQL: of several servers any is read",
+        f"{_PG}/settings.py",
+        "if leads_to_several(url):",
+        "if False:",
+        f"{_REPLICA} -k several_servers",
+    ),
+    Fault(
+        "PostgreSQL: an address that leads to a replica later is read",
+        f"{_PG}/connect.py",
+        "self._needs_primary = self._needs_primary or not (replica or self._replica)",
+        "pass",
+        f"{_REPLICA} -k leads_to_a_replica_later",
+    ),
+)
+
+IN_CONNECTIONS: tuple[Fault, ...] = (*_CONFIRMATIONS, *_MESSAGES, *_SERVERS)
