@@ -71,6 +71,8 @@ class Waiting(Generic[T]):
     """It was in a batch."""
     under_way: set[object] = field(default_factory=set)
     """The batches that may still decide and send it: at most one, except at the instant when a leader is replaced."""
+    followed: Lookup | None = None
+    """The path of a new entity's parents, if it was decided on where that led last."""
     given_up: bool = False
     """It goes alone, or its caller was interrupted. A batch that has not decided it yet leaves it out."""
 
@@ -140,6 +142,8 @@ class Waiting(Generic[T]):
 
     def unnamed(self, parent_id: int) -> None:
         """Try again, after a batch in which a name was not free, or a parent was not where it was seen."""
+        if self.followed is not None:
+            self.session.recent.forget(self.followed)
         self._lost("name", parent_id, None)
 
     @property
@@ -209,11 +213,12 @@ class _Seen(View):
     """A view that shows one entity, and nothing else. It assumes that a name is free; the commit checks that."""
 
     def __init__(self, one: Waiting[Any], found: Record | None) -> None:
-        self._one = _One(one, found)
+        self._one, self._waiting = _One(one, found), one
         super().__init__(cast(Reads, self._one), True, one.session.recent)
 
     def follow(self, path: Lookup) -> tuple[Node, ...] | None:
         """Return where a path led last: the commit's guards check it."""
+        self._waiting.followed = path
         return None if self._recent is None else self._recent.at(path)
 
     def resolve(self, path: Lookup) -> Resolved:

@@ -111,6 +111,7 @@ def test_an_error_of_one_is_its_own(store: Store) -> None:
         "Table",
     ]
     assert [found[n].version for n in (0, 2, 3, 6, 8)] == [2, 3, 3, 2, 2]
+    assert found[3] == found[2]  # it is what was committed, with the time of that commit
     assert store.verify() == []
 
 
