@@ -22,6 +22,7 @@ from metastore.port.batches import Below
 from metastore.port.commit import Unknown
 from metastore.port.conditions import LIVE
 from metastore.port.records import ROOT, Child, Known, Lookup, Node, Origin, Record, Resolved, RowPage
+from metastore.retry import logs
 from metastore.retry.policy import Attempt
 from metastore.retry.runner import call_hooks
 
@@ -113,7 +114,10 @@ class Waiting(Generic[T]):
         session = self.session
         elapsed = session.clock.monotonic() - self.started
         session.metrics.operation(self.request.verb, self.lost + 1, elapsed, decided)
-        if session.policy.hooks and decided != "error":
+        if decided == "error":
+            return
+        logs.done(self.request.what, self.id, self.lost + 1, elapsed)
+        if session.policy.hooks:
             self._report(None, elapsed, None, None)
 
     def overtaken(self, expected: int, newest: Record) -> None:
@@ -170,6 +174,7 @@ class Waiting(Generic[T]):
         self.doubt = None
         self.lost += 1
         session.metrics.conflict(self.request.verb, cause, entity_id)
+        logs.lost(self.request.what, self.id, self.lost, cause, f"entity {entity_id}, in a batch")
         # a mark or a locked row is no contention: what waits for it is not announced
         if self.lost - self.moved >= ROUNDS and merge is not None and cause != "ancestor":
             self._note_hot(entity_id, merge)

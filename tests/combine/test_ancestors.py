@@ -199,8 +199,7 @@ def test_a_rename_returns_what_was_committed(store: Store, other: Store, monkeyp
     shown = {one.version: one.entity for one in history}
     for one in (altered, renamed):
         if isinstance(one, ms.Entity):
-            past = shown[one.version]
-            assert past is not None
+            past: Any = shown[one.version]
             assert (one.path, one.properties) == (past.path, past.properties)
     assert isinstance(renamed, ms.Entity)
     assert [one.action for one in history][:2] == ["create", "alter"]

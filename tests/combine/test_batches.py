@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +17,10 @@ import pytest
 
 import metastore as ms
 from metastore import Store
+from metastore.combine.waiting import ROUNDS
 from metastore.port.commit import Unknown
 from metastore.port.intents import Entry
+from metastore.retry.policy import Attempt
 from tests.combine.gate import batches_of, lanes, together
 
 SCHEMA = "lake.c.s"
@@ -503,3 +506,37 @@ def test_a_batch_leaves_nothing_to_the_garbage_collector(store: Store) -> None:
         gc.enable()
     assert found == ["Table", "EntityNotFound", "bool"]
     assert not left & {"Handle", "Waiting", "Group", "Decided", "Proposal", "EntityNotFound"}
+
+
+def test_hooks_and_logs_count_attempts_on_after_lost_batches(
+    store: Store, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request that loses all its batches goes on alone: its attempts are numbered on, and its time runs on."""
+    caplog.set_level(logging.DEBUG, "metastore.operations")
+    seen: list[Attempt] = []
+    with ms.open(url, hooks=[seen.append]) as mine, ms.open(url) as other:
+        mine.tables.exists(path(0))
+        backend: Any = mine._session.backend
+        original = backend.write_together
+
+        def overtaken(batch: Any, patience: int) -> Any:
+            other.tables.alter(path(0), ms.SetProperty("theirs", str(len(seen))))
+            return original(batch, patience)
+
+        monkeypatch.setattr(backend, "write_together", overtaken)
+        _, writes = lanes(mine)
+        caplog.clear()
+        found = together(writes, [set_in(mine, 0, "a"), set_in(mine, 0, "b")])
+        assert [set(one.properties) >= {"theirs"} for one in found] == [True, True]
+    calls = {one.operation_id for one in seen}
+    assert len(calls) == 2
+    for call in calls:
+        told = [one for one in seen if one.operation_id == call]
+        assert [one.number for one in told] == list(range(1, len(told) + 1))
+        causes = [one.cause for one in told]
+        assert causes[:ROUNDS] == ["self"] * ROUNDS
+        assert causes.index(None) == len(told) - 1 >= ROUNDS
+        assert [one.elapsed for one in told] == sorted(one.elapsed for one in told)
+        logged: list[Any] = [r for r in caplog.records if getattr(r, "operation_id", None) == str(call)]
+        assert [(r.levelno, r.attempts) for r in logged if r.levelno != logging.DEBUG] == [(logging.INFO, len(told))]
+        assert [r.attempts for r in logged if getattr(r, "cause", None)] == list(range(1, len(told)))
