@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -19,9 +18,8 @@ import metastore as ms
 from metastore import Store
 from metastore.combine.waiting import ROUNDS
 from metastore.port.commit import Unknown
-from metastore.port.intents import Entry
 from metastore.retry.policy import Attempt
-from tests.combine.gate import batches_of, lanes, together
+from tests.combine.gate import announced, batches_of, lanes, setting, together
 
 SCHEMA = "lake.c.s"
 Call = Callable[[], Any]
@@ -325,24 +323,12 @@ def test_a_drop_waits_for_nobody_and_hurts_nobody(store: Store, url: str) -> Non
     assert store.verify() == []
 
 
-def announced(store: Store, n: int, change: str, *, seconds: float = 60.0) -> Any:
-    """Write an intent on a table down, as another process does."""
-    table, own = store.tables.load(path(n)), ms.new_operation_id()
-    backend: Any = store._session.backend
-    backend.write_down(Entry(own, "pending", "other", table.id, "table", path(n), change, format=1, seconds=seconds))
-    return own
-
-
-def setting(key: str, value: str, **more: Any) -> str:
-    return json.dumps([{"change": "SetProperty", "key": key, "value": value, **more}])
-
-
 def test_a_batch_carries_the_intents_that_it_meets(store: Store) -> None:
     _, writes = lanes(store)
-    good = announced(store, 0, setting("theirs", "1"))
-    bad = announced(store, 0, setting("theirs", "2", expected="0"))
-    late = announced(store, 0, setting("late", "1"), seconds=-1.0)
-    alone = announced(store, 2, setting("theirs", "1"))
+    good = announced(store, path(0), setting("theirs", "1"))
+    bad = announced(store, path(0), setting("theirs", "2", expected="0"))
+    late = announced(store, path(0), setting("late", "1"), seconds=-1.0)
+    alone = announced(store, path(2), setting("theirs", "1"))
     with batches_of(writes) as sizes:
         found = together(writes, [set_in(store, 0, "mine"), set_in(store, 1, "mine"), set_in(store, 0, "more")])
     assert sizes == [3, 2]
@@ -358,7 +344,7 @@ def test_a_batch_carries_the_intents_that_it_meets(store: Store) -> None:
     assert [(one.version, one.principal) for one in history[1:]] == [(2, "other"), (3, "tester"), (4, "tester")]
     assert history[1].operation_id == good
     # on an entity where intents were met lately, the next batch looks for them before it is refused
-    again = announced(store, 0, setting("again", "1"))
+    again = announced(store, path(0), setting("again", "1"))
     conflicts = store.metrics().conflicts
     found = together(writes, [set_in(store, 0, "last"), set_in(store, 0, "of all")])
     assert [t.version for t in found] == [6, 7]
@@ -370,7 +356,7 @@ def test_a_batch_carries_the_intents_that_it_meets(store: Store) -> None:
 
 def test_an_intent_that_is_cancelled_meanwhile_is_not_carried(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     _, writes = lanes(store)
-    own = announced(store, 0, setting("theirs", "1"))
+    own = announced(store, path(0), setting("theirs", "1"))
     backend: Any = store._session.backend
     original = backend.write_together
 
