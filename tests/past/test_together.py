@@ -37,7 +37,7 @@ def test_what_a_batch_carries_has_its_place_in_the_past(postgres_url: str) -> No
         announced(store, "m.c.s0.t0", setting("theirs", "2", expected="0"))  # fails
         _, writes = lanes(store)
         change = ms.SetProperty("mine", "1")
-        calls = [lambda name=name: store.tables.alter(f"m.c.s0.{name}", change) for name in ("t0", "t1", "t0")]  # type: ignore[misc]
+        calls = [lambda name=name: store.tables.alter(f"m.c.s0.{name}", change) for name in ("t0", "t1", "t0")]
         together(writes, calls)
         store.tables.rename("m.c.s0.t0", "r")
         (carried,) = [c for c in store.changes() if c.operation_id == good]

@@ -76,7 +76,9 @@ def kept(store: ms.Store) -> list[int]:
     [(3, 1, [6]), (2, 5, [5, 6])],
     ids=["they hand the name on", "they delete what would inherit it"],
 )
-def test_the_name_stays_in_the_past(store: ms.Store, postgres_url: str, theirs: int, ours: int, left: list[int]) -> None:
+def test_the_name_stays_in_the_past(
+    store: ms.Store, postgres_url: str, theirs: int, ours: int, left: list[int]
+) -> None:
     """The other gc sees a pin on the first version, or not."""
     backend: Any = store._session.backend
     if ours == 1:
