@@ -23,7 +23,7 @@ from uuid import UUID
 if TYPE_CHECKING:
     from metastore.retry.runner import Effort
 
-__all__ = ["SLOW", "done", "gave_up", "lost", "slow", "unknown"]
+__all__ = ["done", "gave_up", "helped", "lost", "unknown"]
 
 SLOW: Final = 1.0
 """A call that takes longer is logged as slow (seconds)."""
@@ -46,20 +46,20 @@ def lost(what: Callable[[], str], operation_id: UUID | None, number: int, cause:
         _write(level, operation_id, number, f"{what()}: attempt {number} lost on {cause}: {detail}", cause=cause)
 
 
-def done(effort: Effort, number: int, seconds: float) -> None:
-    """Log a call that needed more than one attempt."""
+def done(what: Callable[[], str], operation_id: UUID | None, number: int, seconds: float) -> None:
+    """Log a call that needed more than one attempt, or that took long."""
     if seconds > SLOW:
-        slow(effort.what(), effort.operation_id, number, seconds)
-    elif _log.isEnabledFor(logging.INFO):
-        text = f"{effort.what()}: done after {number} attempts in {seconds:.3f} s"
-        _write(logging.INFO, effort.operation_id, number, text, seconds=seconds)
+        text = f"{what()}: took {seconds:.3f} s, {number} attempts"
+        _write(logging.WARNING, operation_id, number, text, seconds=seconds)
+    elif number > 1 and _log.isEnabledFor(logging.INFO):
+        text = f"{what()}: done after {number} attempts in {seconds:.3f} s"
+        _write(logging.INFO, operation_id, number, text, seconds=seconds)
+
+
+def helped(effort: Effort, number: int) -> None:
+    """Log a call that another operation's commit decided."""
     if effort.helped is not None and _log.isEnabledFor(logging.DEBUG) and effort.helped():
         _write(logging.DEBUG, effort.operation_id, number, f"{effort.what()}: another operation's commit did it")
-
-
-def slow(what: str, operation_id: UUID | None, number: int, seconds: float) -> None:
-    """Log a call that took long."""
-    _write(logging.WARNING, operation_id, number, f"{what}: took {seconds:.3f} s, {number} attempts", seconds=seconds)
 
 
 def gave_up(message: str, operation_id: UUID | None, number: int) -> None:

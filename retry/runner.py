@@ -67,26 +67,32 @@ class Effort:
     """Asked once, when the call gives up: who won."""
     helped: Callable[[], bool] | None = None
     """Asked when the call is done, if there are hooks: whether another operation's commit did it."""
+    lost: int = 0
+    """How many attempts the call has lost before, in batches: its attempts are counted on from there."""
+    started: float | None = None
+    """When the call began, by the clock's ``monotonic``; None: it begins now."""
 
 
 def run(attempt: Callable[[int], T], effort: Effort) -> T:
     """Call ``attempt(1)``, ``attempt(2)`` … until one returns; return what it returned.
 
+    After lost batches the first number is higher.
+
     Raises DeadlineExceeded or RetriesExhausted, which name the call, the attempts, the time, the
     last conflict and who won it.
     """
-    started = effort.clock.monotonic()
+    started = effort.clock.monotonic() if effort.started is None else effort.started
+    number = effort.lost + 1
     try:
-        result = attempt(1)
+        result = attempt(number)
     except Conflict as conflict:
         return _run_again(attempt, effort, started, conflict)
     except OutcomeUnknown:
-        logs.unknown(effort.what(), effort.operation_id, 1)
+        logs.unknown(effort.what(), effort.operation_id, number)
         raise
     if effort.policy.hooks:
         _Progress(effort, started, None).report(0.0)
-    if (seconds := effort.clock.monotonic() - started) > logs.SLOW:
-        logs.slow(effort.what(), effort.operation_id, 1, seconds)
+    logs.done(effort.what, effort.operation_id, number, effort.clock.monotonic() - started)
     return result
 
 
@@ -97,7 +103,7 @@ class _Progress:
         self._effort = effort
         self._policy = effort.policy
         self._started = started
-        self.number = 1
+        self.number = effort.lost + 1
         self.last = first
 
     def overdue(self) -> bool:
@@ -114,7 +120,8 @@ class _Progress:
         assert self.last is not None
         wait = self.last.wait
         if wait is None:
-            wait = self._effort.clock.uniform(0.0, self._policy.ceiling(self.number))
+            own = self.number - self._effort.lost  # a lost batch did not wait, and this wait does not make up for it
+            wait = self._effort.clock.uniform(0.0, self._policy.ceiling(own))
         if self.last.cause in NOBODY_WON:
             wait = max(wait, self._effort.bucket.take(left))
         return min(wait, left)
@@ -186,7 +193,8 @@ def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, firs
     else:
         progress.last = None
         progress.report(0.0)
-        logs.done(effort, progress.number, progress.elapsed())
+        logs.done(effort.what, effort.operation_id, progress.number, progress.elapsed())
+        logs.helped(effort, progress.number)
         return result
     raise _gave_up(effort, progress)
 

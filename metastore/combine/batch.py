@@ -20,7 +20,7 @@ from metastore.operation.helping import BATCH
 from metastore.operation.hot import ForgetfulMap
 from metastore.operation.request import Proposal
 from metastore.operation.session import Session
-from metastore.port.batches import Altered, Batch, Below, Taken, Written
+from metastore.port.batches import Altered, Batch, Taken, Written
 from metastore.port.records import Record
 from metastore.port.writes import Insert, Result
 
@@ -44,15 +44,11 @@ class _Drawn:
         """Creates of a name that another request of the batch takes."""
         self._taken = set[tuple[int, str]]()
         """The names that creates and renames take: the id of the parent, and the key."""
-        self._places: dict[int, Below] = {}
-        """Where entities were looked for, by entity."""
         self._left = MOST_BYTES
 
-    def begin(self, seen: Record, place: Below | None, *, fresh: bool) -> Group:
+    def begin(self, seen: Record, *, fresh: bool) -> Group:
         """Let a group begin with the newest record of its entity; of equal ones, with the one that this batch read."""
         entity_id = seen.chain[-1].id
-        if place is not None:
-            self._places[entity_id] = place
         group = self.groups.get(entity_id)
         if group is None or (seen.version, fresh) > (group.first.version, group.fresh):
             group = self.groups[entity_id] = Group(seen, fresh)
@@ -64,7 +60,7 @@ class _Drawn:
             self.nowhere += missing(handle)
         elif self._left > 0:
             if isinstance(seen, Record):
-                self._left -= self.groups[seen.chain[-1].id].decide(handle, self._taken)
+                self._left -= self.groups[seen.chain[-1].id].decide(handle, seen, self._taken)
             elif handle.request.creates:
                 self._create(handle)
 
@@ -103,12 +99,12 @@ class _Drawn:
         for entity_id, group in self.groups.items():
             yield from group.behind(*answers.of(entity_id))
 
-    def left(self, answers: _Answers) -> Iterator[tuple[Below, Record]]:
-        """Yield the entities that were altered, where they were looked for, as far as the answers show them."""
-        for entity_id, place in self._places.items():
-            record = self.groups[entity_id].left(*answers.of(entity_id))
+    def left(self, answers: _Answers) -> Iterator[Record]:
+        """Yield the entities that were altered, as far as the answers show them."""
+        for entity_id, group in self.groups.items():
+            record = group.left(*answers.of(entity_id))
             if record is not None:
-                yield place, record
+                yield record
 
     def tell(self, answers: _Answers) -> None:
         """Give the requests their answers."""
@@ -189,7 +185,7 @@ class BatchSender:
         altered = dict[int, None]()
         for handle, seen in found:
             if isinstance(seen, Record):
-                drawn.begin(seen, handle.request.below, fresh=handle.request.record is None)
+                drawn.begin(seen, fresh=handle.request.record is None)
                 if handle.request.request.verb == "alter":
                     altered[seen.chain[-1].id] = None
         now = self._clock.monotonic()

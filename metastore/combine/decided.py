@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import UUID
 
 from metastore.combine.lane import Handle
 from metastore.combine.waiting import Waiting
 from metastore.errors import EntityAlreadyExists, MetastoreError
+from metastore.kinds.entity import Entity
+from metastore.kinds.registry import kind_named
 from metastore.operation.request import Proposal
 from metastore.port.batches import Batch, Batches, Below, Single, Taken, Written
 from metastore.port.commit import Conflicted, Unknown
@@ -38,6 +41,8 @@ class Decided:
     """The version that an altering proposal makes; None: it makes none."""
     true: bool = False
     """The decision is true even if the batch is not applied, because it rests on a read of this batch."""
+    follows: UUID | None = None
+    """The operation of the same batch whose result it was decided on."""
 
     def single(self) -> Single:
         """Return what to commit for it, as a member of a batch."""
@@ -45,7 +50,7 @@ class Decided:
         assert proposal is not None
         (write,) = proposal.writes
         assert isinstance(write, Insert | Update)
-        return Single(proposal.guards, write, one.id, one.principal)
+        return Single(proposal.guards, write, one.id, one.principal, self.follows)
 
     def tell(self, result: Result | Taken | None = None) -> None:
         """Give the request its answer; ``result``: that of its proposal, None if it proposed nothing."""
@@ -57,11 +62,18 @@ class Decided:
             self.handle.fail(self.error)
         elif self.proposal is None:
             one.ended("value")
-            self.handle.answer(self.value)
+            self.handle.answer(self.value if self.follows is None else _at(self.value, result))
         else:
             one.ended("self")
             assert result is None or isinstance(result, Result)
             self.handle.answer(self.proposal.finish((result,)))
+
+
+def _at(value: Any, result: Result | Taken | None) -> Any:
+    """Return a value that alters of the batch led to: an entity was modified when these were committed."""
+    if not isinstance(value, Entity) or not isinstance(result, Result):
+        return value
+    return kind_named(value.kind).entity(value.record._replace(modified_at=result.time))
 
 
 def bases(backend: Batches, handles: Sequence[Waiter]) -> list[Record | bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from metastore.combine.decided import Decided, Waiter
 from metastore.combine.waiting import Left
@@ -66,13 +67,14 @@ class Group:
     def _stepped(self, doc: str, principal: str | None) -> None:
         self.record = self.record._replace(version=self.record.version + 1, doc=doc, modified_by=principal)
 
-    def decide(self, handle: Waiter, taken: set[tuple[int, str]]) -> int:
+    def decide(self, handle: Waiter, seen: Record, taken: set[tuple[int, str]]) -> int:
         """Apply a request to the record; return how many bytes it writes. One that raises Left is left out.
 
-        ``taken``: the names that others in the batch take (the parent's id, the key); a rename adds its own.
+        ``seen``: the record that was found for it. ``taken``: the names that others in the batch take (the parent's id,
+        the key); a rename adds its own.
         """
-        if self.closed:
-            return 0
+        if self.closed or (handle.request.path is not None and seen.chain != self.first.chain):
+            return 0  # its path led to where the entity stood before another process moved it: it looks again, alone
         exclusive = handle.request.request.verb != "alter"
         if exclusive and self.last is not None:
             self.later.append(handle)
@@ -81,7 +83,7 @@ class Group:
         try:
             decided = handle.request.decide(self.record)
             if not isinstance(decided, Proposal):
-                self.members.append(Decided(handle, value=decided, true=true))
+                self.members.append(Decided(handle, value=decided, true=true, follows=self._newest_step()))
                 return 0
             return self._end(handle, decided, taken) if exclusive else self._step(handle, decided)
         except MetastoreError as error:
@@ -109,14 +111,20 @@ class Group:
         write = _only(proposal)
         if write.scope_version is None or write.doc is not None or write.empty:
             raise Left
+        if self.steps and self.together is None:
+            raise Left  # no request alters the entity, so nothing carries the intents that this record shows
         if write.place is not None:
             name = write.place.parent_id, write.place.key
             if name in taken:
                 self.later.append(handle)
                 return 0
             taken.add(name)
-        self.last = Decided(handle, proposal=proposal)
+        self.last = Decided(handle, proposal=proposal, follows=self._newest_step())
         return 0
+
+    def _newest_step(self) -> UUID | None:
+        """Return the operation that leads to the present record; None: the record was read."""
+        return self.steps[-1].operation_id if self.steps else None
 
     def alters(self) -> AlterTogether:
         """Return what to alter."""

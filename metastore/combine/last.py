@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from metastore.combine.waiting import Waiting
-from metastore.port.batches import Below
+from metastore.kinds.registry import kind_named
+from metastore.operation.guards import key_under
 from metastore.port.records import ROOT, Record
 
 __all__ = ["LastBatch"]
@@ -28,14 +29,17 @@ class LastBatch:
         """Let alters by path begin with what the last batch left."""
         for one in requests:
             if one.record is None and one.below is not None and one.request.verb == "alter":
-                record = self._records.get(_name(one.below))
-                if record is not None and record.chain[:-1] == one.below.parents:
+                parents = one.below.parents
+                record = self._records.get(((parents[-1] if parents else ROOT).id, one.below.family, one.below.key))
+                if record is not None and record.chain[:-1] == parents:
                     one.record = record
 
-    def note(self, left: Iterable[tuple[Below, Record]]) -> None:
-        """Keep what a batch left of the entities at these places, and nothing of earlier batches."""
-        self._records = {_name(place): record for place, record in left}
+    def note(self, left: Iterable[Record]) -> None:
+        """Keep what a batch left of these entities, and nothing of earlier batches."""
+        self._records = {_name(record): record for record in left}
 
 
-def _name(place: Below) -> Name:
-    return (place.parents[-1] if place.parents else ROOT).id, place.family, place.key
+def _name(record: Record) -> Name:
+    """Return the name that the record itself has: a path that led to the entity may be an older one."""
+    *_, parent, node = (ROOT, *record.chain)
+    return parent.id, kind_named(node.kind).family, key_under(parent, node.name)

@@ -22,6 +22,7 @@ from metastore.port.batches import Below
 from metastore.port.commit import Unknown
 from metastore.port.conditions import LIVE
 from metastore.port.records import ROOT, Child, Known, Lookup, Node, Origin, Record, Resolved, RowPage
+from metastore.retry import logs
 from metastore.retry.policy import Attempt
 from metastore.retry.runner import call_hooks
 
@@ -71,6 +72,8 @@ class Waiting(Generic[T]):
     """It was in a batch."""
     under_way: set[object] = field(default_factory=set)
     """The batches that may still decide and send it: at most one, except at the instant when a leader is replaced."""
+    followed: Lookup | None = None
+    """The path of a new entity's parents, if it was decided on where that led last."""
     given_up: bool = False
     """It goes alone, or its caller was interrupted. A batch that has not decided it yet leaves it out."""
 
@@ -111,7 +114,10 @@ class Waiting(Generic[T]):
         session = self.session
         elapsed = session.clock.monotonic() - self.started
         session.metrics.operation(self.request.verb, self.lost + 1, elapsed, decided)
-        if session.policy.hooks and decided != "error":
+        if decided == "error":
+            return
+        logs.done(self.request.what, self.id, self.lost + 1, elapsed)
+        if session.policy.hooks:
             self._report(None, elapsed, None, None)
 
     def overtaken(self, expected: int, newest: Record) -> None:
@@ -140,6 +146,8 @@ class Waiting(Generic[T]):
 
     def unnamed(self, parent_id: int) -> None:
         """Try again, after a batch in which a name was not free, or a parent was not where it was seen."""
+        if self.followed is not None:
+            self.session.recent.forget(self.followed)
         self._lost("name", parent_id, None)
 
     @property
@@ -166,6 +174,7 @@ class Waiting(Generic[T]):
         self.doubt = None
         self.lost += 1
         session.metrics.conflict(self.request.verb, cause, entity_id)
+        logs.lost(self.request.what, self.id, self.lost, cause, f"entity {entity_id}, in a batch")
         # a mark or a locked row is no contention: what waits for it is not announced
         if self.lost - self.moved >= ROUNDS and merge is not None and cause != "ancestor":
             self._note_hot(entity_id, merge)
@@ -209,11 +218,12 @@ class _Seen(View):
     """A view that shows one entity, and nothing else. It assumes that a name is free; the commit checks that."""
 
     def __init__(self, one: Waiting[Any], found: Record | None) -> None:
-        self._one = _One(one, found)
+        self._one, self._waiting = _One(one, found), one
         super().__init__(cast(Reads, self._one), True, one.session.recent)
 
     def follow(self, path: Lookup) -> tuple[Node, ...] | None:
         """Return where a path led last: the commit's guards check it."""
+        self._waiting.followed = path
         return None if self._recent is None else self._recent.at(path)
 
     def resolve(self, path: Lookup) -> Resolved:

@@ -84,8 +84,6 @@ class Operation(Generic[T]):
         if begun is not None:
             self._row.id, self._row.ends = begun.id, begun.ends
             self._row.sent = begun.doubt is not None
-            left = max(0.0, begun.ends - session.clock.monotonic())
-            self._policy = replace(self._policy, deadline=left)
         self._leases = OwnLeases(session, self._row, call)
         self._mark = OwnMark(session.backend, self._row.id, exclusive=request.exclusive)
         self._ticket = OwnTicket(session)
@@ -112,9 +110,12 @@ class Operation(Generic[T]):
         effort = Effort(
             self._policy, session.clock, session.bucket, self._request.what, row.id, self._winner, self._was_helped
         )
-        started = session.clock.monotonic() if self._begun is None else self._begun.started
         if self._begun is None:
+            started = session.clock.monotonic()
             session.metrics.begun()
+        else:
+            effort.lost, effort.started = self._begun.lost, self._begun.started  # a lost batch counts as an attempt
+            started = self._begun.started
         try:
             self._check_doubt()
             with until(row.ends):
@@ -158,7 +159,6 @@ class Operation(Generic[T]):
         )
 
     def _attempt(self, number: int) -> T:
-        number += 0 if self._begun is None else self._begun.lost  # a lost batch counts as an attempt
         self._attempts, self._lost_to = number, None
         try:
             return self._try(number)

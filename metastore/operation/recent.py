@@ -26,12 +26,20 @@ class Recent:
         self._led.set(path, chain)
 
     def note_parents(self, path: Lookup, nodes: tuple[Node, ...]) -> None:
-        """Note the nodes above what a path names, if all of them were found."""
+        """Note the nodes above what a path names, or that there is nothing any more."""
         above = len(path.names) - 1
-        if above and len(nodes) >= above:
-            parents, found = Lookup(path.families[:-1], path.names[:-1], path.start), nodes[:above]
+        if not above:
+            return
+        parents, found = Lookup(path.families[:-1], path.names[:-1], path.start), nodes[:above]
+        if len(found) < above:
+            self.forget(parents)
+        else:
             known = self._led.get(parents)
             self._led.set(parents, known if known == found else found)  # one tuple, by which a batch knows them
+
+    def forget(self, path: Hashable) -> None:
+        """Forget where a path led: it leads elsewhere now, or nowhere."""
+        self._led.remove(path)
 
     def at(self, path: Hashable) -> tuple[Node, ...] | None:
         """Return the nodes that a path led to last. The commit's guards check whether it still leads there."""

@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 
-SCHEMA_FORMAT = 10
+SCHEMA_FORMAT = 11
 """The format of the schema that this program needs; migrations count it up in ``info``."""
 
 TOMBSTONES_STAY = 3_600_000_000

@@ -104,6 +104,9 @@ class Single(NamedTuple):
     write: Insert | Update
     operation_id: UUID
     principal: str | None
+    follows: UUID | None = None
+    """The alter of the same batch that makes the version which it expects. Another commit's version of that number has
+    another document."""
 
 
 class Batch(NamedTuple):

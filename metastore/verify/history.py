@@ -18,6 +18,7 @@ from metastore.port.conditions import DROPPED, LIVE, PURGING
 from metastore.port.intents import PENDING
 from metastore.port.records import Node, OwnedRecord, Record
 from metastore.port.unreadable import MAX_TIME, reason
+from metastore.verify.placed import Placed, seen_at
 from metastore.verify.violations import UNAPPLIED, Violation
 
 __all__ = ["ChainReader", "Link", "changes_problem", "doc_problem", "time_problem"]
@@ -41,6 +42,11 @@ class Link(NamedTuple):
     changes: str | None
     time: int
     other_id: int | None = None
+    parent_id: int | None = None
+    name: str | None = None
+    state: int | None = None
+    key: str | None = None
+    through: int | None = None
 
 
 class ChainReader:
@@ -53,6 +59,7 @@ class ChainReader:
 
     def __init__(self, row_id: int, rows: Iterator[tuple[Any, ...]], *, complete: bool, past_from: int) -> None:
         self._id, self._complete, self._past_from = row_id, complete, past_from
+        self._placed = Placed(past_from)
         self.last: Link | None = None
         self.waits_since: int | None = None
         self._links = self._applied(Link(*row) for row in rows)
@@ -81,15 +88,19 @@ class ChainReader:
             yield self._head
             self._head = next(self._links, None)
 
-    def walk(self, path: str | None) -> Iterator[Violation]:
-        """Read to the end, and yield each violation of the chain."""
+    def walk(self, path: str | None, *, there: bool = False) -> Iterator[Violation]:
+        """Read to the end, and yield each violation of the chain. ``there``: the row of its last step exists."""
         link = self._head
         while link is not None:
             for invariant, message in (*_link_problems(link), *self._order_problems(link)):
                 yield Violation(invariant, self._id, path or self.first_path, message)
             if link.version is not None:
+                for message in self._placed.follow(link):
+                    yield Violation(15, self._id, path or self.first_path, message)
                 self.last = link
             link = next(self._links, None)
+        for message in self._placed.end(there=there):
+            yield Violation(15, self._id, path or self.first_path, message)
 
     def _order_problems(self, link: Link) -> Iterator[tuple[int, str]]:
         last, version = self.last, link.version
@@ -99,6 +110,8 @@ class ChainReader:
         if last is None:
             if self._complete and version != 1:
                 yield 1, f"its versions begin at {version}, although gc has removed none"
+            elif version != 1 and seen_at(link) > self._past_from:
+                yield 1, f"its versions begin at {version}: those before it are lost, and the past had shown them"
             return
         known = last.version or 0
         if version == known:
@@ -120,7 +133,7 @@ class ChainReader:
 
         The scope version may be ahead of the history: a freeze, or a mark that was cleared, makes no version.
         """
-        yield from self.walk(path)
+        yield from self.walk(path, there=True)
         last = self.last
         if last is None:
             yield Violation(1, self._id, path, f"it is at version {version}, but no operation made it")

@@ -8,6 +8,7 @@ It checks that documents can be read, and the invariants of docs/correctness.md 
 8. a replay of the feed gives the tables; 9. each commit under a lease has the token that the lease had then;
 13. both ends of a relation are live when it is written, and an exclusive one stands alone;
 14. no commit of a user rests on a right that was taken away before it;
+15. the steps that the past shows say where their rows stood, and one that is kept took the name;
 17. what a catalog declares secret is no plain text.
 
 The feed is replayed only if gc has removed nothing from it. The other invariants say how things happen, which the
@@ -52,6 +53,7 @@ _OWNED = ("id", "owner_id", "kind", "name", "version", "doc", "created_at", "mod
 _STEP = (
     *("entity_id", "version", "seq", "operation_id", "owner_id", "kind", "action", "path_before", "path_after"),
     *("scope_version", "in_use", "doc", "changes", "time", "other_id"),
+    *("parent_id", "name", "state", "key", "through"),
 )
 _EVENT = (
     *("seq", "operation_id", "entity_id", "version", "fences"),

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+import metastore as ms
 from metastore import Store
 from metastore.combine.combiner import Combiner
 from metastore.combine.lane import Lane, Term
+from metastore.port.commit import Committed
+from metastore.port.intents import Entry
 
-__all__ = ["always_together", "batches_of", "full_operations", "lanes", "together", "until_waiting", "waiting"]
+__all__ = [
+    "always_together",
+    "announced",
+    "batches_of",
+    "full_operations",
+    "lanes",
+    "setting",
+    "together",
+    "until_waiting",
+    "waiting",
+]
 
 LONGEST = 60.0
 """How long a test waits for its requests (seconds)."""
@@ -103,6 +118,19 @@ def always_together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(Lane, "run", run)
     monkeypatch.setattr(Lane, "lead", lambda _: None)
     return sizes
+
+
+def announced(store: Store, path: str, change: str, *, seconds: float = 60.0) -> UUID:
+    """Write an intent on a table down, as another process does; return its operation id."""
+    table, own = store.tables.load(path), ms.new_operation_id()
+    entry = Entry(own, "pending", "other", table.id, "table", path, change, format=1, seconds=seconds)
+    assert isinstance(store._session.backend.write_down(entry), Committed)
+    return own
+
+
+def setting(key: str, value: str, **more: Any) -> str:
+    """Return the change of a property, as an intent has it."""
+    return json.dumps([{"change": "SetProperty", "key": key, "value": value, **more}])
 
 
 @contextmanager

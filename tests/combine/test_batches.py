@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import json
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +16,10 @@ import pytest
 
 import metastore as ms
 from metastore import Store
+from metastore.combine.waiting import ROUNDS
 from metastore.port.commit import Unknown
-from metastore.port.intents import Entry
-from tests.combine.gate import batches_of, lanes, together
+from metastore.retry.policy import Attempt
+from tests.combine.gate import announced, batches_of, lanes, setting, together
 
 SCHEMA = "lake.c.s"
 Call = Callable[[], Any]
@@ -111,6 +112,7 @@ def test_an_error_of_one_is_its_own(store: Store) -> None:
         "Table",
     ]
     assert [found[n].version for n in (0, 2, 3, 6, 8)] == [2, 3, 3, 2, 2]
+    assert found[3] == found[2]  # it is what was committed, with the time of that commit
     assert store.verify() == []
 
 
@@ -321,24 +323,12 @@ def test_a_drop_waits_for_nobody_and_hurts_nobody(store: Store, url: str) -> Non
     assert store.verify() == []
 
 
-def announced(store: Store, n: int, change: str, *, seconds: float = 60.0) -> Any:
-    """Write an intent on a table down, as another process does."""
-    table, own = store.tables.load(path(n)), ms.new_operation_id()
-    backend: Any = store._session.backend
-    backend.write_down(Entry(own, "pending", "other", table.id, "table", path(n), change, format=1, seconds=seconds))
-    return own
-
-
-def setting(key: str, value: str, **more: Any) -> str:
-    return json.dumps([{"change": "SetProperty", "key": key, "value": value, **more}])
-
-
 def test_a_batch_carries_the_intents_that_it_meets(store: Store) -> None:
     _, writes = lanes(store)
-    good = announced(store, 0, setting("theirs", "1"))
-    bad = announced(store, 0, setting("theirs", "2", expected="0"))
-    late = announced(store, 0, setting("late", "1"), seconds=-1.0)
-    alone = announced(store, 2, setting("theirs", "1"))
+    good = announced(store, path(0), setting("theirs", "1"))
+    bad = announced(store, path(0), setting("theirs", "2", expected="0"))
+    late = announced(store, path(0), setting("late", "1"), seconds=-1.0)
+    alone = announced(store, path(2), setting("theirs", "1"))
     with batches_of(writes) as sizes:
         found = together(writes, [set_in(store, 0, "mine"), set_in(store, 1, "mine"), set_in(store, 0, "more")])
     assert sizes == [3, 2]
@@ -354,7 +344,7 @@ def test_a_batch_carries_the_intents_that_it_meets(store: Store) -> None:
     assert [(one.version, one.principal) for one in history[1:]] == [(2, "other"), (3, "tester"), (4, "tester")]
     assert history[1].operation_id == good
     # on an entity where intents were met lately, the next batch looks for them before it is refused
-    again = announced(store, 0, setting("again", "1"))
+    again = announced(store, path(0), setting("again", "1"))
     conflicts = store.metrics().conflicts
     found = together(writes, [set_in(store, 0, "last"), set_in(store, 0, "of all")])
     assert [t.version for t in found] == [6, 7]
@@ -366,7 +356,7 @@ def test_a_batch_carries_the_intents_that_it_meets(store: Store) -> None:
 
 def test_an_intent_that_is_cancelled_meanwhile_is_not_carried(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     _, writes = lanes(store)
-    own = announced(store, 0, setting("theirs", "1"))
+    own = announced(store, path(0), setting("theirs", "1"))
     backend: Any = store._session.backend
     original = backend.write_together
 
@@ -502,3 +492,37 @@ def test_a_batch_leaves_nothing_to_the_garbage_collector(store: Store) -> None:
         gc.enable()
     assert found == ["Table", "EntityNotFound", "bool"]
     assert not left & {"Handle", "Waiting", "Group", "Decided", "Proposal", "EntityNotFound"}
+
+
+def test_hooks_and_logs_count_attempts_on_after_lost_batches(
+    store: Store, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request that loses all its batches goes on alone: its attempts are numbered on, and its time runs on."""
+    caplog.set_level(logging.DEBUG, "metastore.operations")
+    seen: list[Attempt] = []
+    with ms.open(url, hooks=[seen.append]) as mine, ms.open(url) as other:
+        mine.tables.exists(path(0))
+        backend: Any = mine._session.backend
+        original = backend.write_together
+
+        def overtaken(batch: Any, patience: int) -> Any:
+            other.tables.alter(path(0), ms.SetProperty("theirs", str(len(seen))))
+            return original(batch, patience)
+
+        monkeypatch.setattr(backend, "write_together", overtaken)
+        _, writes = lanes(mine)
+        caplog.clear()
+        found = together(writes, [set_in(mine, 0, "a"), set_in(mine, 0, "b")])
+        assert [set(one.properties) >= {"theirs"} for one in found] == [True, True]
+    calls = {one.operation_id for one in seen}
+    assert len(calls) == 2
+    for call in calls:
+        told = [one for one in seen if one.operation_id == call]
+        assert [one.number for one in told] == list(range(1, len(told) + 1))
+        causes = [one.cause for one in told]
+        assert causes[:ROUNDS] == ["self"] * ROUNDS
+        assert causes.index(None) == len(told) - 1 >= ROUNDS
+        assert [one.elapsed for one in told] == sorted(one.elapsed for one in told)
+        logged: list[Any] = [r for r in caplog.records if getattr(r, "operation_id", None) == str(call)]
+        assert [(r.levelno, r.attempts) for r in logged if r.levelno != logging.DEBUG] == [(logging.INFO, len(told))]
+        assert [r.attempts for r in logged if getattr(r, "cause", None)] == list(range(1, len(told)))

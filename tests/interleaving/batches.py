@@ -83,6 +83,8 @@ class MemoryBatches(MemoryBackend):
     def _single(self, tables: Tables, one: Single, now: int) -> Result | Taken | None:
         """Apply one create or exclusive update. Raises PreconditionFailed for an operation id that is known."""
         changed = tables.copy()
+        if one.follows is not None and not any(step.operation_id == one.follows for step in tables.steps):
+            return None  # the alters of the batch on which it was decided were not applied
         try:
             (result,) = apply(changed, Commit(one.operation_id, one.principal, one.guards, (), (one.write,)), now)
         except PreconditionFailed as failed:

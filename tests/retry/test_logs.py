@@ -160,6 +160,6 @@ def test_no_secret_is_logged(ground: Ground, caplog: pytest.LogCaptureFixture) -
 
 
 def test_nothing_is_written_unless_it_is_asked_for() -> None:
-    code = "from metastore.retry import logs; logs.slow('alter table', None, 1, 2.0)"
+    code = "from metastore.retry import logs; logs.done(lambda: 'alter table', None, 1, 2.0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == done.stdout == ""

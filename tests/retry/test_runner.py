@@ -320,3 +320,16 @@ def test_nobody_asks_who_won_while_it_goes_on() -> None:
     clock = FakeClock()
     for losses in (0, 5):
         assert run(Work(clock, losses), effort(RetryPolicy(), clock, winner=winner)) == "done"
+
+
+def test_what_was_lost_before_counts_and_lasts_on() -> None:
+    clock, seen = FakeClock(), list[Attempt]()
+    clock.go(10.0)
+    asked = effort(RetryPolicy(deadline=12.0, base=1.0, cap=64.0, hooks=(seen.append,)), clock)
+    asked.lost, asked.started = 4, clock.monotonic() - 10.0
+    work = Work(clock)
+    with pytest.raises(DeadlineExceeded, match=r"7 attempts in 12\.000 s"):
+        run(work, asked)
+    assert work.numbers == [5, 6, 7]
+    assert [(a.number, a.elapsed >= 10.0) for a in seen] == [(5, True), (6, True), (7, True)]
+    assert clock.asked[0] == (0.0, 1.0)  # the wait is that after a first attempt

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 import metastore as ms
 from metastore.store import Store
+from tests.migration.schema import run
+from tests.past.trees import tree
 from tests.strategies import names, texts
 from tests.traces.test_traces import apply, read_trace, start
 from tests.transfer.world import build, collect, difference, opened
@@ -62,6 +64,22 @@ def test_with_history_nothing_differs(new_url: NewUrl, collected: bool) -> None:
             assert (again.hash, again.checksum, again.lines) == (said.hash, said.checksum, said.lines)
             assert epoch(store) not in epochs
             epochs.add(epoch(store))
+
+
+@pytest.mark.parametrize("kind", [*CIRCLE[:2], "memory"])
+def test_what_an_older_program_left_unnamed(new_url: NewUrl, kind: str) -> None:
+    """In the file no step that is kept took the names: the past that begins with the restore has all rows."""
+    url = new_url("postgres")
+    with opened(url) as first:
+        build(first)
+        collect(first)
+        run(url, "UPDATE operation SET family = NULL, key = NULL WHERE state = 0")
+        assert {violation.invariant for violation in first.verify()} == {15}
+        stream, _ = exported(first, history=True)
+        with opened(new_url(kind)) as store:
+            store.import_from(stream)
+            assert store.verify() == []
+            assert tree(store.at(store.position())) == tree(store)
 
 
 def test_it_goes_on_where_it_was(new_url: NewUrl) -> None:

@@ -29,6 +29,16 @@ DAMAGE: dict[str, tuple[tuple[str, ...], set[tuple[int, str | None, str | None]]
     ),
     "gap": (("DELETE FROM operation WHERE entity_id = {a} AND version = 2",), {(1, "a", A)}),
     "beginning lost": (("DELETE FROM operation WHERE entity_id = {a} AND version = 1",), {(1, "a", A), (8, "a", A)}),
+    "no place": (
+        ("UPDATE operation SET parent_id = NULL, name = NULL, state = NULL WHERE entity_id = {a} AND version = 2",),
+        {(15, "a", A)},
+    ),
+    "no place at the end": (("UPDATE operation SET state = NULL WHERE " + VERSION_3,), {(15, "a", A)}),
+    "no name": (("UPDATE operation SET family = NULL, key = NULL WHERE entity_id = {a}",), {(15, "a", A)}),
+    "no name of a partition": (
+        ("UPDATE operation SET family = NULL, key = NULL WHERE entity_id = {p}",),
+        {(15, "p", f"{A}.x=1")},
+    ),
     "end lost": (("DELETE FROM operation WHERE " + VERSION_3,), {(1, "a", A)}),
     "fork": (
         (
@@ -179,10 +189,18 @@ def test_after_gc_the_rest_is_still_checked(built: tuple[str, dict[str, int]]) -
     url, made = built
     with ms.open(url) as store:
         assert store.gc(retention=timedelta(0), keep_versions=1).versions > 0
+        late = store.tables.create("lake.c.s.late").id
+        store.tables.alter("lake.c.s.late", ms.SetComment("later"))
         assert store.verify() == []
-    damage(url, f"UPDATE entity SET version = 9 WHERE id = {made['a']}", f"DELETE FROM entity WHERE id = {made['b']}")
+    damage(
+        url,
+        f"UPDATE entity SET version = 9 WHERE id = {made['a']}",
+        f"DELETE FROM entity WHERE id = {made['b']}",
+        f"DELETE FROM operation WHERE entity_id = {late} AND version = 1",
+    )
     found = {(v.invariant, v.entity_id, v.path) for v in verified(url)}
-    assert found == {(1, made["a"], A), (8, made["b"], "lake.c.s.m.b")}
+    lost = {(1, late, "lake.c.s.late"), (15, late, "lake.c.s.late")}
+    assert found == {(1, made["a"], A), (8, made["b"], "lake.c.s.m.b"), *lost}
 
 
 def test_memory_is_verified_too() -> None:

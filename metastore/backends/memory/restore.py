@@ -50,23 +50,28 @@ class MemoryRestorer:
         steps = [step for step in self._tables.steps if step.seq is not None and step.kind != "lease"]
         if ending.collected_seq or any(step.parent_id is None for step in steps):
             self._tables.drawn["past_from"] = max((step.seq or 0 for step in steps), default=0)
-            self._tables.steps[:] = [self._completed(step) for step in self._tables.steps]
+            taken = {(s.entity_id, s.parent_id, s.name) for s in steps if s.key is not None}
+            self._tables.steps[:] = [
+                step if (step.entity_id, step.parent_id, step.name) in taken else self._completed(step)
+                for step in self._tables.steps
+            ]
         self._take(self._tables, ending.collected_seq, ending.epoch)
 
     def _completed(self, step: Step) -> Step:
         """Return the newest step of a row with where the row stands: the past begins with the restore."""
-        if step.parent_id is not None:
-            return step
         stand, body = self._tables.stands.get(step.entity_id or -1), self._tables.bodies.get(step.entity_id or -1)
         if stand is not None and body is not None and body.version == step.version:
             place = step._replace(parent_id=stand.parent_id, name=stand.name, fold=stand.fold, state=stand.state)
             return place._replace(family=stand.family, key=stand.key) if stand.state == LIVE else place
-        row = next(
-            (r for r in self._tables.owned.values() if (r.id, r.version) == (step.entity_id, step.version)), None
-        )
-        if row is None:
-            return step
-        return step._replace(parent_id=row.owner_id, name=row.name, state=LIVE, family=row.kind, key=row.name)
+        there = (step.entity_id, step.version)
+        for row in self._tables.owned.values():
+            if (row.id, row.version) == there:
+                return step._replace(parent_id=row.owner_id, name=row.name, state=LIVE, family=row.kind, key=row.name)
+        for one in self._tables.relations.values():
+            if (one.id, one.version) == there:
+                name = str(one.id)
+                return step._replace(parent_id=one.from_id, name=name, state=LIVE, family=one.kind, key=name)
+        return step
 
     def _add(self, table: str, row: Row) -> None:
         values = dict(zip(COLUMNS[table], row, strict=True))

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -79,6 +81,7 @@ _DATABASE = """SELECT epoch || '/' || (SELECT oid::text FROM pg_database WHERE d
 _FORGET_UNTIL = f"""UPDATE info SET forgotten = greatest(%(before)s::bigint,
     CASE WHEN forgotten > {NOW} + {MOST_AHEAD} THEN {NOW} ELSE forgotten END)
   WHERE forgotten < %(before)s::bigint OR forgotten > {NOW} + {MOST_AHEAD} RETURNING 1"""
+_ONE_SNAPSHOT = Statement("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {})
 _RESERVE = f"SELECT nextval('entity_id_seq') FROM generate_series(1, %(count)s) WHERE {DURABLE}"
 """Draws ids. Durable: after a crash the server must not give the same ids to another client."""
 _SCOPES = "SELECT id, scope_version FROM guard WHERE id = ANY(%(ids)s::bigint[])"
@@ -297,7 +300,7 @@ class PostgresBackend(PostgresReads):
             # Committed before the deletion, so that a read of the past never misses rows without notice. It waits for
             # pins that are being inserted; later ones are refused.
             self._rows(_RAISE_PAST, {"since": since})
-            ((last, versions, others),) = self._rows(collect_sql.POSTGRES_DELETE_STEPS, parameters)
+            ((last, versions, others),) = self._read(lambda connection: _delete_steps(connection, parameters))
         if after == 0:
             others += len(self._rows(_FORGET, {"before": limits.before - TOMBSTONES_STAY}))
         return last, versions, others
@@ -386,6 +389,18 @@ class PostgresBackend(PostgresReads):
     def close(self) -> None:
         self._announcing.close()
         self.pool.close()
+
+
+def _delete_steps(connection: psycopg.Connection[Any], parameters: dict[str, Any]) -> list[Row]:
+    """Delete steps as one snapshot shows them: none of its rows may have been changed or deleted by another gc since.
+
+    Else the step that inherits a name may be one that the other gc deletes, and the name is lost. Each repetition means
+    that another gc has deleted some.
+    """
+    statements = [_ONE_SNAPSHOT, Statement(collect_sql.POSTGRES_DELETE_STEPS, parameters, writes=True)]
+    while True:
+        with suppress(psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+            return sending.rows_of_writes(connection, statements)
 
 
 def _covered(commit: Commit) -> Covered:

@@ -111,8 +111,9 @@ SELECT (SELECT max(seq) FROM batch), max(until) FROM needless"""
 POSTGRES_DELETE_STEPS = without_comments(f"""
 -- The next steps in the feed's order, then those among them that nothing needs any more. All this only reads.
 WITH RECURSIVE {_pg_needless},
--- Locked in the feed's order, before the first deletion: two runs of gc wait for each other and do not deadlock. What
--- became needless only now is left to the next run: past_from does not cover it.
+-- Locked in the feed's order, before the first deletion: two runs of gc wait for each other. The one that waited fails
+-- (REPEATABLE READ) and looks again, because what it read is outdated: the other one has deleted steps, or has handed
+-- their names on. What became needless only now is left to the next run: past_from does not cover it.
 doomed AS MATERIALIZED (
   SELECT o.operation_id, o.ordinal, n.seq, n.entity_id, n.version, n.parent_id, n.name, n.family, n.key,
     n.current IS NOT NULL AS alive

@@ -101,12 +101,11 @@ def _page_of(session: ManagerSession, source: PageSource[R, T], size: int, token
 def _read(session: ManagerSession, source: PageSource[R, T], size: int, token: str | None) -> Listed:
     epoch = session.epoch()
     given = None if token is None else read_token(source.listed, epoch, token)
-    parent_id = None if given is None else given[0]
     view = View(session.backend, trusting=True)
     while True:
-        nodes, found = parent_of(view, source.parent, parent_id)
+        # only a token says which parent is meant; else it is the one that the path leads to when the page is read
+        nodes, found = parent_of(view, source.parent, None if given is None else given[0])
         above = nodes[-1] if nodes else ROOT
-        parent_id = above.id
         prefix = source.listed.prefix
         begins = fold(prefix) if prefix and source.folds and above.fold else prefix
         guards = [(g.id, g.scope_version) for g in guards_of(nodes)]
@@ -115,7 +114,7 @@ def _read(session: ManagerSession, source: PageSource[R, T], size: int, token: s
             break
         view = View(session.backend, trusting=False)
     more = len(rows) > size
-    following = write_token(source.listed, epoch, parent_id, source.key(rows[size - 1])) if more else None
+    following = write_token(source.listed, epoch, above.id, source.key(rows[size - 1])) if more else None
     return Listed(nodes, tuple([source.item(nodes, row) for row in rows[:size]]), following, found)
 
 

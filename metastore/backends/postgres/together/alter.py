@@ -86,6 +86,7 @@ resolved AS (
     path_after = CASE WHEN s.seq IS NULL THEN NULL ELSE s.path END,
     scope_version = CASE WHEN s.seq IS NULL THEN NULL ELSE s.scope_version END,
     in_use = CASE WHEN s.seq IS NULL THEN NULL ELSE s.in_use END,
+    parent_id = s.parent_id, name = s.name, fold = s.fold, state = s.state,
     doc = s.doc, result = s.result, changes = coalesce(s.changes, o.changes),
     attempt = coalesce(o.attempt, 0) + (s.action IN ('moved', 'expired'))::int
   FROM steps s

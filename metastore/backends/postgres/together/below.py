@@ -19,8 +19,9 @@ __all__ = ["FIND_BELOW", "found", "parameters"]
 _NAMED = "g.parent_id = w.parent_id AND g.family = w.family AND g.key = w.key AND (g.state = 0 OR g.state = 3)"
 _CHILD = each("guard", "g", _NAMED)
 FIND_BELOW = without_comments(f"""SELECT
-  -- once: which of the parents stand where they were seen, in the snapshot that shows the children too
-  CASE WHEN w.n = 1 THEN (SELECT array_agg(t.id)
+  -- once: which of the parents stand where they were seen, in the snapshot that shows the children too. With the scope
+  -- version: two requests may have seen one parent at two of them
+  CASE WHEN w.n = 1 THEN (SELECT array_agg(ARRAY[t.id, t.scope_version])
     FROM unnest(%(guard_ids)s::bigint[], %(guard_scopes)s::bigint[]) AS s(id, scope)
     CROSS JOIN {each("guard", "t", "t.id = s.id AND t.scope_version = s.scope")}) END,
   g.state, {NODE.format("g")}, {ENTITY}
@@ -35,7 +36,7 @@ ORDER BY w.n""")
 def parameters(wanted: Sequence[Below]) -> dict[str, Any]:
     """Return the parameters of FIND_BELOW."""
     chains = {id(one.parents): one.parents for one in wanted}.values()  # most stand below the same few
-    seen = {(node.id, node.scope_version) for chain in chains for node in chain}
+    seen = {pair for chain in chains for pair in _scopes(chain)}
     return {
         "guard_ids": plain([i for i, _ in seen]),
         "guard_scopes": plain([s for _, s in seen]),
@@ -50,9 +51,13 @@ def found(wanted: Sequence[Below], rows: Sequence[Row]) -> list[Record | bool]:
 
     That is so where the parents are not as they were, and where something of that name is being dropped.
     """
-    held = set(rows[0][0] or ())
-    chains = {id(one.parents): held.issuperset([node.id for node in one.parents]) for one in wanted}
+    held = {(entity_id, scope_version) for entity_id, scope_version in rows[0][0] or ()}
+    chains = {id(one.parents): held.issuperset(_scopes(one.parents)) for one in wanted}
     return [_child(one, row) if chains[id(one.parents)] else True for one, row in zip(wanted, rows, strict=True)]
+
+
+def _scopes(parents: Sequence[Node]) -> list[tuple[int, int]]:
+    return [(node.id, node.scope_version) for node in parents]
 
 
 def _child(one: Below, row: Row) -> Record | bool:

@@ -20,9 +20,9 @@ wanted AS MATERIALIZED (
   SELECT * FROM unnest(%(ids)s::bigint[], %(versions)s::bigint[], %(scopes)s::bigint[], %(sets)s::int[],
       %(states)s::smallint[], %(parents)s::bigint[], %(names)s::text[], %(keys)s::text[], %(folds)s::boolean[],
       %(operations)s::uuid[], %(principals)s::text[], %(kinds)s::text[], %(actions)s::text[], %(before)s::text[],
-      %(after)s::text[], %(changes)s::text[])
+      %(after)s::text[], %(changes)s::text[], %(follows)s::uuid[])
     WITH ORDINALITY AS w(id, version, scope, guards, state, parent_id, name, key, fold, operation_id, principal, kind,
-      action, path_before, path_after, changes, n)),
+      action, path_before, path_after, changes, follows, n)),
 {GUARDED},
 -- The entities' own guards, exclusively, by id, after the shared ones: waits for the sharers in flight, and makes new
 -- ones wait. A mark, and the others' turn, keep their members out.
@@ -37,9 +37,12 @@ rows AS MATERIALIZED (
   WHERE e.id = ANY(%(ids)s::bigint[]) AND (SELECT count(*) FROM own) >= 0
   ORDER BY e.id FOR NO KEY UPDATE{{skip}}),
 -- Each member by itself: its guards, its scope version, its version; and the state of what has the name that it takes.
+-- One that was decided behind alters of the same batch needs their commit: another commit can make the same version.
 judged AS MATERIALIZED (
   SELECT w.*, r.doc, o.in_use, o.family,
-    o.scope_version = w.scope AND r.version = w.version AND w.guards NOT IN (SELECT number FROM broken) AS fits,
+    o.scope_version = w.scope AND r.version = w.version AND w.guards NOT IN (SELECT number FROM broken)
+      AND (w.follows IS NULL OR w.version = (SELECT s.version FROM operation s
+        WHERE s.operation_id = w.follows AND s.ordinal = 0)) AS fits,
     (SELECT t.state FROM guard t WHERE t.parent_id = w.parent_id AND t.family = o.family AND t.key = w.key
       AND (t.state = 0 OR t.state = 3) AND t.id <> w.id) AS taken
   FROM wanted w JOIN own o ON o.id = w.id JOIN rows r ON r.id = w.id),
@@ -109,5 +112,6 @@ def exclusive_statement(updates: Sequence[Single], patience: int) -> Statement:
         "before": texts([w.event.path_before for w in rows]),
         "after": texts([w.event.path_after for w in rows]),
         "changes": texts([w.event.changes for w in rows]),
+        "follows": plain([one.follows for one in updates]),
     }
     return Statement(_EXCLUSIVE[patience == 0], values, writes=True)
