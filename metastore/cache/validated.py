@@ -176,12 +176,13 @@ class Validated:
         with self._lock:
             if era is not self._era:
                 return 0
+            # evicted first, noted last: an interrupt in between leaves positions that the next query asks for again
+            self._evict(answer)
             if not positions.apply(answer, after):
                 self._clears += 1
                 self._evictions += self._entries.evictions + len(self._entries)
                 self._forget_all()
                 return 0
-            self._evict(answer)
         if positions.stubborn:
             positions.watermark = self._backend.watermark()
         return number

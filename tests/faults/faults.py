@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.faults.fault import Fault
 from tests.faults.in_backends import IN_BACKENDS
+from tests.faults.in_caches import IN_CACHES
 from tests.faults.in_connections import IN_CONNECTIONS
 from tests.faults.in_defects import IN_DEFECTS
 from tests.faults.in_edges import IN_EDGES
@@ -18,6 +19,7 @@ FAULTS: tuple[Fault, ...] = (
     *IN_LIBRARY,
     *IN_GOVERNANCE,
     *IN_DEFECTS,
+    *IN_CACHES,
     *IN_CONNECTIONS,
     *IN_EDGES,
     *IN_SERVERS,
