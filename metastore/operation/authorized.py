@@ -179,8 +179,9 @@ def _is_elsewhere(view: View, write: Update, action: str) -> bool:
 
 
 def _wants_of_relation(write: Relate) -> Iterator[Want]:
+    yield from (Want(write.from_id, "see"), Want(write.to_id, "see"))  # an end in hand may be hidden by now
     if write.kind in ("tag_on", "policy_on"):
-        yield from (Want(write.to_id, "apply"), Want(write.from_id, "see"))
+        yield Want(write.to_id, "apply")
     elif write.kind == "membership":
         yield Want(write.to_id, "member")
     elif write.kind == "grant":
@@ -188,7 +189,7 @@ def _wants_of_relation(write: Relate) -> Iterator[Want]:
     elif write.kind == OWNER:
         yield Want(write.from_id, "own")
     else:
-        yield from (Want(write.from_id, "alter"), Want(write.to_id, "see"))
+        yield Want(write.from_id, "alter")
 
 
 def _check_references(access: Access, event: Event, doc: str | None) -> None:
