@@ -35,7 +35,7 @@ def _grant(world: World) -> Act:
     chance, rules = world.chance, world.rules
     word = chance.choice(_WORDS if chance.random() < 0.7 else list(placed()))
     role, on = _pair(world, "role", *placed().get(word, OBJECTS))
-    effect = chance.choice(("allow",) * 4 + ("deny",))
+    effect: Any = chance.choice(("allow",) * 4 + ("deny",))
     held = world.held
 
     def call() -> object:

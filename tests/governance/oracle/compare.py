@@ -144,10 +144,11 @@ class _Racing:
 def _changing(store: Store, act: Callable[[], object], at: int) -> Iterator[_Racing]:
     """Let ``act`` be called before the n-th question of the user's next calls."""
     access: Any = store._session.access
-    kept = access.backend, store._session.backend._base
+    seen: Any = store._session.backend
+    kept = access.backend, seen._base
     racing = _Racing(kept[0], act, at)
-    access.backend = store._session.backend._base = racing
+    access.backend = seen._base = racing
     try:
         yield racing
     finally:
-        access.backend, store._session.backend._base = kept
+        access.backend, seen._base = kept

@@ -14,6 +14,7 @@ from tests.governance.oracle.world import OBJECTS, World
 
 __all__ = ["READS"]
 
+
 def _seen(user: str, things: Iterable[int], first: int | None = None) -> Callable[[Rules], Shown]:
     """Return what says which of these the user sees; ``first``: that must be seen as well."""
     there = list(things)
@@ -39,9 +40,7 @@ def _load(world: World, user: str) -> Call:
 def _exists(world: World, user: str) -> Call:
     thing = world.one()
     kind, path = world.rules.things[thing].kind, world.rules.path(thing)
-    return Call(
-        f"exists {path}", user, lambda s: [thing] if s.manager(kind).exists(path) else [], _seen(user, [thing])
-    )
+    return Call(f"exists {path}", user, lambda s: [thing] if s.manager(kind).exists(path) else [], _seen(user, [thing]))
 
 
 def _load_many(world: World, user: str) -> Call:

@@ -20,7 +20,7 @@ __all__ = ["OBJECTS", "USERS", "Act", "World"]
 
 USERS = ("ann", "bob")
 OBJECTS = ("catalog", "schema", "table", "view", "fileset", "topic", "model", "function", "tag", "policy")
-_LEAVES = {
+_LEAVES: dict[str, dict[str, Any]] = {
     "view": {"representations": (ms.SQL("spark", "SELECT 1"),)},
     "fileset": {},
     "topic": {},
@@ -62,7 +62,7 @@ class World:
                         for _ in range(2):
                             self.table(parent)
                         kind = chance.choice(list(_LEAVES))
-                        self.make(kind, parent, **_LEAVES[kind])
+                        self.make(kind, parent, None, **_LEAVES[kind])
             for kind, count in (("tag", 2), ("policy", 1), ("group", 2), ("role", 3)):
                 for _ in range(count):
                     self.make(kind, top)

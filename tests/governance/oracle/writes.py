@@ -84,7 +84,11 @@ def _creates(rules: Rules, user: str, kind: str, parent: int) -> bool:
 
 
 def _create(world: World, user: str) -> Call:
-    kinds = {"metalake": ("tag", "role", "group", "user"), "catalog": ("schema",), "schema": ("table",) * 4 + ("topic",)}
+    kinds = {
+        "metalake": ("tag", "role", "group", "user"),
+        "catalog": ("schema",),
+        "schema": ("table",) * 4 + ("topic",),
+    }
     parent = world.one("metalake", "catalog", "schema", "schema", "schema", "schema")
     kind = world.chance.choice(kinds[world.rules.things[parent].kind])
     name, target, way = world.name(kind), world.target(parent), world.chance.choice(("create", "many", "return"))
@@ -104,9 +108,7 @@ def _create(world: World, user: str) -> Call:
         world.rules.things[made[0].id] = Thing(made[0].id, kind, name, parent)
         world.rules.owners[made[0].id] = world.rules.user(user, world.rules.way(parent)[0]) or 0
 
-    return _write(
-        f"{way} {kind} {path}", user, run, [parent], lambda rules: _creates(rules, user, kind, parent), then
-    )
+    return _write(f"{way} {kind} {path}", user, run, [parent], lambda rules: _creates(rules, user, kind, parent), then)
 
 
 def _create_taken(world: World, user: str) -> Call:
@@ -120,9 +122,7 @@ def _create_taken(world: World, user: str) -> Call:
         except ms.EntityAlreadyExists:
             return None
 
-    return _write(
-        f"create taken {path}", user, run, [parent], lambda rules: _creates(rules, user, thing.kind, parent)
-    )
+    return _write(f"create taken {path}", user, run, [parent], lambda rules: _creates(rules, user, thing.kind, parent))
 
 
 def _create_again(world: World, user: str) -> Call:
@@ -207,9 +207,7 @@ def _row(world: World, user: str) -> Call:
     ways: dict[str, Run] = {
         "partitions.create": lambda s: s.partitions.create(target, name, values={}),
         "statistics.set": lambda s: s.statistics.set(target, {f"custom-{name}": 1}),
-        "partitions.put_many": lambda s: s.partitions.put_many(
-            target, [s.partitions.row(name, {}, {})], []
-        ),
+        "partitions.put_many": lambda s: s.partitions.put_many(target, [s.partitions.row(name, {}, {})], []),
     }
     way = world.chance.choice(list(ways))
     return _write(
