@@ -15,16 +15,17 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from metastore.errors import EntityNotFound, PermissionDenied
-from metastore.governance.decision import Decision, Ruling, decide, sees
+from metastore.governance.decision import Decision, Ruling, decide
 from metastore.governance.evidence import KnownFacts, Memory, Nodes, Who, evidence, evidence_at
 from metastore.governance.privileges import OWNERSHIP, REVEAL, needs_of
 from metastore.port.backend import Backend
 from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Lookup
 from metastore.port.rights import RightRows
+from metastore.port.scopes import Scopes
 from metastore.port.search import Search
 
-__all__ = ["Access", "Evidence", "Want", "guessing"]
+__all__ = ["Access", "Evidence", "Probed", "Want", "guessing"]
 
 _GUESSED: ContextVar[list[bool] | None] = ContextVar("guessed", default=None)
 """Where a read inside of an attempt that may guess notes that it did; None: reads ask whether their evidence holds."""
@@ -66,10 +67,17 @@ class Want(NamedTuple):
         return fixed[self.operation] if self.operation in fixed else needs_of(on).of(self.operation)
 
 
+class Probed(NamedTuple):
+    """What the read of some objects asked about at the same instant, and whether all of it was true."""
+
+    scopes: Scopes
+    held: bool
+
+
 class Evidence(NamedTuple):
     """What a commit rests on."""
 
-    scopes: dict[int, int]
+    scopes: Scopes
     """The scope versions that it must guard."""
     guessed: bool
     """They come from what is remembered."""
@@ -85,7 +93,7 @@ class Access:
         self.who = who
         self.mine: set[int] | None = None
         """In a transaction: the ids of what it created. The user owns that."""
-        self.noted: dict[int, int] = {}
+        self.noted = Scopes()
         """In a transaction: the scope versions on which its reads rest."""
         self._memory = Memory() if memory is None else memory
         self._facts = self._memory.of(who)
@@ -93,7 +101,7 @@ class Access:
     def of_transaction(self) -> Access:
         """Return the same rights for one transaction, which guards the evidence of its reads as well."""
         own = copy(self)
-        own.mine, own.noted = set(), {}
+        own.mine, own.noted = set(), Scopes()
         return own
 
     # --- facts
@@ -130,11 +138,11 @@ class Access:
         known = self._facts.at(path)
         return known is None and path.start.id == ROOT_ID and _GUESSED.get() is None and self.mine is None
 
-    def sees_now(self, chain: Nodes, rows: RightRows) -> KnownFacts | None:
-        """Remember what was read with ``chain``; return the facts if the user sees the object at its end."""
+    def facts_now(self, chain: Nodes, rows: RightRows) -> KnownFacts:
+        """Return the facts about the object at the end of ``chain``, which was read with ``rows``; remember them."""
         known = evidence_at(self.who, chain, rows)
         self._facts.note(known)
-        return known if known.seen[-1].allowed else None
+        return known
 
     def nodes_of(self, ids: Sequence[int]) -> dict[int, Nodes]:
         """Read where objects stand, in whatever state; those that were purged are left out."""
@@ -143,65 +151,60 @@ class Access:
 
     # --- seeing
 
-    def probe(self, ids: Sequence[int]) -> dict[int, int]:
+    def probe(self, ids: Sequence[int]) -> Scopes:
         """Return the scope versions that a read of these may ask about, so that it needs no second question.
 
-        Empty where the commit guards them or nothing is remembered, and in a transaction, which reads an overlay.
+        Empty where the commit guards them, nothing is remembered or what is remembered disagrees, and in a transaction,
+        which reads an overlay.
         """
-        rests: dict[int, int] = {}
-        if _GUESSED.get() is None and self.mine is None:
-            for known in [known for i in ids if (known := self.remembered(i)) is not None]:
-                rests |= known.seen_by
-        return rests
+        if _GUESSED.get() is not None or self.mine is not None:
+            return Scopes()
+        return Scopes.agreed([k.seen_by for i in ids if (k := self.remembered(i)) is not None]) or Scopes()
 
-    def visible(
-        self, chains: Sequence[Nodes], probed: tuple[dict[int, int], bool] | None = None
-    ) -> list[KnownFacts | None]:
-        """Return the facts about each object that the user sees; None for the others.
+    def visible(self, chains: Sequence[Nodes], probed: Probed | None = None) -> list[KnownFacts | None]:
+        """Return the facts about each object that the user sees; None for the others. See ``facts``."""
+        return [known if known.seen[-1].allowed else None for known in self.facts(chains, probed)]
+
+    def facts(self, chains: Sequence[Nodes], probed: Probed | None = None) -> list[KnownFacts]:
+        """Return the facts about each object, which must have been read already: what shows it is not older than it.
 
         What is remembered and allows it is asked for in one read, whether it still holds; everything else is read.
-        ``probed``: what the read of the chains asked about already, and whether all of that was true.
+        ``probed``: what the read of the chains asked about already.
         """
         found: dict[int, KnownFacts] = {}
-        rests: dict[int, int] = {}
         for n, chain in enumerate(chains):
             known = self.remembered(chain[-1].id)
             if known is not None and known.seen[-1].allowed and known.stands_at(chain):
                 found[n] = known
-                rests |= known.seen_by
-        if rests and not self._hold(rests, probed):
+        if found and not self._hold(Scopes.agreed([known.seen_by for known in found.values()]), probed):
             found = {}
         others = [n for n in range(len(chains)) if n not in found]
-        for n, known in zip(others, self.read([chains[n] for n in others]), strict=True):
-            if known.seen[-1].allowed:
-                found[n] = known
+        found.update(zip(others, self.read([chains[n] for n in others]), strict=True))
         if self.mine is not None:
-            for known in found.values():
+            for known in [known for known in found.values() if known.seen[-1].allowed]:
                 self._note(known)
-        return [found.get(n) for n in range(len(chains))]
+        return [found[n] for n in range(len(chains))]
 
-    def _hold(self, rests: dict[int, int], probed: tuple[dict[int, int], bool] | None) -> bool:
+    def _hold(self, rests: Scopes | None, probed: Probed | None) -> bool:
+        """Whether all these hold; not if those that were remembered disagree: then one of them is outdated."""
+        if rests is None:
+            return False
         guessed = _GUESSED.get()
         if guessed is not None:
             guessed.append(True)  # the commit guards it, and whatever else comes of it is decided again
             return True
-        if probed is not None and rests.items() <= probed[0].items():
-            return probed[1]
-        return self.backend.hold(sorted(rests.items()))
+        if probed is not None and rests.all_in(probed.scopes):
+            return probed.held
+        return self.backend.hold(rests.sorted().pairs)
 
     def _note(self, known: KnownFacts) -> None:
-        """Note what a read of a transaction rests on; what was noted first stays."""
-        self.noted = {**known.guards(known.seen), **self.noted}
-
-    def first_hidden(self, chain: Nodes) -> int:
-        """Return how many of the nodes on the way to an object the user sees. Reads what is not remembered."""
-        known = self.remembered(chain[-1].id) or self.read([chain])[0]
-        return next((n for n in range(len(chain)) if not sees(known.facts, n)[-1].allowed), len(chain))
+        """Note what a read of a transaction rests on."""
+        self.noted = Scopes.older([self.noted, known.guards(known.seen)])
 
     # --- doing
 
     def guards(
-        self, wants: Iterable[Want], held: Mapping[int, int], *, trusting: bool, nodes: Mapping[int, Nodes] | None
+        self, wants: Iterable[Want], held: Scopes, *, trusting: bool, nodes: Mapping[int, Nodes] | None
     ) -> Evidence:
         """Return what a commit rests on.
 
@@ -217,26 +220,26 @@ class Access:
         if nodes is None:
             nodes = self.nodes_of(list(dict.fromkeys(want.on for want in wanted)))
         known = dict(zip(nodes, self.read(list(nodes.values())), strict=True))
-        scopes: dict[int, int] = {}
+        scopes = list[Scopes]()
         for want in wanted:
             if want.on not in known:
                 raise EntityNotFound(str(want.on), "the object is gone; load it again")
-            scopes |= known[want.on].guards(self.check(known[want.on], want))
-        mine = self.mine or ()
-        return Evidence({i: scope for i, scope in scopes.items() if i not in mine}, False, known)
+            scopes.append(known[want.on].guards(self.check(known[want.on], want)))
+        return Evidence(Scopes.older(scopes).without(self.mine or ()), False, known)
 
-    def _remembered(self, wants: Iterable[Want], held: Mapping[int, int]) -> Evidence | None:
+    def _remembered(self, wants: Iterable[Want], held: Scopes) -> Evidence | None:
+        """Return the evidence if what is remembered allows all of it, and agrees in itself and with what is held."""
         found: dict[int, KnownFacts] = {}
-        scopes: dict[int, int] = {}
+        scopes = list[Scopes]()
         for want in wants:
             known = self.remembered(want.on)
             rests = None if known is None else _granted(known, want)
             if known is None or rests is None:
                 return None
-            scopes |= rests
+            scopes.append(rests)
             found[want.on] = known
-        fits = all(held.get(i, scope) == scope for i, scope in scopes.items())
-        return Evidence(scopes, True, found) if fits else None
+        all_of_it = Scopes.agreed(scopes)
+        return None if all_of_it is None or not all_of_it.agrees(held) else Evidence(all_of_it, True, found)
 
     def check(self, known: KnownFacts, want: Want) -> list[Ruling]:
         """Return the rulings that allow it. Raises PermissionDenied, or EntityNotFound for what is not seen."""
@@ -294,7 +297,7 @@ class Access:
                 self._memory.ids += self.backend.reserve_ids(_BLOCK)[::-1]
 
 
-def _granted(known: KnownFacts, want: Want) -> Mapping[int, int] | None:
+def _granted(known: KnownFacts, want: Want) -> Scopes | None:
     """Return the scope versions that must hold for what the facts allow; None: they do not. Decided once."""
     what = (want.operation, want.kind)
     if what not in known.granted:

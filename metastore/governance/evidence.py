@@ -17,6 +17,7 @@ from metastore.names import clean_name, exact_text, format_path, parse_path
 from metastore.port.backend import Rights
 from metastore.port.records import Lookup, Node
 from metastore.port.rights import RightRows, Whose
+from metastore.port.scopes import Scopes
 
 __all__ = ["KnownFacts", "Memory", "Nodes", "Remembered", "Who", "evidence", "evidence_at", "who"]
 
@@ -43,7 +44,7 @@ class KnownFacts:
     facts: Facts
     scopes: Mapping[int, int]
     """Of the members and the roles."""
-    granted: dict[tuple[str, str], Mapping[int, int] | None] = field(init=False, default_factory=dict, compare=False)
+    granted: dict[tuple[str, str], Scopes | None] = field(init=False, default_factory=dict, compare=False)
     """By operation and kind, once it was decided: what must hold for it (see ``guards``); None: it is not allowed."""
 
     @cached_property
@@ -51,23 +52,33 @@ class KnownFacts:
         """The rulings on whether the user sees the object."""
         return sees(self.facts)
 
+    @property
+    def first_hidden(self) -> int:
+        """How many of the nodes on the way to the object the user sees."""
+        return next((n for n in range(len(self.nodes)) if not sees(self.facts, n)[-1].allowed), len(self.nodes))
+
     @cached_property
-    def seen_by(self) -> dict[int, int]:
+    def seen_by(self) -> Scopes:
         """The scope versions on which it rests that the user sees the object, apart from those of the nodes.
 
         In the order of ids. Empty: the user does not see it.
         """
-        return dict(sorted(self.rests_on(self.seen).items())) if self.seen[-1].allowed else {}
+        return self.rests_on(self.seen).sorted() if self.seen[-1].allowed else Scopes()
 
-    def rests_on(self, rulings: Iterable[Ruling]) -> dict[int, int]:
+    @cached_property
+    def stands(self) -> Scopes:
+        """The scope versions of the nodes."""
+        return Scopes([(node.id, node.scope_version) for node in self.nodes])
+
+    def rests_on(self, rulings: Iterable[Ruling]) -> Scopes:
         """Return the scope versions that must hold for ``rulings``, apart from those of the nodes."""
         roles = frozenset[int]().union(*[ruling.roles for ruling in rulings])
         members = [member.id for member in self.facts.members]
-        return {i: self.scopes[i] for i in (*members, *roles)}
+        return Scopes([(i, self.scopes[i]) for i in (*members, *roles)])
 
-    def guards(self, rulings: Iterable[Ruling]) -> dict[int, int]:
-        """Return all scope versions that must hold for ``rulings``."""
-        return {**{node.id: node.scope_version for node in self.nodes}, **self.rests_on(rulings)}
+    def guards(self, rulings: Iterable[Ruling]) -> Scopes:
+        """Return all scope versions that must hold for ``rulings``. (The nodes may have been read earlier.)"""
+        return Scopes.older([self.stands, self.rests_on(rulings)])
 
     def stands_at(self, nodes: Nodes) -> bool:
         """Whether the facts are about an object at the end of these nodes, as they are."""

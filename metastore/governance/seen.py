@@ -6,10 +6,10 @@ leaves is a taken name: a path to something hidden has all its nodes, and no rec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from metastore.governance.access import Access, Want
+from metastore.governance.access import Access, Probed, Want
 from metastore.governance.evidence import KnownFacts, Nodes
 from metastore.port.backend import Backend, Guards
 from metastore.port.conditions import LIVE, ROOT_ID
@@ -58,52 +58,54 @@ class Seen:
         if known is None:
             return self._shown(lookups, self._base.resolve(lookups))
         # asked in the same statement: whether what is remembered about the object still holds
-        resolved, held = self._base.resolve_holding(lookups[0], [*known.seen_by.items()])
+        resolved, held = self._base.resolve_holding(lookups[0], known.seen_by.pairs)
         if held and resolved.record is not None and known.stands_at(resolved.nodes):
             return [resolved]
-        return self._shown(lookups, [resolved], (known.seen_by, held))
+        return self._shown(lookups, [resolved], Probed(known.seen_by, held))
 
     def _first(self, lookup: Lookup) -> Resolved:
         """Follow a path of which nothing is remembered: the rights come with it."""
         found, rows = self._base.resolve_rights(lookup, self._access.who.name)
-        return self._cut(lookup, found, found.nodes, self._access.sees_now(found.nodes, rows)) if found.nodes else found
+        return self._cut(lookup, found, self._access.facts_now(found.nodes, rows)) if found.nodes else found
 
     def _shown(
-        self, lookups: Sequence[Lookup], resolved: list[Resolved], probed: tuple[dict[int, int], bool] | None = None
+        self, lookups: Sequence[Lookup], resolved: list[Resolved], probed: Probed | None = None
     ) -> list[Resolved]:
-        """Return what paths led to, as far as the user sees it; ``probed``: see ``Access.visible``."""
-        chains = [self._above(lookup.start) + one.nodes for lookup, one in zip(lookups, resolved, strict=True)]
-        shown = iter(self._access.visible([chain for chain in chains if chain], probed))
+        """Return what paths led to, as far as the user sees it; ``probed``: see ``Access.facts``."""
+        above = self._above([lookup.start for lookup in lookups])
+        chains = [above[lookup.start.id] + one.nodes for lookup, one in zip(lookups, resolved, strict=True)]
+        known = iter(self._access.facts([chain for chain in chains if chain], probed))
         return [
-            one if not chain else self._cut(lookup, one, chain, next(shown))
+            one if not chain else self._cut(lookup, one, next(known))
             for lookup, one, chain in zip(lookups, resolved, chains, strict=True)
         ]
 
-    def _cut(self, lookup: Lookup, resolved: Resolved, chain: Nodes, known: KnownFacts | None) -> Resolved:
-        if known is not None or not resolved.nodes:
+    def _cut(self, lookup: Lookup, resolved: Resolved, known: KnownFacts) -> Resolved:
+        """Return what a path led to as far as ``known``, the facts about its end, let the user see it."""
+        if known.seen[-1].allowed or not resolved.nodes:
             if resolved.record is not None:
-                self._access.led(lookup, chain[-1].id)
+                self._access.led(lookup, known.nodes[-1].id)
             return resolved
-        seen = self._access.first_hidden(chain) - (len(chain) - len(resolved.nodes))
+        seen = known.first_hidden - (len(known.nodes) - len(resolved.nodes))
         if resolved.record is not None and seen == len(resolved.nodes) - 1:
             return Resolved(resolved.nodes, None)  # the name is taken: that much a create must say
         return Resolved(resolved.nodes[: max(0, seen)], None)
 
-    def _above(self, start: Node) -> Nodes:
-        """Return the nodes that lead to the start of a lookup, itself last."""
-        if start.id == ROOT_ID:
-            return ()
-        known = self._access.remembered(start.id)
-        if known is not None and known.nodes[-1].scope_version == start.scope_version:
-            return known.nodes
-        return self._nodes_of([start.id]).get(start.id, (start,))
+    def _above(self, starts: Iterable[Node]) -> dict[int, Nodes]:
+        """Return the nodes that lead to the start of each lookup, itself last.
+
+        They are read, not remembered: what is above the start may have changed since, and the start's own scope
+        version would not show it.
+        """
+        found: dict[int, Nodes] = {start.id: () if start.id == ROOT_ID else (start,) for start in starts}
+        return {**found, **self._nodes_of([i for i in found if i != ROOT_ID])}
 
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
         """Return each entity that the user sees."""
         probe = self._access.probe(ids)
-        rows, held = self._base.by_id_holding(ids, sorted(probe.items())) if probe else (self._base.by_id(ids), False)
+        rows, held = self._base.by_id_holding(ids, probe.sorted().pairs) if probe else (self._base.by_id(ids), False)
         there = [row.record.chain for row in rows if row is not None]
-        shown = iter(self._access.visible(there, (probe, held) if probe else None))
+        shown = iter(self._access.visible(there, Probed(probe, held) if probe else None))
         return [row if row is not None and next(shown) is not None else None for row in rows]
 
     def _nodes_of(self, ids: Sequence[int]) -> dict[int, Nodes]:

@@ -27,7 +27,7 @@ from metastore.managers.pages.listing import owner_pages
 from metastore.managers.pages.page import just_before
 from metastore.managers.secrets.sealing import seal_in_hand
 from metastore.names import clean_text, format_path
-from metastore.operation.guards import check_in_use, guards_of
+from metastore.operation.guards import both, check_in_use
 from metastore.operation.perform import perform
 from metastore.operation.request import Proposal, Request, View, committed
 from metastore.operation.seals import Seal
@@ -125,7 +125,7 @@ class Sources(OwnedManager[Source]):
         writes += [self._source(catalog, id_, new) for id_, new in sorted(zip(ids, tables, strict=True), key=_by_name)]
         entities = (catalog, *{new.parent.id: new.parent for new in tables}.values())
         chains = [entity.record.chain for entity in entities]
-        guards = tuple({guard.id: guard for chain in chains for guard in guards_of(chain)}.values())
+        guards = both(*chains)  # entities in hand, of different ages
 
         def attempt(view: View) -> Proposal[list[int]]:
             for chain in chains:

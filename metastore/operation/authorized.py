@@ -22,17 +22,18 @@ from metastore.kinds.drop import DROP, part_of, target_id
 from metastore.kinds.entity import Entity
 from metastore.kinds.relation import relation_doc
 from metastore.names import format_path
+from metastore.operation.guards import requiring
 from metastore.operation.request import Call, Merge, Proposal, Request, Results, View
 from metastore.port.commit import Commit
-from metastore.port.conditions import ROOT_ID, Guard
+from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Step
 from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
+from metastore.port.scopes import Pairs, Scopes
 from metastore.port.writes import Delete, Event, Insert, Put, Relate, Update, Write
 
 __all__ = ["authorized", "check_principal", "with_evidence"]
 
 T = TypeVar("T")
-Pairs = tuple[tuple[int, int], ...]
 
 _REFERENCE: Final = re.compile(r'"secret:((?:env|file):(?:[^"\\]|\\.)*)"')
 """A reference to a secret in JSON text."""
@@ -85,26 +86,21 @@ def _check_seen(access: Access, entity: Entity) -> None:
 def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | None) -> Proposal[T]:
     """Return the proposal with the guards that keep its evidence true; ``merge``: what the request would announce."""
     wants = list(dict.fromkeys(want for write in proposal.writes for want in _wants(access, view, write, proposal)))
-    held = {guard.id: guard.scope_version for guard in proposal.guards}
-    held |= {w.id: w.scope_version for w in proposal.writes if isinstance(w, Update) and w.scope_version is not None}
+    exclusive = [(w.id, w.scope_version) for w in proposal.writes if isinstance(w, Update) and w.scope_version]
+    held = Scopes([(guard.id, guard.scope_version) for guard in proposal.guards] + exclusive)
     nodes = None if access.mine is None else _nodes_of(view, [want.on for want in wants])
     rests = access.guards(wants, held, trusting=view.trusting, nodes=nodes)
     if rests.guessed:
         view.guess()
     writes, finish = _owned(access, proposal, rests.known)
-    more = tuple([Guard(i, scope) for i, scope in rests.scopes.items() if i not in held])
-    evidence, merge = tuple(rests.scopes.items()), proposal.merge or merge
-    carried = None if merge is None else replace(merge, evidence=_both(merge.evidence, evidence))
-    guards = (*proposal.guards, *more)
+    guards = requiring(proposal.guards, rests.scopes.without([i for i, _ in exclusive]))
+    evidence, merge = rests.scopes.pairs, proposal.merge or merge
+    carried = None if merge is None else replace(merge, evidence=_both(merge.evidence, rests.scopes))
     return replace(proposal, guards=guards, writes=writes, finish=finish, merge=carried, evidence=evidence)
 
 
-def _both(one: Pairs, other: Pairs) -> Pairs:
-    """Return the evidence of both; of two scope versions of one guard the older: then the commit fails."""
-    found = dict(one)
-    for i, scope in other:
-        found[i] = min(scope, found.get(i, scope))
-    return tuple(found.items())
+def _both(one: Pairs, other: Scopes) -> Pairs:
+    return Scopes.older([Scopes(one), other]).pairs if one else other.pairs
 
 
 def _nodes_of(view: View, ids: Sequence[int]) -> dict[int, Nodes]:
@@ -119,11 +115,9 @@ def with_evidence(commit: Commit, access: Access) -> Commit:
 
     If the block saw two scope versions of one guard, the older counts: then the commit fails, as it should.
     """
-    own = {w.id for w in commit.writes if isinstance(w, Update) and w.scope_version is not None}
-    noted = {i: scope for i, scope in access.noted.items() if i not in own and i not in (access.mine or ())}
-    guards = [replace(g, scope_version=min(g.scope_version, noted.pop(g.id, g.scope_version))) for g in commit.guards]
-    guards += [Guard(i, scope) for i, scope in noted.items()]
-    return replace(commit, guards=tuple(guards), evidence=tuple([(g.id, g.scope_version) for g in guards]))
+    own = [w.id for w in commit.writes if isinstance(w, Update) and w.scope_version is not None]
+    guards = requiring(commit.guards, access.noted.without([*own, *(access.mine or ())]))
+    return replace(commit, guards=guards, evidence=tuple([(g.id, g.scope_version) for g in guards]))
 
 
 # --- what a write needs
@@ -179,8 +173,9 @@ def _is_elsewhere(view: View, write: Update, action: str) -> bool:
 
 
 def _wants_of_relation(write: Relate) -> Iterator[Want]:
+    yield from (Want(write.from_id, "see"), Want(write.to_id, "see"))  # an end in hand may be hidden by now
     if write.kind in ("tag_on", "policy_on"):
-        yield from (Want(write.to_id, "apply"), Want(write.from_id, "see"))
+        yield Want(write.to_id, "apply")
     elif write.kind == "membership":
         yield Want(write.to_id, "member")
     elif write.kind == "grant":
@@ -188,7 +183,7 @@ def _wants_of_relation(write: Relate) -> Iterator[Want]:
     elif write.kind == OWNER:
         yield Want(write.from_id, "own")
     else:
-        yield from (Want(write.from_id, "alter"), Want(write.to_id, "see"))
+        yield Want(write.from_id, "alter")
 
 
 def _check_references(access: Access, event: Event, doc: str | None) -> None:

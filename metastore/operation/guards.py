@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from metastore.errors import InvalidArgument, NotInUse
@@ -11,8 +12,9 @@ from metastore.kinds.kind import Kind
 from metastore.names import fold, format_path
 from metastore.port.conditions import Guard
 from metastore.port.records import ROOT, Lookup, Node
+from metastore.port.scopes import Scopes
 
-__all__ = ["both", "check_in_use", "guards_of", "key_under", "lookup"]
+__all__ = ["both", "check_in_use", "guards_of", "key_under", "lookup", "requiring"]
 
 
 def lookup(kind: Kind, names: tuple[str, ...]) -> Lookup:
@@ -43,13 +45,25 @@ def _guards_of(*nodes: Node) -> tuple[Guard, ...]:
     return tuple([Guard(n.id, n.scope_version) for n in nodes]) or (Guard(ROOT.id, ROOT.scope_version),)
 
 
-def both(first: Sequence[Node], second: Sequence[Node]) -> tuple[Guard, ...]:
-    """Return the guards of two chains; the first was read before the second.
+def both(*chains: Sequence[Node]) -> tuple[Guard, ...]:
+    """Return the guards of all these chains, which may have been read one after the other.
 
-    An entity in both is guarded as the first read saw it. If it changed between the two reads, the commit must fail:
-    the first chain, and the path in the event, would be wrong.
+    Of two scope versions of one entity the older counts: if it changed between the two reads, the commit must fail,
+    because the first chain, and the path in the event, would be wrong.
     """
-    return tuple({g.id: g for g in guards_of(second) + guards_of(first)}.values())
+    if len(chains) == 1:
+        return guards_of(*chains)
+    return tuple(
+        [Guard(*pair) for pair in Scopes([(g.id, g.scope_version) for c in chains for g in guards_of(c)]).pairs]
+    )
+
+
+def requiring(guards: Sequence[Guard], scopes: Scopes) -> tuple[Guard, ...]:
+    """Return the guards, and those of ``scopes``; of two scope versions of one entity the older, as in ``both``."""
+    own = Scopes([(guard.id, guard.scope_version) for guard in guards])
+    if not own.agrees(scopes):
+        guards = [replace(g, scope_version=min(g.scope_version, scopes.get(g.id, g.scope_version))) for g in guards]
+    return (*guards, *[Guard(i, scope) for i, scope in scopes.pairs if i not in own])
 
 
 def check_in_use(nodes: Sequence[Node]) -> None:

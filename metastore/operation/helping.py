@@ -20,7 +20,7 @@ from metastore.kinds.change import EntityChange, UnknownChange, decode
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
 from metastore.names import fold, format_path, parse_path
-from metastore.operation.guards import check_in_use, guards_of
+from metastore.operation.guards import check_in_use, guards_of, requiring
 from metastore.operation.kept_result import encode_error, encode_value
 from metastore.operation.merge import altered
 from metastore.operation.replace import Replace
@@ -28,6 +28,7 @@ from metastore.port.conditions import Guard
 from metastore.port.intents import FORMAT, Help, Resolution
 from metastore.port.note import read_note
 from metastore.port.records import Node, Pending, Record, Step
+from metastore.port.scopes import Scopes
 
 __all__ = ["BATCH", "BatchSize", "PlannedHelp", "evidence_of", "leads_to", "own_guards", "plan"]
 
@@ -105,7 +106,7 @@ def plan(seen: Pending, own: UUID | None, batch: BatchSize, scopes: Mapping[int,
     most, strictly = batch.most, batch.most < BATCH
     assert seen.known is not None
     record, resolutions, size = seen.known.record, list[Resolution](), 0
-    mine, rests = record, dict[int, int]()
+    mine, rests = record, list[tuple[int, int]]()
     for intent in seen.intents:
         if len(resolutions) >= most and (strictly or intent.operation_id != own):
             continue
@@ -125,13 +126,13 @@ def plan(seen: Pending, own: UUID | None, batch: BatchSize, scopes: Mapping[int,
             mine = record
         resolutions.append(one)
         if one.action not in ("moved", "expired"):
-            rests |= evidence
+            rests += evidence.items()
     if not resolutions:
         return None
     known = seen.known.record
     path = format_path([n.name for n in known.chain])
-    guards = {guard.id: guard for guard in (*[Guard(*pair) for pair in rests.items()], *own_guards(known.chain))}
-    return PlannedHelp(Help(tuple(guards.values()), known.chain[-1].id, known.version, path, tuple(resolutions)), mine)
+    guards = requiring(own_guards(known.chain), Scopes(rests))
+    return PlannedHelp(Help(guards, known.chain[-1].id, known.version, path, tuple(resolutions)), mine)
 
 
 def _resolve(intent: Step, record: Record, now: int, rejected: bool, own: bool) -> Resolution | None:

@@ -32,6 +32,7 @@ from metastore.port.commit import CommitOutcome, Committed, Conflicted, Unknown
 from metastore.port.conditions import Guard
 from metastore.port.intents import Mark
 from metastore.port.records import Node, Record
+from metastore.port.scopes import Scopes
 from metastore.retry.runner import Conflict, run
 from metastore.transaction.transaction import Transaction, effort_of
 
@@ -94,7 +95,7 @@ class Freeze(Transaction):
             raise
         assert self._mark.held is not None
         if session.access is not None:
-            session.access.noted = {}  # what was read before the freeze counted the scope version up
+            session.access.noted = Scopes()  # what was read before the freeze counted the scope version up
         self._overlay.require(self._mark.held, scope_version)
         for guard in self._above:  # even if the block does not read them
             self._overlay.require(guard.id, guard.scope_version)

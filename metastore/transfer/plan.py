@@ -56,8 +56,11 @@ class ChunkWrites:
     disable: list[Node] = field(default_factory=list)
 
     def guard(self, guards: Sequence[Guard]) -> None:
-        """Add guards."""
-        self.guards |= {guard.id: guard for guard in guards}
+        """Add guards; of two of one entity the older counts, so that the commit fails if the two reads differ."""
+        for guard in guards:
+            there = self.guards.setdefault(guard.id, guard)
+            if guard.scope_version < there.scope_version:
+                self.guards[guard.id] = guard
 
 
 def plan(

@@ -15,7 +15,7 @@ from metastore.kinds.relation import relation_doc, relation_named
 from metastore.managers.attempts.create import IfExists
 from metastore.managers.relations.ends import EndOf, find_ends
 from metastore.managers.relations.writes import column_id, column_path, event_of, path_of
-from metastore.operation.guards import check_in_use, guards_of
+from metastore.operation.guards import both, check_in_use
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import Session
@@ -132,14 +132,8 @@ def _write(session: Session, chunk: list[_Wish], if_exists: IfExists) -> int:
         if not writes:
             return 0
         touched = {w.from_id for w in writes}
-        guards = {
-            g.id: g
-            for _, target, other in pairs
-            if target.chain[-1].id in touched
-            for record in (target, other)
-            for g in guards_of(record.chain)
-        }
-        return Proposal(tuple(guards.values()), tuple(writes), len)
+        chains = [end.chain for _, *both_ends in pairs if both_ends[0].chain[-1].id in touched for end in both_ends]
+        return Proposal(both(*chains), tuple(writes), len)
 
     request = Request[int](
         verb="import",

@@ -14,7 +14,7 @@ from metastore.errors import InvalidArgument
 from metastore.kinds.relation import Relation, relation_doc
 from metastore.managers.relations.ends import WantedRelation, find_ends
 from metastore.managers.relations.writes import Judge, column_id, event_of, path_of
-from metastore.operation.guards import check_in_use, guards_of
+from metastore.operation.guards import both, check_in_use
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import ManagerSession
@@ -80,9 +80,8 @@ def _write(session: ManagerSession, relation: Relation, chunk: list[WantedRelati
         docs: dict[tuple[int, str], str] = {}
         made = [_one(relation, *pair, other, path, judge, docs) for pair in zip(chunk, targets, strict=True)]
         writes = tuple({(w.from_id, w.column_id, w.value): w for w in made}.values())
-        nodes = {node.id: node for record in (other, *targets) for node in record.chain}
         return Proposal(
-            guards_of(tuple(nodes.values())),
+            both(other.chain, *[target.chain for target in targets]),
             writes,
             lambda results: sum(r is not None for r in results),
             skip_existing=True,

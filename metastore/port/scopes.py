@@ -1,0 +1,75 @@
+"""Scope versions that were read, and the two ways to put together what was read at different times. Pure.
+
+A scope version that was read later must not vouch for facts that were read earlier: between the two, a right may have
+been taken away. So :class:`Scopes` is not a mapping. It has no ``|``, and a ``dict`` cannot take it in. Either all of
+them agree, or the older one counts, so that a commit which requires it fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = ["Pairs", "Scopes"]
+
+Pairs = tuple[tuple[int, int], ...]
+"""(id, scope version)."""
+
+
+class Scopes:
+    """Scope versions of entities, each entity once."""
+
+    __slots__ = ("_by_id", "pairs")
+
+    pairs: Pairs
+    """All of them, in the order in which they were given."""
+
+    def __init__(self, pairs: Iterable[tuple[int, int]] = ()) -> None:
+        self._by_id: dict[int, int] = {}
+        for i, scope in pairs:
+            self._by_id[i] = min(scope, self._by_id.get(i, scope))
+        self.pairs = tuple(self._by_id.items())
+
+    def __bool__(self) -> bool:
+        return bool(self.pairs)
+
+    def __contains__(self, entity_id: int) -> bool:
+        return entity_id in self._by_id
+
+    def get(self, entity_id: int, default: int) -> int:
+        """Return the scope version of an entity; ``default`` if it is not among them."""
+        return self._by_id.get(entity_id, default)
+
+    def all_in(self, other: Scopes) -> bool:
+        """Whether ``other`` has all of these, and the same."""
+        return self._by_id.items() <= other._by_id.items()
+
+    def agrees(self, other: Scopes) -> bool:
+        """Whether no entity has two scope versions in the two."""
+        return all(other._by_id.get(i, scope) == scope for i, scope in self.pairs)
+
+    def without(self, ids: Iterable[int]) -> Scopes:
+        """Return those of all other entities."""
+        gone = {*ids}
+        return Scopes([pair for pair in self.pairs if pair[0] not in gone]) if gone else self
+
+    def sorted(self) -> Scopes:
+        """Return the same in the order of ids."""
+        return Scopes(sorted(self.pairs))
+
+    @staticmethod
+    def agreed(many: Iterable[Scopes]) -> Scopes | None:
+        """Return all of them; None if two of them disagree about an entity: one is outdated, so read again."""
+        found: Scopes | None = None
+        for one in many:
+            if found is None:
+                found = one
+            elif not found.agrees(one):
+                return None
+            elif not one.all_in(found):
+                found = Scopes([*found.pairs, *one.pairs])
+        return Scopes() if found is None else found
+
+    @staticmethod
+    def older(many: Iterable[Scopes]) -> Scopes:
+        """Return all of them; of two scope versions of an entity the older, so that a commit that requires it fails."""
+        return Scopes([pair for one in many for pair in one.pairs])
