@@ -52,8 +52,7 @@ def main() -> int:
         task = progress.add_task("Mutants", total=len(items))
         for one in in_copies(_TREE, items, max(1, options.workers), Judge(dict(ARGUED)).judge):
             verdicts.append(one)
-            if one.said not in ("found", "argued"):
-                progress.console.print(Text(f"{one.said}: {one.mutant.name} {one.test}"))
+            progress.console.print(Text(f"{one.said}: {one.mutant.name}  {one.test}"), soft_wrap=True)
             lost = sum(v.said in ("survived", "unclear") for v in verdicts)
             progress.update(task, advance=1, description=f"Mutants, {lost} not found")
     _write_json(verdicts) if options.json else _write(verdicts)

@@ -30,6 +30,11 @@ class Source:
         return ast.parse(self.text)
 
     @cached_property
+    def meaning(self) -> str:
+        """The syntax tree as text: without what formats it."""
+        return ast.dump(self.tree)
+
+    @cached_property
     def _lines(self) -> list[str]:
         return self.text.splitlines(keepends=True)
 

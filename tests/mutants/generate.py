@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
-from textwrap import shorten
 from typing import Final
 
 from tests.faults.fault import Fault
@@ -36,7 +35,7 @@ class Mutant:
     def differs(self) -> bool:
         """Tell whether the changed file is Python, and means something else."""
         try:
-            return ast.dump(ast.parse(self.changed())) != ast.dump(self.source.tree)
+            return Source(self.changed()).meaning != self.source.meaning
         except SyntaxError:
             return False
 
@@ -100,7 +99,10 @@ def _strings(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _shown(source: Source, change: Change) -> str:
-    old = shorten(source.text[change.start : change.end], _LONGEST, placeholder=" ...")
-    new = shorten(change.text, _LONGEST, placeholder=" ...")
+    old, new = _short(source.text[change.start : change.end]), _short(change.text)
     return f"{old} -> {new}" if new else f"without {old}"
 
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

@@ -61,10 +61,8 @@ def test_what_is_changed(tmp_path: Path) -> None:
         assert _PROGRAM.replace(fault.before, fault.after) == mutant.changed()
 
 
-def test_the_choice_has_two_hundred_and_is_the_same_each_time() -> None:
-    first, second = (chosen(_TREE, 1) for _ in range(2))
-    names = [mutant.name for _, mutant in first]
-    assert names == [mutant.name for _, mutant in second]
+def test_the_choice_has_two_hundred() -> None:
+    names = [mutant.name for _, mutant in chosen(_TREE, 1)]
     assert len(set(names)) == sum(area.share for area in AREAS) == 200
 
 
