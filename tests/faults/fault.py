@@ -23,8 +23,6 @@ class Fault:
     after: str
     tests: str
     """What pytest gets: files, and perhaps ``-k``."""
-    then: str = ""
-    """What pytest gets if these tests find nothing."""
 
     def file_in(self, tree: Path) -> Path:
         """Return the file that has the text, exactly once. Raises DoesNotApply."""

@@ -1,26 +1,26 @@
 """The kernel in parts: how many mutants each gets, and which tests find them.
 
-``tests`` run first: those that are made for the part, in half a minute. ``then`` run for what they do not find.
+First run the tests that are made for the file (``near``), in half a minute. ``then`` run for what they do not find.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["AREAS", "Area"]
+__all__ = ["AREAS", "Area", "near"]
 
 
 @dataclass(frozen=True)
 class Area:
-    """Files of the kernel that the same tests are made for."""
+    """Files of the kernel that the same tests find mutants of."""
 
     name: str
     paths: tuple[str, ...]
     share: int
     """How many of the 200 mutants are here."""
-    tests: str
     then: str
 
     def files(self, tree: Path) -> list[str]:
@@ -35,132 +35,170 @@ def _files(path: Path) -> list[Path]:
     return [path] if path.is_file() else [*path.rglob("*.py")]
 
 
-def _contract(*names: str) -> str:
-    return " ".join(f"tests/contract/test_{name}_contract.py" for name in names)
+def near(path: str) -> str:
+    """Return the tests that are made for a file: those of the longest path in the table that it begins with."""
+    return _NEAR[max((one for one in _NEAR if path.startswith(one)), key=len)]
 
 
-_COMMIT = _contract("commit", "writes", "alter", "exactly_once", "transactions", "moving", "marks", "intents", "restore")
-_SQL = f"{_COMMIT} {_contract('own_guards', 'relations', 'past', 'gc', 'tickets', 'pages', 'search', 'clocks')}"
-_WIDE = "tests/contract tests/past tests/leases/test_contract.py tests/operation tests/verify"
+def _contract(*names: str, on: str = "") -> str:
+    files = " ".join(f"tests/contract/test_{name}_contract.py" for name in names)
+    return f"{files} -k {on}" if on else files
+
+
+_PG, _LITE, _SQL, _MEMORY = (f"metastore/backends/{name}" for name in ("postgres", "sqlite", "sql", "memory"))
+_NO_SERVER = "'not postgres'"
+_COMMIT = ("commit", "writes", "alter", "exactly_once", "moving", "transactions")
+_READS = ("pages", "managers", "search", "find", "one_instant", "remembered_parents")
+_HELP = ("intents", "marks", "claims", "left_behind", "tickets", "lost_answers")
+_CHECKS = ("transactions", "validation", "own_guards", "freeze", "one_instant", "restore")
+_LEASES = "tests/leases/test_contract.py tests/contract/test_lease_tokens_contract.py tests/leases/test_left_behind.py"
+_MEMBERS = (
+    "tests/cache/test_announcing.py tests/cache/test_lease.py tests/cache/test_lease_rules.py tests/cache/test_fill.py"
+    " tests/cache/test_lease_times.py"
+)
+_CONNECTIONS = (
+    "tests/concurrency/test_pool.py tests/bad_input/test_sessions.py tests/unit/test_postgres_checks.py"
+    " tests/concurrency/test_forks.py"
+)
+
+_NEAR: Final[Mapping[str, str]] = {
+    _PG: _contract(*_COMMIT, on="postgres"),
+    f"{_PG}/announcing.py": _MEMBERS,
+    f"{_PG}/checks.py": _contract(*_CHECKS, on="postgres"),
+    f"{_PG}/con": _CONNECTIONS,
+    f"{_PG}/general_commit": _contract(*_COMMIT, "validation", "relations", "own_guards", "freeze", on="postgres"),
+    f"{_PG}/hints.py": "tests/past/test_hints.py",
+    f"{_PG}/home.py": "tests/migration/test_put_back.py tests/migration/test_roles.py",
+    f"{_PG}/intents.py": _contract(*_HELP, on="postgres"),
+    f"{_PG}/lease": f"{_LEASES} tests/leases/test_waiting.py -k postgres",
+    f"{_PG}/members.py": _MEMBERS,
+    f"{_PG}/read": _contract(*_READS, *_CHECKS, on="postgres"),
+    f"{_PG}/relations.py": _contract("relations", "relation_pages", "gc", on="postgres"),
+    f"{_PG}/restore.py": "tests/transfer/test_round_trip.py tests/transfer/test_into.py -k postgres",
+    f"{_PG}/secret_keys.py": "tests/secrets tests/contract/test_secrets_contract.py -k postgres",
+    f"{_PG}/sending.py": "tests/combine/test_batches.py tests/concurrency/test_wire.py",
+    f"{_PG}/settings.py": _CONNECTIONS,
+    f"{_PG}/tickets.py": _contract("tickets", "freeze", on="postgres"),
+    f"{_PG}/together": "tests/combine/test_batches.py tests/combine/test_pitfalls.py",
+    f"{_PG}/wire.py": "tests/concurrency/test_wire.py tests/combine/test_batches.py",
+    _LITE: _contract(*_COMMIT, on="sqlite"),
+    f"{_LITE}/backend.py": _contract(*_COMMIT, *_HELP, "gc", on="sqlite"),
+    f"{_LITE}/checks.py": _contract(*_CHECKS, *_COMMIT, on="sqlite"),
+    f"{_LITE}/connect.py": "tests/bad_input/test_files.py tests/unit/test_sqlite_version.py tests/concurrency/test_forks.py"
+    " tests/concurrency/test_crash.py -k 'not postgres'",
+    f"{_LITE}/forks.py": "tests/concurrency/test_forks.py -k 'not postgres'",
+    f"{_LITE}/group.py": "tests/concurrency/test_group_commit.py tests/concurrency/test_deadlines.py -k 'not postgres'",
+    f"{_LITE}/intents.py": _contract(*_HELP, on="sqlite"),
+    f"{_LITE}/leases.py": f"{_LEASES} tests/leases/test_waiting.py -k sqlite",
+    f"{_LITE}/read": _contract(*_READS, *_CHECKS, on="sqlite"),
+    f"{_LITE}/readers.py": "tests/past/test_consumers.py tests/past/test_retention.py -k sqlite",
+    f"{_LITE}/relations.py": _contract("relations", "relation_pages", "validation", on="sqlite"),
+    f"{_LITE}/restore.py": "tests/transfer/test_round_trip.py tests/transfer/test_into.py -k sqlite",
+    f"{_LITE}/tickets.py": _contract("tickets", "freeze", on="sqlite"),
+    _SQL: _contract(*_READS, *_CHECKS, "managers", on="sqlite"),
+    f"{_SQL}/gc.py": f"{_contract('gc', 'left_behind')} tests/past/test_retention.py tests/past/test_promises.py",
+    f"{_SQL}/past.py": "tests/past -k sqlite",
+    f"{_SQL}/relations.py": _contract("relations", "relation_pages", "governance_kinds", on="sqlite"),
+    f"{_SQL}/rights.py": _contract("authorized_trips", "as_user", on="sqlite"),
+    f"{_SQL}/snapshot.py": "tests/transfer/test_round_trip.py tests/verify/test_verify.py -k sqlite",
+    f"{_SQL}/stats.py": "tests/unit/test_stats.py tests/cli/test_stats.py",
+    f"{_SQL}/tables.py": "tests/migration/test_schema.py",
+    _MEMORY: _contract(*_COMMIT, *_READS, *_CHECKS, *_HELP, on="memory"),
+    f"{_MEMORY}/gc.py": f"{_contract('gc', 'left_behind')} tests/past/test_retention.py -k memory",
+    f"{_MEMORY}/leases.py": f"{_LEASES} -k memory",
+    f"{_MEMORY}/past.py": "tests/past -k memory",
+    f"{_MEMORY}/relations.py": _contract("relations", "relation_pages", on="memory"),
+    f"{_MEMORY}/restore.py": "tests/transfer/test_round_trip.py tests/transfer/test_into.py -k memory",
+    "metastore/backends/precondition.py": _contract(*_COMMIT, on="sqlite"),
+    "metastore/port": f"{_contract(*_COMMIT, *_HELP)} tests/unit -k {_NO_SERVER}",
+    "metastore/port/acknowledgement.py": "tests/concurrency/test_unconfirmed.py tests/concurrency/test_wire.py",
+    "metastore/port/batches.py": "tests/combine/test_batches.py",
+    "metastore/port/members.py": f"tests/cache/test_announcing.py {_MEMBERS}",
+    "metastore/gc.py": f"{_contract('gc', 'left_behind', 'short_retention')} tests/past/test_retention.py -k {_NO_SERVER}",
+    "metastore/operation": f"tests/operation {_contract(*_HELP, *_COMMIT, on=_NO_SERVER)}",
+    "metastore/operation/authorized.py": _contract("authorized_trips", "as_user", "revoked", on=_NO_SERVER),
+    "metastore/operation/dropping.py": _contract("drops", "told_drops", on=_NO_SERVER),
+    "metastore/operation/kept_result.py": _contract("exactly_once", "models", "keys", on=_NO_SERVER),
+    "metastore/operation/keys.py": _contract("keys", "exactly_once", on=_NO_SERVER),
+    "metastore/operation/outcome.py": _contract("exactly_once", "lost_answers", on=_NO_SERVER),
+    "metastore/operation/request.py": f"tests/operation {_contract('remembered_parents', 'in_hand', 'trust', on=_NO_SERVER)}",
+    "metastore/operation/seals.py": f"tests/secrets {_contract('secrets', 'sealed', on=_NO_SERVER)}",
+    "metastore/operation/tickets.py": _contract("tickets", "freeze", "transactions", on=_NO_SERVER),
+    "metastore/combine": "tests/combine",
+    "metastore/transaction": f"{_contract(*_CHECKS, 'tickets', 'bind')} tests/unit/test_read_set.py -k {_NO_SERVER}",
+    "metastore/transaction/freeze.py": _contract("freeze", "freezes_meet", on=_NO_SERVER),
+    "metastore/transaction/line.py": f"{_contract('tickets', 'transactions')} tests/operation -k {_NO_SERVER}",
+    "metastore/transaction/owned.py": _contract("transactions", "validation", "models", "statistics", on=_NO_SERVER),
+    "metastore/transaction/relations.py": _contract("relations", "transactions", "validation", on=_NO_SERVER),
+    "metastore/managers/attempts": _contract(*_COMMIT, "managers", "own_guards", "in_hand", "restore", on=_NO_SERVER),
+    "metastore/managers/mutation.py": _contract(*_COMMIT, "managers", on=_NO_SERVER),
+    "metastore/managers/target.py": _contract("managers", "in_hand", "remembered_parents", on=_NO_SERVER),
+    "retry": "tests/retry tests/operation",
+    "metastore/cache": "tests/cache/test_bounded.py tests/cache/test_positions.py tests/cache/test_verdict.py"
+    " tests/cache/test_behaviour.py tests/cache/test_rules.py",
+    **{
+        f"metastore/cache/{name}.py": f"{_MEMBERS} tests/cache/test_lease_ends.py tests/cache/test_lease_contact.py"
+        for name in ("fence", "fill", "leased", "membership")
+    },
+    "metastore/cache/store.py": "tests/cache/test_verdict.py tests/cache/test_lease.py tests/cli/test_cache.py",
+    "metastore/leases": f"{_LEASES} tests/leases/test_holding.py tests/leases/test_waiting.py -k 'not s3 and not hudi'",
+    "metastore/leases/staging.py": "tests/leases/test_left_behind.py tests/leases/test_with_everything.py",
+    "metastore/leases/objects": "tests/leases/test_object_model.py tests/leases/test_object_faults.py"
+    " tests/leases/test_object_storage.py tests/leases/test_contract.py -k 'object'",
+    "metastore/feed": "tests/past/test_consumers.py tests/past/test_consumers_fail.py tests/past/test_as_of.py"
+    f" {_contract('past', 'gc', 'as_user', 'user_calls', on=_NO_SERVER)}",
+    "metastore/past": f"tests/past -k {_NO_SERVER}",
+}
 
 _IN_BACKENDS = (
-    Area(
-        "PostgreSQL",
-        ("metastore/backends/postgres",),
-        28,
-        f"{_SQL} tests/unit tests/bad_input/test_sessions.py tests/leases/test_contract.py -k postgres",
-        f"{_WIDE} tests/statements tests/concurrency tests/progress tests/cache tests/migration/test_roles.py"
-        " tests/migration/test_put_back.py tests/bad_input tests/telemetry -k postgres",
-    ),
+    Area("PostgreSQL", (_PG,), 28, "tests/contract tests/past tests/concurrency/test_relations.py -k postgres"),
     Area(
         "batches on PostgreSQL",
-        ("metastore/backends/postgres/together",),
+        (f"{_PG}/together",),
         12,
-        "tests/combine/test_batches.py tests/combine/test_pitfalls.py",
-        f"tests/combine tests/statements tests/concurrency/test_siblings.py {_COMMIT} -k 'combined or not contract'"
+        "tests/combine tests/contract -k 'combine or (combined and (alter or writes or moving or exactly_once))'"
         " -m 'long or not long'",
     ),
-    Area(
-        "SQLite",
-        ("metastore/backends/sqlite",),
-        17,
-        f"{_SQL} tests/unit tests/leases/test_contract.py tests/concurrency/test_group_commit.py -k 'not postgres'",
-        f"{_WIDE} tests/statements tests/concurrency tests/progress tests/cache tests/bad_input"
-        " -k 'not postgres and not memory'",
-    ),
+    Area("SQLite", (_LITE,), 17, "tests/contract tests/past tests/concurrency -k sqlite"),
     Area(
         "both SQL databases",
-        ("metastore/backends/sql", "metastore/backends/precondition.py"),
+        (_SQL, "metastore/backends/precondition.py"),
         16,
-        f"{_SQL} tests/past tests/unit -k 'not postgres and not memory'",
-        f"{_WIDE} tests/statements tests/governance tests/concurrency tests/property tests/bad_input -k 'not memory'",
+        "tests/contract tests/past tests/verify tests/governance -k sqlite",
     ),
-    Area("the memory model", ("metastore/backends/memory",), 7, f"{_SQL} -k memory", f"{_WIDE} -k memory"),
-    Area(
-        "the port",
-        ("metastore/port",),
-        5,
-        f"{_SQL} tests/unit tests/operation -k 'not postgres'",
-        f"{_WIDE} tests/statements tests/concurrency tests/progress tests/cache tests/bad_input -k 'not postgres'",
-    ),
+    Area("the memory model", (_MEMORY,), 7, "tests/contract tests/past -k memory"),
+    Area("the port", ("metastore/port",), 5, "tests/contract tests/combine -k 'sqlite or combine'"),
     Area(
         "gc",
-        ("metastore/gc.py", "metastore/backends/sql/gc.py", "metastore/backends/memory/gc.py"),
+        ("metastore/gc.py", f"{_SQL}/gc.py", f"{_MEMORY}/gc.py"),
         6,
-        f"{_contract('gc', 'left_behind', 'short_retention')} tests/past/test_retention.py tests/past/test_promises.py",
-        "tests/contract tests/past tests/verify tests/progress tests/concurrency -k 'not postgres'",
+        f"tests/past tests/verify -k {_NO_SERVER}",
     ),
 )
 
 _ABOVE = (
     Area(
-        "operations",
-        ("metastore/operation",),
-        23,
-        f"tests/operation {_COMMIT} {_contract('claims', 'lost_answers', 'in_hand', 'own_guards', 'trust')}"
-        " -k 'not postgres'",
-        "tests/contract tests/progress tests/interleaving tests/concurrency tests/secrets tests/combine",
+        "operations", ("metastore/operation",), 23, "tests/contract tests/progress tests/interleaving -k 'not postgres'"
     ),
-    Area(
-        "requests that travel together",
-        ("metastore/combine",),
-        13,
-        "tests/combine",
-        "tests/interleaving tests/cache tests/concurrency tests/aio tests/progress",
-    ),
+    Area("requests that travel together", ("metastore/combine",), 13, "tests/interleaving tests/aio"),
     Area(
         "transactions",
         ("metastore/transaction",),
         13,
-        f"{_contract('transactions', 'validation', 'freeze', 'freezes_meet', 'tickets', 'bind', 'one_instant')}"
-        " tests/unit/test_read_set.py -k 'not postgres'",
-        "tests/contract tests/progress tests/concurrency tests/interleaving tests/statements -k 'not postgres'",
+        "tests/contract tests/interleaving tests/progress -k 'not postgres'",
     ),
     Area(
         "managers' attempts",
         ("metastore/managers/attempts", "metastore/managers/mutation.py", "metastore/managers/target.py"),
         8,
-        f"{_COMMIT} {_contract('managers', 'own_guards', 'in_hand', 'remembered_parents', 'one_instant')} -k 'not postgres'",
-        "tests/contract tests/progress tests/concurrency tests/interleaving -k 'not postgres'",
+        "tests/contract tests/interleaving -k 'not postgres'",
     ),
-    Area(
-        "retries",
-        ("retry",),
-        5,
-        "tests/retry tests/operation",
-        "tests/progress tests/concurrency tests/interleaving tests/contract -k 'not postgres'",
-    ),
-    Area("caches", ("metastore/cache",), 17, "tests/cache", "tests/cli/test_cache.py tests/contract"),
-    Area(
-        "leases",
-        ("metastore/leases",),
-        12,
-        "tests/leases/test_contract.py tests/leases/test_holding.py tests/leases/test_waiting.py"
-        " tests/leases/test_left_behind.py",
-        "tests/leases tests/cli/test_leases.py tests/cli/test_lease_run.py tests/bad_input/test_leases.py",
-    ),
-    Area(
-        "leases in object storage",
-        ("metastore/leases/objects",),
-        4,
-        "tests/leases/test_object_model.py tests/leases/test_object_faults.py tests/leases/test_object_storage.py",
-        "tests/leases tests/bad_input/test_objects.py",
-    ),
-    Area(
-        "the feed",
-        ("metastore/feed",),
-        6,
-        "tests/past/test_consumers.py tests/past/test_hints.py tests/past/test_consumers_fail.py"
-        f" {_contract('scope', 'past', 'as_user', 'user_calls')} -k 'not postgres'",
-        "tests/past tests/contract tests/concurrency/test_feed.py tests/governance tests/migration/test_put_back.py",
-    ),
-    Area(
-        "the past",
-        ("metastore/past",),
-        8,
-        "tests/past -k 'not postgres'",
-        "tests/past tests/contract tests/cli/test_past.py",
-    ),
+    Area("retries", ("retry",), 5, "tests/contract/test_lost_answers_contract.py tests/progress/test_hooks_tell.py"),
+    Area("caches", ("metastore/cache",), 17, "tests/cache/test_lease_ends.py tests/cache/test_lease_processes.py"),
+    Area("leases", ("metastore/leases",), 12, "tests/leases -k 'not s3 and not hudi and not azure'"),
+    Area("leases in object storage", ("metastore/leases/objects",), 4, "tests/leases tests/bad_input/test_objects.py"),
+    Area("the feed", ("metastore/feed",), 6, "tests/past tests/contract tests/cli/test_past.py -k 'not postgres'"),
+    Area("the past", ("metastore/past",), 8, "tests/contract tests/cli/test_past.py -k 'not postgres'"),
 )
 
 AREAS: Final[tuple[Area, ...]] = (*_IN_BACKENDS, *_ABOVE)

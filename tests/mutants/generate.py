@@ -43,7 +43,7 @@ class Mutant:
         """Return the changed text of the file."""
         return self.source.text[: self.change.start] + self.change.text + self.source.text[self.change.end :]
 
-    def planted(self, tests: str, then: str = "") -> Fault:
+    def fault(self, tests: str) -> Fault:
         """Return the mutant as a fault: its lines, with as many around them as make them unique in the file."""
         text, change = self.source.text, self.change
         start = text.rfind("\n", 0, change.start) + 1
@@ -53,7 +53,7 @@ class Mutant:
             if text.count(text[start:end]) > 1:
                 end = text.find("\n", end + 1) % (len(text) + 1)
         after = text[start : change.start] + change.text + text[change.end : end]
-        return Fault(self.name, self.path, text[start:end], after, tests, then)
+        return Fault(self.name, self.path, text[start:end], after, tests)
 
 
 def mutants_of(tree: Path, path: str) -> Iterator[Mutant]:

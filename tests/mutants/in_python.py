@@ -123,8 +123,7 @@ def _of_sum(source: Source, node: ast.BinOp) -> Iterator[Change]:
 def _is_type(node: ast.BinOp) -> bool:
     """Tell whether this is a union of types."""
     return any(isinstance(n, ast.Constant) and n.value is None for n in ast.walk(node)) or all(
-        isinstance(n, ast.Name) and n.id[:1].isupper() or n.__class__ is ast.Attribute
-        for n in (node.left, node.right)
+        isinstance(n, ast.Name) and n.id[:1].isupper() or n.__class__ is ast.Attribute for n in (node.left, node.right)
     )
 
 

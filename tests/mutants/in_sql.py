@@ -14,7 +14,9 @@ from tests.mutants.change import Change
 
 __all__ = ["changes_of_sql", "is_sql"]
 
-_SQL = re.compile(r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|WHERE|ORDER BY|JOIN|LIMIT|EXISTS|AND [\w.]+ [=<>])\b|\bAND ")
+_SQL = re.compile(
+    r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|WHERE|ORDER BY|JOIN|LIMIT|EXISTS|AND [\w.]+ [=<>])\b|\bAND "
+)
 _ENDS = re.compile(
     r"\b(CASE|AND|OR|ORDER|GROUP|FOR|LIMIT|RETURNING|UNION|THEN|ELSE|END|WHERE|FROM|ON|WHEN|LEFT|JOIN|CROSS|SET|AS|HAVING"
     r"|DO|VALUES|OFFSET|SELECT|INSERT|DELETE)\b"

@@ -11,12 +11,12 @@ from time import monotonic
 from typing import Final, Literal
 
 from tests.faults.running import Ended, planted, run_tests
-from tests.mutants.areas import Area
+from tests.mutants.areas import Area, near
 from tests.mutants.generate import Mutant
 
 __all__ = ["Judge", "Verdict"]
 
-_LONGEST_TEST: Final = 60
+_LONGEST_TEST: Final = 90
 """After how many seconds a test that hangs is stopped. Many mutants make one hang."""
 _FAILURES: Final = 5
 """How many tests that fail without the mutant too are passed over."""
@@ -51,11 +51,11 @@ class Judge:
         return Verdict(mutant, area, said, test, monotonic() - began)
 
     def _found(self, mutant: Mutant, area: Area, copy: Path) -> tuple[Literal["found", "survived", "unclear"], str]:
-        for tests in (area.tests, area.then):
+        for tests in (near(mutant.path), area.then):
             passed_over: list[str] = []
             for _ in range(_FAILURES):
                 arguments = [*shlex.split(tests), "--timeout", str(_LONGEST_TEST), *passed_over]
-                with planted(mutant.planted(tests), copy):
+                with planted(mutant.fault(tests), copy):
                     ended = run_tests(arguments, copy)
                 if ended.code == 0:
                     break

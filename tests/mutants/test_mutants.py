@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.__main__ import sample
-from tests.mutants.areas import AREAS, Area
+from tests.mutants.areas import AREAS, Area, near
 from tests.mutants.argued import ARGUED
 from tests.mutants.choose import chosen
 from tests.mutants.generate import mutants_of
@@ -56,7 +56,7 @@ def test_what_is_changed(tmp_path: Path) -> None:
     made = [mutant for mutant in mutants_of(tmp_path, "a.py") if mutant.differs()]
     assert {mutant.name.removeprefix("a.py ") for mutant in made} == _EXPECTED
     for mutant in made:
-        fault = mutant.planted("tests")
+        fault = mutant.fault("tests")
         assert fault.file_in(tmp_path) == tmp_path / "a.py"
         assert _PROGRAM.replace(fault.before, fault.after) == mutant.changed()
 
@@ -69,7 +69,8 @@ def test_the_choice_has_two_hundred() -> None:
 @pytest.mark.parametrize("area", AREAS, ids=lambda area: area.name)
 def test_an_area_has_files_and_tests(area: Area) -> None:
     assert area.files(_TREE)
-    paths = [word for tests in (area.tests, area.then) for word in shlex.split(tests) if word.startswith("tests/")]
+    commands = {area.then, *(near(file) for file in area.files(_TREE))}
+    paths = {word for tests in commands for word in shlex.split(tests) if word.startswith("tests/")}
     assert [path for path in paths if not (_TREE / path).exists()] == []
 
 
