@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -94,7 +94,7 @@ def _ends(lease: CacheLease) -> tuple[float, float, float, float]:
     return lease.mono, lease.boot, lease.wall, lease.wall_from
 
 
-def _from(rows: _Rows) -> tuple[float, float, float, float]:
+def _from(rows: _Rows) -> tuple[Any, ...]:
     """Return what a lease says that lasts from the newest renewal."""
     monotonic = rows.renewed[-1]
     wall = rows.clock.micros() / 1e6 - rows.clock.monotonic() + monotonic

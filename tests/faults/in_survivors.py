@@ -141,8 +141,8 @@ _CALLS = (
     Fault(
         "a cut-off call says that what it announced was not applied",
         "metastore/operation/ending.py",
-        "            if row.pending_on is not None or row.look:\n                raise OutcomeUnknown(row.id) from error\n",
-        "            if row.look:\n                raise OutcomeUnknown(row.id) from error\n",
+        "if row.pending_on is not None or row.look:\n                raise OutcomeUnknown(row.id)",
+        "if row.look:\n                raise OutcomeUnknown(row.id)",
         "tests/operation/test_ending.py",
     ),
 )

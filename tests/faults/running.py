@@ -22,7 +22,8 @@ from tests.faults.fault import Fault
 
 __all__ = ["Ended", "Run", "copied", "in_copies", "planted", "run", "run_tests"]
 
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 LONGEST = 900.0
 """After how many seconds a run of tests is stopped. That shows nothing: a fault counts as found if a test fails."""
 _TESTS_FAILED = 1
@@ -64,7 +65,7 @@ def copied(tree: Path) -> Iterator[Path]:
 
 
 def in_copies(tree: Path, items: Iterable[T], workers: int, work: Callable[[T, Path], R]) -> Iterator[R]:
-    """Do the work for each item, several at once, and yield the results in order. Each worker has a copy of the tree."""
+    """Do the work for each item, several at once; yield the results in order. Each worker has a copy of the tree."""
     with ExitStack() as stack:
         copies: SimpleQueue[Path] = SimpleQueue()
         for _ in range(workers):

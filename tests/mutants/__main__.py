@@ -35,6 +35,7 @@ def main() -> int:
     parser.add_argument("--sample", metavar="N", type=int, help="N of the mutants, others on each day")
     parser.add_argument("--seed", metavar="N", type=int, default=1, help="another choice of 200 mutants")
     parser.add_argument("--workers", metavar="N", type=int, default=1, help="how many mutants are tried at once")
+    parser.add_argument("--near", action="store_true", help="run the nearest tests, and no others: a first look")
     parser.add_argument("--list", action="store_true", help="show the mutants, and run nothing")
     parser.add_argument("--json", action="store_true", help="write the result as JSON")
     options = parser.parse_args()
@@ -50,7 +51,8 @@ def main() -> int:
     verdicts = []
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("Mutants", total=len(items))
-        for one in in_copies(_TREE, items, max(1, options.workers), Judge(dict(ARGUED)).judge):
+        judge = Judge(ARGUED, options.near).judge
+        for one in in_copies(_TREE, items, max(1, options.workers), judge):
             verdicts.append(one)
             progress.console.print(Text(f"{one.said}: {one.mutant.name}  {one.test}"), soft_wrap=True)
             lost = sum(v.said in ("survived", "unclear") for v in verdicts)

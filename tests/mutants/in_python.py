@@ -123,7 +123,8 @@ def _of_sum(source: Source, node: ast.BinOp) -> Iterator[Change]:
 def _is_type(node: ast.BinOp) -> bool:
     """Tell whether this is a union of types."""
     return any(isinstance(n, ast.Constant) and n.value is None for n in ast.walk(node)) or all(
-        isinstance(n, ast.Name) and n.id[:1].isupper() or n.__class__ is ast.Attribute for n in (node.left, node.right)
+        (isinstance(n, ast.Name) and n.id[:1].isupper()) or n.__class__ is ast.Attribute
+        for n in (node.left, node.right)
     )
 
 
@@ -140,9 +141,9 @@ def _of_call(source: Source, node: ast.Call) -> Iterator[Change]:
         if name not in ("isinstance", "getattr", "issubclass", "cast", "zip", "min", "max"):
             yield _put(source, node, "swapped", ast.Call(node.func, [second, first, *rest], node.keywords))
     for keyword in node.keywords:
-        if isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, bool) and keyword.arg:
-            if keyword.arg not in ("strict", "daemon", "slots", "frozen"):
-                yield _put(source, keyword.value, "flag", ast.Constant(not keyword.value.value))
+        said = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+        if isinstance(said, bool) and keyword.arg not in ("strict", "daemon", "slots", "frozen"):
+            yield _put(source, keyword.value, "flag", ast.Constant(not said))
 
 
 def _of_subscript(source: Source, node: ast.Subscript) -> Iterator[Change]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shlex
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Final, Literal
 
 from tests.faults.running import Ended, planted, run_tests
-from tests.mutants.areas import Area, near
+from tests.mutants.areas import Area
 from tests.mutants.generate import Mutant
+from tests.mutants.near import near
 
 __all__ = ["Judge", "Verdict"]
 
@@ -37,7 +38,9 @@ class Verdict:
 class Judge:
     """Judge mutants, and remember which tests pass without any."""
 
-    argued: dict[str, str]
+    argued: Mapping[str, str]
+    near_only: bool = False
+    """Run the nearest tests, and no others."""
     _sound: dict[tuple[str, ...], bool] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -51,7 +54,7 @@ class Judge:
         return Verdict(mutant, area, said, test, monotonic() - began)
 
     def _found(self, mutant: Mutant, area: Area, copy: Path) -> tuple[Literal["found", "survived", "unclear"], str]:
-        for tests in (near(mutant.path), area.then):
+        for tests in (near(mutant.path), *([] if self.near_only else [area.then])):
             passed_over: list[str] = []
             for _ in range(_FAILURES):
                 arguments = [*shlex.split(tests), "--timeout", str(_LONGEST_TEST), *passed_over]

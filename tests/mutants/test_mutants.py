@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.__main__ import sample
-from tests.mutants.areas import AREAS, Area, near
+from tests.mutants.areas import AREAS, Area
 from tests.mutants.argued import ARGUED
 from tests.mutants.choose import chosen
 from tests.mutants.generate import mutants_of
+from tests.mutants.near import near
 
 _TREE = Path(__file__).resolve().parents[2]
 

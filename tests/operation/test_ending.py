@@ -68,8 +68,13 @@ def _cut_off(store: Store, *, answers: bool) -> Store:
 
     ``answers``: the database can be reached again when the call gives up.
     """
-    rivals = iter([lambda: store.topics.alter(PATH, ms.SetProperty("rival", "1"))])
-    backend = _CutOff(store, lambda: next(rivals, lambda: None)(), answers)
+    rivals = iter([ms.SetProperty("rival", "1")])
+
+    def meets_a_rival() -> None:
+        for change in rivals:
+            store.topics.alter(PATH, change)
+
+    backend = _CutOff(store, meets_a_rival, answers)
     return store_on(backend, session_of(store).clock, RetryPolicy(attempts=3))
 
 
