@@ -59,6 +59,16 @@ def test_a_call_that_changes_nothing_reads_once(store: Store) -> None:
     assert backend.calls["by_id"] + backend.calls["resolve"] == 1, "what is in hand is a guess"
 
 
+def test_a_create_by_path_reads_the_way_once(store: Store) -> None:
+    counted, backend = _beside(store)
+    reads = list[int]()
+    for name in ("a", "b", "c"):
+        backend.calls.clear()
+        counted.topics.create(f"lake.c.s.{name}")
+        reads.append(backend.calls["resolve"] + backend.calls["by_id"])
+    assert reads == [1, 0, 0]
+
+
 @pytest.mark.parametrize("rivals", [1, 3])
 def test_versions_by_which_a_call_was_overtaken_are_counted(store: Store, rivals: int) -> None:
     counted, _ = _beside(store, *[ms.SetComment(f"rival {n}") for n in range(rivals)])
