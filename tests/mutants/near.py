@@ -89,6 +89,8 @@ _NEAR: Final[Mapping[str, str]] = {
     "metastore/port/members.py": f"tests/cache/test_announcing.py {_MEMBERS}",
     "metastore/gc.py": f"{_contract('gc', 'left_behind')} tests/past/test_retention.py -k {_NO_SERVER}",
     "metastore/operation": f"tests/operation {_contract(*_HELP, *_COMMIT, on=_NO_SERVER)}",
+    "metastore/operation/helping.py": f"tests/operation tests/progress/test_moved.py"
+    f" {_contract(*_HELP, on=_NO_SERVER)}",
     "metastore/operation/authorized.py": _contract("authorized_trips", "as_user", "revoked", on=_NO_SERVER),
     "metastore/operation/dropping.py": _contract("drops", "told_drops", on=_NO_SERVER),
     "metastore/operation/kept_result.py": _contract("exactly_once", "models", "keys", on=_NO_SERVER),
@@ -102,6 +104,7 @@ _NEAR: Final[Mapping[str, str]] = {
     "metastore/transaction": f"{_contract(*_CHECKS, 'tickets', 'bind')} tests/unit/test_read_set.py -k {_NO_SERVER}",
     "metastore/transaction/freeze.py": _contract("freeze", "freezes_meet", on=_NO_SERVER),
     "metastore/transaction/line.py": f"{_contract('tickets', 'transactions')} tests/operation -k {_NO_SERVER}",
+    "metastore/transaction/overlay.py": _contract("transactions", "validation", "relations", "models", on=_NO_SERVER),
     "metastore/transaction/owned.py": _contract("transactions", "validation", "models", "statistics", on=_NO_SERVER),
     "metastore/transaction/relations.py": _contract("relations", "transactions", "validation", on=_NO_SERVER),
     "metastore/managers/attempts": _contract(*_COMMIT, "managers", "own_guards", "in_hand", "restore", on=_NO_SERVER),
@@ -112,7 +115,7 @@ _NEAR: Final[Mapping[str, str]] = {
     " tests/cache/test_behaviour.py tests/cache/test_rules.py",
     **{
         f"metastore/cache/{name}.py": f"{_MEMBERS} tests/cache/test_lease_ends.py tests/cache/test_lease_contact.py"
-        for name in ("fence", "fill", "leased", "membership")
+        for name in ("entries", "entry", "fence", "fill", "leased", "membership")
     },
     "metastore/cache/store.py": "tests/cache/test_verdict.py tests/cache/test_lease.py tests/cli/test_cache.py",
     "metastore/leases": f"{_LEASES} tests/leases/test_holding.py tests/leases/test_waiting.py -k 'not s3 and not hudi'",
@@ -121,5 +124,8 @@ _NEAR: Final[Mapping[str, str]] = {
     " tests/leases/test_object_storage.py tests/leases/test_contract.py -k 'object'",
     "metastore/feed": "tests/past/test_consumers.py tests/past/test_consumers_fail.py tests/past/test_as_of.py"
     f" {_contract('past', 'gc', 'as_user', 'user_calls', on=_NO_SERVER)}",
+    "metastore/feed/page.py": _contract("scope", "pages", on=_NO_SERVER),
+    "metastore/feed/scope.py": _contract("scope", "pages", on=_NO_SERVER),
+    "metastore/feed/position.py": "tests/past/test_positions.py tests/past/test_as_of.py -k 'not postgres'",
     "metastore/past": f"tests/past -k {_NO_SERVER}",
 }

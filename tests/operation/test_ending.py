@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.errors import BackendUnavailable
+from metastore.errors import BackendRefused, BackendUnavailable
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
 from tests.operation.ground import PATH, StillClock, session_of, store_on, store_with
@@ -97,3 +97,23 @@ def test_what_was_withdrawn_was_not_applied(store: Store) -> None:
         _cut_off(store, answers=True).topics.alter(topic, ms.SetComment("announced"))
     store.topics.alter(PATH, ms.SetProperty("next", "1"))
     assert store.topics.load(PATH).comment != "announced"
+
+
+@pytest.mark.parametrize("refuses", [False, True], ids=["away for a moment", "refused"])
+def test_a_freeze_begins_again_if_the_database_was_away(store: Store, refuses: bool) -> None:
+    errors = iter([BackendRefused("permission denied") if refuses else _away()])
+
+    class _AwayOnce(_CutOff):
+        def mark(self, mark: Any) -> Any:
+            for error in errors:
+                raise error
+            return self._backend.mark(mark)
+
+    client = store_on(_AwayOnce(store, lambda: None, answers=True), session_of(store).clock)
+    if refuses:
+        with pytest.raises(BackendRefused), client.schemas.exclusive("lake.c.s"):
+            pytest.fail("it is not frozen")
+        return
+    with client.schemas.exclusive("lake.c.s") as tx:
+        tx.topics.alter(PATH, ms.SetComment("frozen"))
+    assert store.topics.load(PATH).comment == "frozen"

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from metastore.operation.tickets import OwnTicket
+from metastore.port.commit import Commit
+from metastore.port.conditions import Expect
 from metastore.store import Store
+from metastore.transaction.line import InLine
+from metastore.transaction.turns import door_at
 from tests.operation.ground import PATH, StillClock, session_of, store_with
 
 TURN = 0.05
@@ -61,3 +65,40 @@ def test_a_turn_without_others_is_measured_by_itself(store: Store, clock: _Endin
     assert not ticket.is_short, "others have an equal time after it"
     ticket.passed()
     assert session.hot.turn == pytest.approx((before + TURN) / 2)
+
+
+def _lost_on(line: InLine, store: Store, *entity_ids: int) -> None:
+    """Let a run lose on entities that it has read."""
+    reads = tuple(Expect(one, 1) for one in entity_ids)
+    assert line.lost(Commit(session_of(store).clock.operation_id(), "me", reads=reads), "read", {})
+
+
+def test_a_run_that_lost_takes_a_ticket_for_the_next_one(store: Store, clock: _Ending) -> None:
+    session, entity_id = session_of(store), store.topics.load(PATH).id
+    line = InLine(session, clock.monotonic() + 30)
+    assert line.enter(clock.operation_id()) is None
+    assert line.ticket is None, "the first run is optimistic"
+    _lost_on(line, store, entity_id)
+    line.enter(clock.operation_id())
+    assert line.ticket is not None
+    assert line.ticket.ids == (entity_id,)
+    line.leave()
+    assert line.ticket is None
+
+
+def test_who_waits_for_more_holds_nothing(store: Store, clock: _Ending) -> None:
+    """Else two threads, each in one door, would wait for each other at the other one."""
+    session = session_of(store)
+    one, other = store.topics.load(PATH).id, store.topics.create("lake.c.s.other").id
+    line = InLine(session, clock.monotonic() + 30)
+    _lost_on(line, store, one)
+    line.enter(clock.operation_id())
+    _lost_on(line, store, other)
+    line.enter(clock.operation_id())
+    assert line.ticket is not None
+    assert line.ticket.ids == tuple(sorted((one, other)))
+    door = door_at(session, (one,))
+    term = door.enter(clock.monotonic())
+    assert term is not None, "no thread is in it any more"
+    door.leave(term, None)
+    line.leave()
