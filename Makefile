@@ -33,7 +33,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java gravitino-client openlineage-client iceberg-spark iceberg-spec iceberg-peers gravitino-spec run test test-long planted-faults check check-lowest lock bench bench-before \
+.PHONY: help setup java gravitino-client openlineage-client iceberg-spark iceberg-spec iceberg-peers gravitino-spec run test test-long planted-faults mutants check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
 	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-cache bench-time load load-faults check-history interleavings interleavings-sql combined-history soak soak-leases clean
@@ -109,6 +109,9 @@ test-long: $(STAMP) $(JAVA) ## run the tests that are too long for `make test`; 
 
 planted-faults: $(STAMP) ## plant faults one by one, and show that the tests find each; ARGS="--only NAME" chooses
 	$(BIN)/python -m tests.faults --workers 2 $(ARGS)
+
+mutants: $(STAMP) ## change one line of the kernel at a time, and show which test finds it: an hour; ARGS="--sample 20"
+	$(BIN)/python -m tests.mutants --workers 2 $(ARGS)
 
 check: $(STAMP) ## check style, types and the direction of imports
 	$(BIN)/ruff check .

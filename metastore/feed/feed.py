@@ -105,7 +105,7 @@ def changes(
 
     ``access``: for which user they are, which sees some of them; None: all.
     Raises InvalidArgument for a position of another database and for one that was lost when a backup was put back,
-    HistoryGone for one after which gc has removed changes.
+    HistoryGone for one after which gc has removed changes, before the call or between two pages of it.
     """
     check_unreadable(unreadable)
     if limit is not None:
@@ -119,7 +119,7 @@ def changes(
             _check_restored(backend, after, seq, mark, collected)
         else:
             check_drawn(backend, after, seq)
-    return _follow(backend, clock, epoch, seq, after is None, limit, unreadable, access)
+    return _follow(backend, clock, epoch, seq, collected, limit, unreadable, access)
 
 
 def _follow(
@@ -127,7 +127,7 @@ def _follow(
     clock: Clock,
     epoch: str,
     seq: int,
-    from_start: bool,
+    collected: int,
     limit: int | None,
     unreadable: Unreadable | None,
     access: Access | None,
@@ -137,8 +137,8 @@ def _follow(
     while left is None or left > 0:
         size = _PAGE if left is None else min(_PAGE, left)
         page = backend.feed(seq, size)
-        if not from_start and _has_gap(page.rows, seq):
-            _check_collected(epoch, backend.feed_start()[1], seq)
+        if _has_gap(page.rows, seq) and (gone := backend.feed_start()[1]) > collected:
+            _check_collected(epoch, gone, seq)  # removed since this read began, perhaps between two of its pages
         rows = page.rows if access is None else seen_steps(access, page.rows)
         for step in rows:
             seq = step.seq or seq

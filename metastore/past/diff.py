@@ -113,6 +113,7 @@ def differing(session: Session, a: int, b: int, under: int | None, *, hidden: bo
     low, high = sorted((a, b))
     found = list[Differing]()
     entities, relations = _folded(steps_between(session.backend, session.clock, low, high))
+    reads_at(session, low)  # again: gc may have removed some of these steps, and what they are of, meanwhile
     for some in _batches(entities.values()):
         found += _differences(some, before, after, under, backwards=a > b, hidden=hidden)
     for some in _batches(relations.values()):

@@ -280,6 +280,7 @@ def test_a_lease_that_could_not_be_renewed_is_refused(ttl: float) -> None:
     with pytest.raises(ms.InvalidArgument, match=r"0\.1 s at least"):
         ms.Cache("lease", ttl=ttl)
     ms.Cache("validate", ttl=ttl)
+    assert ms.Cache("lease", ttl=0.1).ttl == 0.1, "this one can be renewed"
 
 
 def test_an_evicted_member_joins_again(two: tuple[ms.Store, ms.Store]) -> None:

@@ -297,6 +297,42 @@ def test_a_forked_child_serves_nothing_of_its_parents(postgres_url: str) -> None
         assert _cache(cached).held("table", T) is not None
 
 
+class _ForTwo:
+    """A lock that the first thread gets only when a second one wants it."""
+
+    def __init__(self) -> None:
+        self._both, self._lock, self._first = threading.Barrier(2), threading.RLock(), iter(range(2))
+
+    def __enter__(self) -> None:
+        if next(self._first, None) is not None:
+            self._both.wait(LONG)
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_threads_of_a_forked_child_join_once(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second member would be one that nobody ends: writers would wait for it."""
+    lake(postgres_url)
+    with leased(postgres_url) as cached, ThreadPoolExecutor(2) as pool:
+        cache, made = _cache(cached), list[Member]()
+        cache._member.close()
+        new_member = cache._new_member
+
+        def counted() -> Member:
+            made.append(new_member())
+            return made[-1]
+
+        monkeypatch.setattr(cache, "_new_member", counted)
+        monkeypatch.setattr(cache, "_lock", _ForTwo())
+        cache._pid = -1  # that of the parent
+        reads = [pool.submit(cached.tables.load, path) for path in (T, "lake.c.s.u")]
+        assert [read.result(LONG).comment for read in reads] == ["old"] * 2
+        assert made == [cache._member]
+        assert wait_until(lambda: len(cached.cache.members()) == 1, LONG)
+
+
 def test_what_is_announced_is_what_is_written() -> None:
     assert Covered(ids=frozenset([1])).within(Covered(ids=frozenset([1, 2])))
     assert not Covered(scopes=frozenset([1])).within(Covered(ids=frozenset([1])))

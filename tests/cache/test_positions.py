@@ -115,3 +115,13 @@ def test_schedules_find_a_cache_that_gives_up_too_early(monkeypatch: pytest.Monk
 def test_what_does_not_tell_all_is_refused(answer: Touched) -> None:
     assert not Positions("epoch", 10).apply(answer, 10)
     assert Positions("epoch", 10).apply(Touched("epoch", 10, 1, [Touch(11, 1, "alter", None)]), 10)
+
+
+def test_as_many_as_are_asked_for_at_once_are_applied() -> None:
+    """The query asks for one more: only then is there more than the answer shows."""
+    positions = Positions("epoch", 10)
+    assert positions.apply(Touched("epoch", 0, 1, [Touch(n, 1, "alter", None) for n in range(11, 11 + MOST)]), 10)
+    assert (positions.last, positions.missing) == (10 + MOST, set())
+    assert positions.apply(Touched("epoch", 0, 1, [Touch(10 + 2 * MOST + 1, 1, "alter", None)]), positions.last)
+    assert len(positions.missing) == MOST, "as many gaps are asked for again"
+    assert not positions.apply(Touched("epoch", 0, 1, [Touch(positions.last + 2, 1, "alter", None)]), positions.last)

@@ -350,13 +350,20 @@ class TestAColumn:
         assert list(store.drops.pending()) == []
         assert store.verify() == []
 
-    def test_destroyed_and_purged(self, store: Store, table: ms.Table) -> None:
+    @pytest.mark.parametrize("stopped", [False, True], ids=["", "rows are left"])
+    def test_destroyed_and_purged(
+        self, store: Store, table: ms.Table, stopped: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Also where the purge was stopped before it deleted the rows: the table cannot come back."""
         pending = store.tables.begin_drop(T, column="b", ttl=SOON)
         store.tables.drop(T)
         pending.finish()
         pending.started()
         assert [one.phase for one in store.drops.pending()] == ["destroyed"], "it is not destroyed again"
+        if stopped:
+            monkeypatch.setattr("metastore.managers.manager.delete_tree", lambda *_: 0)
         store.tables.purge(table)
+        assert (_state(behind(store), table.id) is None) is not stopped
         assert store.drops.resume(lambda pending: pytest.fail("its data is destroyed")) == 1
         assert list(store.drops.pending()) == []
         assert store.verify() == []

@@ -103,6 +103,18 @@ class TestOwnWrites:
         assert list(ground.store.tables.names("m.c.a")) == ["x", "y"]
         assert list(ground.store.tables.names("m.c.a.b")) == ["u"]
 
+    def test_owned_rows_have_the_version_that_they_get(self, ground: Ground) -> None:
+        store = ground.store
+        model = store.models.create("m.c.one.model")
+        number = store.models.add_version(model, uris={"default": "s3://a"}).number
+        with store.transaction() as tx:
+            made = tx.partitions.create(ground.table, "q", values={})
+            altered = tx.models.alter_version(model, number, ms.SetComment("1"))
+            again = tx.models.alter_version(model, number, ms.SetComment("2"))
+        assert [made.version, altered.version, again.version] == [1, 2, 3]
+        assert store.partitions.load(ground.table, "q").version == 1
+        assert store.models.load_version(model, number).version == 3
+
     def test_owned_rows(self, ground: Ground) -> None:
         with ground.store.transaction() as tx:
             tx.partitions.create("m.c.one.t", "q", values={"a": "b"})

@@ -123,6 +123,19 @@ def test_the_feed_shows_nothing_hidden(lake: Lake, ann: Store) -> None:
     assert not list(ann.changes(under=lake.hr, timeout=0.01))
 
 
+def test_the_feed_names_no_other_end_that_is_hidden(lake: Lake, ann: Store) -> None:
+    """Whoever sees a table does not see who owns it, or what is attached to it, unless it sees that too."""
+    lake.store.tags.create("lake.shown")
+    lake.grant(lake.store.roles.load(("lake", "reader")), ("apply_tag", "tag", "lake.shown"))
+    lake.store.owners.set(lake.orders, ("lake", "bob@corp"))
+    for tag in ("lake.secret", "lake.shown"):
+        lake.store.tags.attach(lake.orders, tag)
+    changes = [change for change in (*ann.changes(), *ann.changes_page(size=500).items) if change.other_path]
+    orders = [change for change in changes if change.path_after == "lake.sales.eu.orders"]
+    assert [change.other_path for change in orders] == ["lake.shown"] * 2
+    assert not [change for change in changes if "bob" in str(change) or "secret" in str(change)]
+
+
 def test_a_token_with_another_id_shows_nothing_more(lake: Lake, ann: Store) -> None:
     """A client can make tokens: the epoch that signs them is in every position."""
     epoch = lake.store._session.epoch()

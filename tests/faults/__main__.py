@@ -9,10 +9,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
-from queue import SimpleQueue
 
 from rich.console import Console
 from rich.progress import Progress
@@ -21,7 +18,7 @@ from rich.text import Text
 
 from tests.faults.fault import DoesNotApply, Fault
 from tests.faults.faults import FAULTS
-from tests.faults.running import Run, copied, run
+from tests.faults.running import Run, in_copies, run
 
 _TREE = Path(__file__).resolve().parents[2]
 
@@ -43,7 +40,7 @@ def main() -> int:
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("Faults", total=len(chosen))
         runs = []
-        for one in _all(chosen, max(1, options.workers)):
+        for one in in_copies(_TREE, chosen, max(1, options.workers), run):
             runs.append(one)
             missed = sum(not r.found for r in runs)
             progress.update(task, advance=1, description=f"Faults, {missed} missed")
@@ -57,23 +54,6 @@ def _without_a_place(faults: Sequence[Fault]) -> Iterator[str]:
             fault.file_in(_TREE)
         except DoesNotApply as error:
             yield str(error)
-
-
-def _all(faults: Sequence[Fault], workers: int) -> Iterator[Run]:
-    """Run all faults; each worker has a copy of the tree."""
-    with ExitStack() as stack:
-        copies: SimpleQueue[Path] = SimpleQueue()
-        for _ in range(workers):
-            copies.put(stack.enter_context(copied(_TREE)))
-
-        def one(fault: Fault) -> Run:
-            copy = copies.get()
-            try:
-                return run(fault, copy)
-            finally:
-                copies.put(copy)
-
-        yield from stack.enter_context(ThreadPoolExecutor(workers)).map(one, faults)
 
 
 def _write_json(runs: Sequence[Run]) -> None:

@@ -11,6 +11,7 @@ from tests.faults.in_edges import IN_EDGES
 from tests.faults.in_governance import IN_GOVERNANCE
 from tests.faults.in_library import IN_LIBRARY
 from tests.faults.in_servers import IN_SERVERS
+from tests.faults.in_survivors import IN_SURVIVORS
 
 __all__ = ["FAULTS"]
 
@@ -23,4 +24,5 @@ FAULTS: tuple[Fault, ...] = (
     *IN_CONNECTIONS,
     *IN_EDGES,
     *IN_SERVERS,
+    *IN_SURVIVORS,
 )

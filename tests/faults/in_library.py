@@ -246,8 +246,8 @@ _CONTENT = (
     Fault(
         "an import replaces what was to be left",
         "metastore/transfer",
-        'or if_exists == "return":\n        made.left += 1\n        return record.chain',
-        "or False:\n        made.left += 1\n        return record.chain",
+        'if stored is not None and (if_exists == "return" or ',
+        "if stored is not None and (False or ",
         "tests/transfer/test_into.py",
     ),
     Fault(

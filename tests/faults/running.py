@@ -5,20 +5,26 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from queue import SimpleQueue
+from tempfile import TemporaryDirectory, TemporaryFile
 from time import monotonic
+from typing import TypeVar
 
 from tests.faults.fault import Fault
 
-__all__ = ["Run", "copied", "run"]
+__all__ = ["Ended", "Run", "copied", "in_copies", "planted", "run", "run_tests"]
 
-_LONGEST = 900.0
+T = TypeVar("T")
+R = TypeVar("R")
+LONGEST = 900.0
 """After how many seconds a run of tests is stopped. That shows nothing: a fault counts as found if a test fails."""
 _TESTS_FAILED = 1
 """pytest's exit code; any other says that the tests could not be run."""
@@ -38,6 +44,17 @@ class Run:
     problem: str = ""
 
 
+@dataclass(frozen=True)
+class Ended:
+    """How a run of tests ended: at the first one that failed (``test``, and ``why``), or otherwise."""
+
+    code: int | None
+    """pytest's exit code; None: the run was stopped, because it took too long."""
+    test: str = ""
+    why: str = ""
+    said: str = ""
+
+
 @contextmanager
 def copied(tree: Path) -> Iterator[Path]:
     """Give a copy of the tree, for a time."""
@@ -47,43 +64,71 @@ def copied(tree: Path) -> Iterator[Path]:
         yield copy
 
 
+def in_copies(tree: Path, items: Iterable[T], workers: int, work: Callable[[T, Path], R]) -> Iterator[R]:
+    """Do the work for each item, several at once; yield the results in order. Each worker has a copy of the tree."""
+    with ExitStack() as stack:
+        copies: SimpleQueue[Path] = SimpleQueue()
+        for _ in range(workers):
+            copies.put(stack.enter_context(copied(tree)))
+
+        def one(item: T) -> R:
+            copy = copies.get()
+            try:
+                return work(item, copy)
+            finally:
+                copies.put(copy)
+
+        yield from stack.enter_context(ThreadPoolExecutor(workers)).map(one, items)
+
+
+@contextmanager
+def planted(fault: Fault, copy: Path) -> Iterator[None]:
+    """Plant the fault in the copy, and take it out again. Raises DoesNotApply if its text is not there exactly once."""
+    file = fault.file_in(copy)
+    sound = file.read_text()
+    file.write_text(sound.replace(fault.before, fault.after))
+    try:
+        yield
+    finally:
+        file.write_text(sound)
+
+
 def run(fault: Fault, copy: Path) -> Run:
-    """Plant the fault in the copy, run its tests until the first one fails, and take it out again.
+    """Plant the fault in the copy, and run its tests until the first one fails.
 
     Raises DoesNotApply if the tree does not have the fault's text exactly once.
     """
-    file = fault.file_in(copy)
-    sound = file.read_text()
     began = monotonic()
-    file.write_text(sound.replace(fault.before, fault.after))
-    try:
-        done = _tests(fault, copy)
-    except subprocess.TimeoutExpired:
-        return Run(fault, False, monotonic() - began, problem=f"the tests did not end in {_LONGEST:.0f} s")
-    finally:
-        file.write_text(sound)
+    with planted(fault, copy):
+        ended = run_tests(shlex.split(fault.tests), copy)
     seconds = monotonic() - began
-    if done.returncode == _TESTS_FAILED:
-        test, _, why = _first_failed(done.stdout).partition(" - ")
-        late = "Timeout" in why  # a busy machine does that too
-        return Run(fault, not late, seconds, test=test, problem=why if late else "")
-    said = f"{(done.stdout + done.stderr).strip()[-2000:]}\npytest ended with {done.returncode}"
-    problem = "" if done.returncode == 0 else said
-    return Run(fault, False, seconds, problem=problem)
+    if ended.code == _TESTS_FAILED:
+        late = "Timeout" in ended.why  # a busy machine does that too
+        return Run(fault, not late, seconds, test=ended.test, problem=ended.why if late else "")
+    return Run(fault, False, seconds, problem="" if ended.code == 0 else ended.said)
 
 
-def _tests(fault: Fault, copy: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0", "--tb=no"]
+def run_tests(arguments: Sequence[str], copy: Path, longest: float = LONGEST) -> Ended:
+    """Run tests in the copy until the first one fails, and end all processes that they leave behind."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0", "--tb=no", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}  # before the installed one
-    return subprocess.run(
-        [*command, *shlex.split(fault.tests)],
-        cwd=copy,
-        env=environment,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=_LONGEST,
-    )
+    with (
+        TemporaryFile("w+") as output,
+        subprocess.Popen(
+            command, cwd=copy, env=environment, stdout=output, stderr=output, text=True, start_new_session=True
+        ) as process,
+    ):
+        try:
+            code = process.wait(longest)
+        except subprocess.TimeoutExpired:
+            return Ended(None, said=f"the tests did not end in {longest:.0f} s")
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        output.seek(0)
+        said = output.read().strip()
+    test, _, why = _first_failed(said).partition(" - ")
+    return Ended(code, test, why, f"{said[-2000:]}\npytest ended with {code}")
 
 
 def _first_failed(output: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 import metastore as ms
 from metastore.errors import DeadlineExceeded
+from metastore.operation.helping import BATCH, BatchSize, plan
 from metastore.operation.intent import Intent, help_others
 from metastore.operation.marks import OwnMark
 from metastore.operation.record import OperationRow
@@ -74,6 +76,18 @@ def test_one_commit_applies_all_of_them_oldest_first(store: Store) -> None:
     assert store.topics.load(PATH).comment == "second"
 
 
+@pytest.mark.parametrize(("most", "applied"), [(2, 2), (BATCH, 5)])
+def test_a_batch_has_a_bound(store: Store, most: int, applied: int) -> None:
+    """The bound of attempts counts on it: an own intent that is younger waits, or comes along beyond it."""
+    others = [One(store, f"{n}").announced() for n in range(5)]
+    session, batch = session_of(store), BatchSize()
+    batch.most = most
+    seen = session.backend.pending(others[0].on, others[0].row.id, BATCH)
+    planned = plan(seen, others[0].row.id, batch)
+    assert planned is not None
+    assert [one.operation_id for one in planned.help.resolutions] == [one.row.id for one in others[:applied]]
+
+
 def test_what_changes_nothing_is_its_own_row(store: Store) -> None:
     store.topics.alter(PATH, ms.SetComment("same"))
     one = One(store, "same").announced()
@@ -137,10 +151,13 @@ def test_others_are_helped(store: Store) -> None:
     assert help_others(session_of(store), one.on)  # there are none
 
 
-def test_what_a_newer_program_wrote_is_left(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("change", ["Unheard", "DropColumn"], ids=["a new one", "one of another kind until now"])
+def test_what_a_newer_program_wrote_is_left(store: Store, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
     one, backend = One(store, "mine"), session_of(store).backend
     write_down = backend.write_down
-    newer: Any = lambda entry: write_down(replace(entry, changes='[{"change": "Unheard"}]'))  # noqa: E731
+    newer: Any = lambda entry: write_down(  # noqa: E731
+        replace(entry, changes=json.dumps([{"change": change, "name": "a"}]))
+    )
     monkeypatch.setattr(backend, "write_down", newer)
     one.announced()
     assert not help_others(session_of(store), one.on)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,12 +14,14 @@ from metastore.errors import (
     DeadlineExceeded,
     EntityAlreadyExists,
     EntityNotFound,
+    HistoryGone,
     InvalidArgument,
     MetastoreError,
     OutcomeUnknown,
     RetriesExhausted,
     ScopeFrozen,
 )
+from metastore.feed.feed import steps_between
 from tests.past.test_as_of import grown
 from tests.past.trees import tree
 
@@ -128,6 +131,26 @@ def test_names_that_changed_with_each_other_go_back(store: Store) -> None:
     assert len(store.revert("m.c.renamed", to=before)) == 3
     assert [(t.name, t.id) for t in store.tables.list("m.c.renamed")] == [("a", a.id), ("b", b.id)]
     assert store.verify() == []
+
+
+def test_gc_while_the_changes_are_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What gc has deleted meanwhile is not "no difference"."""
+    store.metalakes.create("m")
+    store.catalogs.create("m.c", type="relational")
+    store.tables.create("m.c.s.t", parents=True)
+    before = store.position()
+    store.tables.drop("m.c.s.t")
+    after = store.position()
+
+    def steps(*arguments: Any, **options: Any) -> Any:
+        for _ in range(2):  # the first makes what was dropped unrestorable
+            store.gc(retention=timedelta(0), keep_versions=1)
+        return steps_between(*arguments, **options)
+
+    assert [one.path_before for one in store.diff(before, after) if one.path_after is None] == ["m.c.s.t"]
+    monkeypatch.setattr("metastore.past.diff.steps_between", steps)
+    with pytest.raises(HistoryGone):
+        list(store.diff(before, after))
 
 
 def test_what_was_purged_is_refused(store: Store) -> None:

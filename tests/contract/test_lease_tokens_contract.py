@@ -1,0 +1,106 @@
+"""A token that is not the lease's own does nothing: an older one, and the same number in another holder's hands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+
+import metastore as ms
+from metastore import Store
+from metastore.backends.sql.tables import metadata
+from metastore.port.commit import Committed, Conflicted
+from metastore.port.conditions import LeaseToken
+from metastore.port.leases import Take, Taken
+from tests.contract.ground import Ground, dump, insert
+
+TTL = 60_000_000
+NAME = "work"
+
+
+def _taken(ground: Ground, incarnation: str) -> LeaseToken:
+    """Take the lease, and return its token."""
+    operation_id = ground.store._session.clock.operation_id()
+    answer = ground.backend.leases.take(Take(operation_id, "ada", (NAME,), (NAME,), "ada", incarnation, TTL, None))
+    assert isinstance(answer, Taken)
+    (row,) = answer.rows
+    return LeaseToken(NAME, row.id, row.token, incarnation)
+
+
+def _broken(ground: Ground) -> None:
+    assert ground.backend.leases.break_(NAME, NAME, ground.store._session.clock.operation_id(), "bob")
+
+
+def _older(ground: Ground) -> tuple[LeaseToken, LeaseToken]:
+    """The same process lost the lease, and took it again."""
+    mine = _taken(ground, "one")
+    _broken(ground)
+    return mine, _taken(ground, "one")
+
+
+def _of_a_lost_future(ground: Ground) -> tuple[LeaseToken, LeaseToken]:
+    """A backup was put back after this holder had taken the lease: another process draws the same number."""
+    theirs = _taken(ground, "two")
+    return replace(theirs, incarnation="one"), theirs
+
+
+@pytest.fixture(params=[_older, _of_a_lost_future])
+def tokens(request: pytest.FixtureRequest, ground: Ground) -> tuple[LeaseToken, LeaseToken]:
+    """Give a token that is not the lease's own, and the one that is."""
+    made: Callable[[Ground], tuple[LeaseToken, LeaseToken]] = request.param
+    return made(ground)
+
+
+def test_it_does_nothing(ground: Ground, tokens: tuple[LeaseToken, LeaseToken]) -> None:
+    wrong, right = tokens
+    leases = ground.backend.leases
+    before = dump(ground.backend)
+    assert leases.renew([wrong], 2 * TTL) is None
+    assert leases.release([wrong], [NAME], ground.store._session.clock.operation_id(), "ada") == 0
+    assert leases.stage(wrong, uuid4(), ground.table.id, "k", "v", "ada") is False
+    refused = ground.send(insert(ground.catalog, "under_a_wrong_token"), leases=(wrong,))
+    assert isinstance(refused, Conflicted)
+    assert refused.cause == "lease"
+    assert dump(ground.backend) == before
+
+    assert isinstance(ground.send(insert(ground.catalog, "under_the_right_token"), leases=(right,)), Committed)
+    assert leases.stage(right, uuid4(), ground.table.id, "k", "v", "ada") is True
+    assert leases.renew([right], 2 * TTL) is not None
+    assert leases.release([right], [NAME], ground.store._session.clock.operation_id(), "ada") == 1
+
+
+def test_one_wrong_token_of_two_is_refused(ground: Ground, tokens: tuple[LeaseToken, LeaseToken]) -> None:
+    wrong, right = tokens
+    other = Take(
+        ground.store._session.clock.operation_id(), "ada", ("other",), ("other",), "ada", right.incarnation, TTL, None
+    )
+    answer = ground.backend.leases.take(other)
+    assert isinstance(answer, Taken)
+    beside = LeaseToken("other", answer.rows[0].id, answer.rows[0].token, right.incarnation)
+    assert ground.backend.leases.renew([wrong, beside], TTL) is None
+    refused = ground.send(insert(ground.catalog, "x"), leases=(beside, wrong))
+    assert isinstance(refused, Conflicted)
+    assert refused.cause == "lease"
+
+
+def test_what_is_dumped_has_the_leases(ground: Ground) -> None:
+    """Else the comparison above would see nothing of a renewal."""
+    assert {"lease", "staged"} <= metadata.tables.keys()
+    _taken(ground, "one")
+    assert dump(ground.backend)["lease"]
+
+
+def test_a_call_that_changes_nothing_needs_its_lease(store: Store) -> None:
+    """Its caller goes on as if it held the lease."""
+    store.metalakes.create("m", comment="as it is")
+    with store.leases.acquire(NAME) as lease:
+        assert store.metalakes.alter("m", ms.SetComment("as it is"), lease=lease).version == 1
+        assert store.leases.break_(NAME)
+        with pytest.raises(ms.LeaseLost):
+            store.metalakes.alter("m", ms.SetComment("as it is"), lease=lease)
+        with pytest.raises(ms.LeaseLost):
+            store.metalakes.create("m", if_exists="return", lease=lease)
+        with pytest.raises(ms.LeaseLost), store.transaction(lease=lease) as tx:
+            assert tx.metalakes.load("m").comment == "as it is"

@@ -1,0 +1,104 @@
+"""A place in line: who waits measures how long a turn takes, and leaves others theirs."""
+
+from __future__ import annotations
+
+import pytest
+
+from metastore.operation.tickets import OwnTicket
+from metastore.port.commit import Commit
+from metastore.port.conditions import Expect
+from metastore.store import Store
+from metastore.transaction.line import InLine
+from metastore.transaction.turns import door_at
+from tests.operation.ground import PATH, StillClock, session_of, store_with
+
+TURN = 0.05
+
+
+class _Ending(StillClock):
+    """A clock on which the turn of ``first`` ends after a time."""
+
+    first: OwnTicket | None = None
+    ends = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if self.first is not None and self.monotonic() >= self.ends:
+            self.first.leave()
+            self.first = None
+
+
+@pytest.fixture
+def clock() -> _Ending:
+    return _Ending()
+
+
+@pytest.fixture
+def store(clock: _Ending) -> Store:
+    return store_with(clock)
+
+
+def test_a_turn_of_others_is_measured(store: Store, clock: _Ending) -> None:
+    session, entity_id = session_of(store), store.topics.load(PATH).id
+    first, second, ends = OwnTicket(session), OwnTicket(session), clock.monotonic() + 30
+    before = session.hot.turn
+    first.take([entity_id], ends)
+    assert first.alone
+    assert session.hot.turn == before, "nobody was before it: that tells nothing"
+    clock.first, clock.ends = first, clock.monotonic() + TURN
+    began = clock.monotonic()
+    second.take([entity_id], ends)
+    waited = clock.monotonic() - began
+    assert waited >= TURN
+    assert not second.alone
+    assert session.hot.turn == pytest.approx((before + waited) / 2)
+    measured = session.hot.turn
+    second.passed()
+    assert session.hot.turn == measured, "its own turn is measured by those that waited for it"
+
+
+def test_a_turn_without_others_is_measured_by_itself(store: Store, clock: _Ending) -> None:
+    session, entity_id = session_of(store), store.topics.load(PATH).id
+    ticket, before = OwnTicket(session), session.hot.turn
+    ticket.take([entity_id], clock.monotonic() + 30)
+    clock.sleep(TURN)
+    assert not ticket.is_short, "others have an equal time after it"
+    ticket.passed()
+    assert session.hot.turn == pytest.approx((before + TURN) / 2)
+
+
+def _lost_on(line: InLine, store: Store, *entity_ids: int) -> None:
+    """Let a run lose on entities that it has read."""
+    reads = tuple(Expect(one, 1) for one in entity_ids)
+    assert line.lost(Commit(session_of(store).clock.operation_id(), "me", reads=reads), "read", {})
+
+
+def test_a_run_that_lost_takes_a_ticket_for_the_next_one(store: Store, clock: _Ending) -> None:
+    session, entity_id = session_of(store), store.topics.load(PATH).id
+    line = InLine(session, clock.monotonic() + 30)
+    assert line.enter(clock.operation_id()) is None
+    assert line.ticket is None, "the first run is optimistic"
+    _lost_on(line, store, entity_id)
+    line.enter(clock.operation_id())
+    assert line.ticket is not None
+    assert line.ticket.ids == (entity_id,)
+    line.leave()
+    assert line.ticket is None
+
+
+def test_who_waits_for_more_holds_nothing(store: Store, clock: _Ending) -> None:
+    """Else two threads, each in one door, would wait for each other at the other one."""
+    session = session_of(store)
+    one, other = store.topics.load(PATH).id, store.topics.create("lake.c.s.other").id
+    line = InLine(session, clock.monotonic() + 30)
+    _lost_on(line, store, one)
+    line.enter(clock.operation_id())
+    _lost_on(line, store, other)
+    line.enter(clock.operation_id())
+    assert line.ticket is not None
+    assert line.ticket.ids == tuple(sorted((one, other)))
+    door = door_at(session, (one,))
+    term = door.enter(clock.monotonic())
+    assert term is not None, "no thread is in it any more"
+    door.leave(term, None)
+    line.leave()
