@@ -1,0 +1,75 @@
+"""The processes of a run: started, stopped, killed, replaced. What was started is written down first."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from tests.joints.client import Crew
+
+__all__ = ["Crews"]
+
+
+class Crews:
+    """Keeps processes at work. ``started.jsonl`` names each client before its process begins."""
+
+    def __init__(self, folder: Path, crews: list[Crew]) -> None:
+        self._folder = folder
+        self._file = (folder / "started.jsonl").open("a", buffering=1)
+        self._output = (folder / "output.txt").open("a")
+        self._running: dict[str, tuple[Crew, subprocess.Popen[bytes]]] = {}
+        self._number = 0
+        for crew in crews:
+            self._start(crew)
+
+    @property
+    def names(self) -> list[str]:
+        """The processes that run."""
+        return list(self._running)
+
+    def _start(self, crew: Crew) -> None:
+        self._number += 1
+        crew = replace(crew, name=f"p{self._number}")
+        self._file.write(json.dumps({"process": crew.name, "clients": crew.clients, "how": crew.how}) + "\n")
+        command = [sys.executable, "-W", "ignore", "-m", "tests.joints.client", crew.as_json()]
+        self._running[crew.name] = crew, subprocess.Popen(command, stdout=self._output, stderr=self._output)
+
+    def replace(self, name: str) -> None:
+        """Kill a process, and start one like it."""
+        crew, process = self._running.pop(name)
+        process.kill()
+        process.wait()
+        self._file.write(json.dumps({"killed": name}) + "\n")
+        self._start(crew)
+
+    def stop(self, name: str) -> None:
+        os.kill(self._running[name][1].pid, signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        os.kill(self._running[name][1].pid, signal.SIGCONT)
+
+    def end(self, within: float) -> list[str]:
+        """Let all end by themselves; return what is wrong with how they did."""
+        (self._folder / "over").touch()
+        ends, wrong = time.monotonic() + within, list[str]()
+        for name, (_, process) in self._running.items():
+            try:
+                code = process.wait(max(0.0, ends - time.monotonic()))
+                wrong += [f"process {name} ended with {code}"] if code else []
+            except subprocess.TimeoutExpired:
+                wrong.append(f"process {name} did not end within {within:.0f} s")
+                process.kill()
+                process.wait()
+        return wrong
+
+    def kill(self) -> None:
+        """Kill whatever runs."""
+        for _, process in self._running.values():
+            process.kill()
+            process.wait()

@@ -1,0 +1,62 @@
+"""The journal of one client: a line before each call, a line after it. Each line is one ``write``.
+
+The system keeps what was written when the process is killed. So the journal of a client that ended by itself begins
+with ``born``, ends with ``done``, and its calls are numbered without a gap; that of a killed client has at most one
+call without an answer, and perhaps half a line at its end. The judge asks for exactly this (:mod:`…judge.whole`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import metastore as ms
+
+__all__ = ["Journal", "told"]
+
+
+class Journal:
+    """The journal of one client in a run's folder. It belongs to one thread or one task."""
+
+    def __init__(self, folder: Path, client: str, **about: Any) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+        self._file = os.open(folder / "journals" / f"{client}.jsonl", flags)
+        self.client, self.number = client, 0
+        self._write({"born": time.monotonic_ns(), "client": client, "pid": os.getpid(), **about})
+
+    @property
+    def principal(self) -> str:
+        """The principal of the call that is under way: the feed names the call that wrote."""
+        return f"{self.client}/{self.number}"
+
+    def begin(self, call: dict[str, Any]) -> None:
+        """Note that a call begins now."""
+        self.number += 1
+        self._write({"n": self.number, **call, "start": time.monotonic_ns()})
+
+    def end(self, answer: dict[str, Any]) -> None:
+        """Note that the call has ended, and with what."""
+        self._write({"n": self.number, "end": time.monotonic_ns(), **answer})
+
+    def done(self) -> None:
+        """Note that the client has ended by itself."""
+        self._write({"done": time.monotonic_ns(), "calls": self.number})
+        os.close(self._file)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+
+
+def told(answer: Any) -> Any:
+    """Return an answer as JSON: what the judge compares, and what people need to understand it."""
+    if isinstance(answer, ms.Entity):
+        document = {"comment": answer.comment, "properties": dict(answer.properties)}
+        return {"id": answer.id, "version": answer.version, "path": answer.path, "by": answer.modified_by, **document}
+    if isinstance(answer, ms.Page):
+        return [told(one) for one in answer.items]
+    if isinstance(answer, list | tuple):
+        return [told(one) for one in answer]
+    return answer if isinstance(answer, str | int | bool | None) else type(answer).__name__

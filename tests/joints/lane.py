@@ -1,0 +1,117 @@
+"""A client: it makes its calls one after another, in a thread or in a task, and writes all of it down."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+import metastore as ms
+from tests.joints.choosing import Script, Who, scripts
+from tests.joints.journal import Journal, told
+from tests.joints.request import Notes, Request, make, make_async
+
+__all__ = ["Lane"]
+
+_DEADLINES: Final = ((5.0, 17), (0.5, 2), (0.2, 1))
+"""Seconds, and how often."""
+_SHOWN: Final = ("path", "missing", "expected", "found", "operation", "operation_id")
+_AWAY: Final = 0.05
+"""Seconds to wait after a call that found no database."""
+
+
+class Lane:
+    """One client. ``interrupts``: the share of its calls that are interrupted, or cancelled in a task."""
+
+    def __init__(self, journal: Journal, role: str, seed: str, interrupts: float, over: Callable[[], bool]) -> None:
+        self._journal, self._role, self._interrupts, self._over = journal, role, interrupts, over
+        self._dice = Random(seed)
+        self._who = Who(journal.client, self._dice)
+
+    # --- threads
+
+    def run(self, store: Any) -> None:
+        """Call in this thread until the run is over."""
+        for script in scripts(self._who, self._role):
+            if self._over():
+                break
+            self._play(store, script)
+        self._journal.done()
+
+    def _play(self, store: Any, script: Script) -> None:
+        answer: Any = None
+        with contextlib.suppress(StopIteration):
+            while not self._over():
+                answer = self._called(store, script.send(answer))
+
+    def _called(self, store: Any, request: Request) -> Any:
+        bound, notes = self._begins(store, request), Notes()
+        try:
+            if self._dice.random() < self._interrupts:
+                answer = _interrupted(lambda: make(bound, request, notes), self._dice.expovariate(200))
+            else:
+                answer = make(bound, request, notes)
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (whatever it is: the judge looks at it)
+            self._failed(error, notes)
+            time.sleep(_AWAY * isinstance(error, ms.BackendUnavailable))
+            return None
+        return self._returned(answer, notes)
+
+    # --- tasks
+
+    async def run_async(self, store: Any) -> None:
+        """Call in this task until the run is over."""
+        for script in scripts(self._who, self._role):
+            if self._over():
+                break
+            answer: Any = None
+            with contextlib.suppress(StopIteration):
+                while not self._over():
+                    answer = await self._called_async(store, script.send(answer))
+        self._journal.done()
+
+    async def _called_async(self, store: Any, request: Request) -> Any:
+        bound, notes = self._begins(store, request), Notes()
+        try:
+            if self._dice.random() < self._interrupts:
+                async with asyncio.timeout(self._dice.expovariate(200)):
+                    answer = await make_async(bound, request, notes)
+            else:
+                answer = await make_async(bound, request, notes)
+        except Exception as error:  # noqa: BLE001  (likewise)
+            self._failed(error, notes)
+            await asyncio.sleep(_AWAY * isinstance(error, ms.BackendUnavailable))
+            return None
+        return self._returned(answer, notes)
+
+    # --- both
+
+    def _begins(self, store: Any, request: Request) -> Any:
+        values, weights = zip(*_DEADLINES, strict=True)
+        deadline = self._dice.choices(values, weights)[0]
+        self._journal.begin({**request.as_json(), "deadline": deadline})
+        self._who.number = self._journal.number
+        return store.bind(principal=self._journal.principal, deadline=deadline)
+
+    def _returned(self, answer: Any, notes: Notes) -> Any:
+        self._journal.end({"answer": told(answer), **notes.as_json()})
+        return answer
+
+    def _failed(self, error: BaseException, notes: Notes) -> None:
+        about = {name: told(getattr(error, name)) for name in _SHOWN if getattr(error, name, None) is not None}
+        operation = {name: str(value) for name in about if (value := getattr(error, name)) and "operation" in name}
+        line = {"error": type(error).__name__, "message": str(error)[:300], "about": about | operation}
+        self._journal.end({**line, **notes.as_json()})
+
+
+def _interrupted(call: Callable[[], Any], after: float) -> Any:
+    """Make a call, and raise KeyboardInterrupt in it after some time, wherever it is. Only in the main thread."""
+    try:
+        signal.setitimer(signal.ITIMER_REAL, max(after, 1e-6))
+        return call()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
