@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from tests.joints.client import Crew
+from tests.joints.crew import Crew
 
 __all__ = ["Crews"]
 
@@ -19,8 +19,8 @@ __all__ = ["Crews"]
 class Crews:
     """Keeps processes at work. ``started.jsonl`` names each client before its process begins."""
 
-    def __init__(self, folder: Path, crews: list[Crew]) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, url: str, crews: list[Crew]) -> None:
+        self._folder, self.url = folder, url
         self._file = (folder / "started.jsonl").open("a", buffering=1)
         self._output = (folder / "output.txt").open("a")
         self._running: dict[str, tuple[Crew, subprocess.Popen[bytes]]] = {}
@@ -33,10 +33,14 @@ class Crews:
         """The processes that run."""
         return list(self._running)
 
+    def named(self, cache: str) -> list[str]:
+        """Return the processes that have such a cache."""
+        return [name for name, (crew, _) in self._running.items() if crew.cache and crew.cache[0] == cache]
+
     def _start(self, crew: Crew) -> None:
         self._number += 1
         crew = replace(crew, name=f"p{self._number}")
-        self._file.write(json.dumps({"process": crew.name, "clients": crew.clients, "how": crew.how}) + "\n")
+        self._file.write(json.dumps(crew.as_started()) + "\n")
         command = [sys.executable, "-W", "ignore", "-m", "tests.joints.client", crew.as_json()]
         self._running[crew.name] = crew, subprocess.Popen(command, stdout=self._output, stderr=self._output)
 
@@ -49,9 +53,11 @@ class Crews:
         self._start(crew)
 
     def stop(self, name: str) -> None:
+        """Stop a process (SIGSTOP)."""
         os.kill(self._running[name][1].pid, signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
+        """Let a stopped process go on."""
         os.kill(self._running[name][1].pid, signal.SIGCONT)
 
     def end(self, within: float) -> list[str]:
@@ -64,8 +70,6 @@ class Crews:
                 wrong += [f"process {name} ended with {code}"] if code else []
             except subprocess.TimeoutExpired:
                 wrong.append(f"process {name} did not end within {within:.0f} s")
-                process.kill()
-                process.wait()
         return wrong
 
     def kill(self) -> None:

@@ -1,8 +1,8 @@
-"""The journal of one client: a line before each call, a line after it. Each line is one ``write``.
+"""The journal of a process: its clients write a line before each call, and a line after it. Each line is one ``write``.
 
-The system keeps what was written when the process is killed. So the journal of a client that ended by itself begins
-with ``born``, ends with ``done``, and its calls are numbered without a gap; that of a killed client has at most one
-call without an answer, and perhaps half a line at its end. The judge asks for exactly this (:mod:`…judge.whole`).
+The system keeps what was written when the process is killed. So the lines of a client that ended by itself begin with
+``born``, end with ``done``, and its calls are numbered without a gap. A killed client has at most one call without an
+answer, and its process perhaps half a line at the end. :mod:`tests.joints.judge.calls` asks for exactly this.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ from typing import Any
 
 import metastore as ms
 
-__all__ = ["Journal", "told"]
+__all__ = ["Journal", "opened", "told"]
+
+
+def opened(folder: Path, process: str) -> int:
+    """Make the journal of a process; return its file, for its clients. Raises FileExistsError."""
+    return os.open(folder / "journals" / f"{process}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND)
 
 
 class Journal:
-    """The journal of one client in a run's folder. It belongs to one thread or one task."""
+    """What one client writes down. It belongs to one thread or one task."""
 
-    def __init__(self, folder: Path, client: str, **about: Any) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
-        self._file = os.open(folder / "journals" / f"{client}.jsonl", flags)
-        self.client, self.number = client, 0
-        self._write({"born": time.monotonic_ns(), "client": client, "pid": os.getpid(), **about})
+    def __init__(self, file: int, client: str) -> None:
+        self._file, self.client, self.number = file, client, 0
+        self._write({"born": time.monotonic_ns()})
 
     @property
     def principal(self) -> str:
@@ -44,10 +47,9 @@ class Journal:
     def done(self) -> None:
         """Note that the client has ended by itself."""
         self._write({"done": time.monotonic_ns(), "calls": self.number})
-        os.close(self._file)
 
     def _write(self, line: dict[str, Any]) -> None:
-        os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        os.write(self._file, json.dumps({"client": self.client, **line}, separators=(",", ":")).encode() + b"\n")
 
 
 def told(answer: Any) -> Any:

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final
 
 import metastore as ms
-from tests.joints.choosing import Script, Who, scripts
+from tests.joints.choosing import Who, scripts
 from tests.joints.journal import Journal, told
 from tests.joints.request import Notes, Request, make, make_async
 
@@ -27,26 +27,25 @@ _AWAY: Final = 0.05
 class Lane:
     """One client. ``interrupts``: the share of its calls that are interrupted, or cancelled in a task."""
 
-    def __init__(self, journal: Journal, role: str, seed: str, interrupts: float, over: Callable[[], bool]) -> None:
-        self._journal, self._role, self._interrupts, self._over = journal, role, interrupts, over
+    def __init__(self, journal: Journal, role: str, seed: str, interrupts: float) -> None:
+        self._journal, self._role, self._interrupts = journal, role, interrupts
         self._dice = Random(seed)
         self._who = Who(journal.client, self._dice)
 
     # --- threads
 
-    def run(self, store: Any) -> None:
-        """Call in this thread until the run is over."""
+    def run(self, store: Any, over: Callable[[], bool], between: Callable[[Any], None] | None = None) -> None:
+        """Call in this thread until it is over; do ``between`` from time to time."""
         for script in scripts(self._who, self._role):
-            if self._over():
+            answer: Any = None
+            with contextlib.suppress(StopIteration):
+                while not over():
+                    answer = self._called(store, script.send(answer))
+            if over():
                 break
-            self._play(store, script)
+            if between is not None:
+                between(store)
         self._journal.done()
-
-    def _play(self, store: Any, script: Script) -> None:
-        answer: Any = None
-        with contextlib.suppress(StopIteration):
-            while not self._over():
-                answer = self._called(store, script.send(answer))
 
     def _called(self, store: Any, request: Request) -> Any:
         bound, notes = self._begins(store, request), Notes()
@@ -63,15 +62,16 @@ class Lane:
 
     # --- tasks
 
-    async def run_async(self, store: Any) -> None:
-        """Call in this task until the run is over."""
+    async def run_async(self, store: Any, over: Callable[[], bool]) -> None:
+        """Call in this task until it is over."""
         for script in scripts(self._who, self._role):
-            if self._over():
-                break
             answer: Any = None
             with contextlib.suppress(StopIteration):
-                while not self._over():
+                while not over():
                     answer = await self._called_async(store, script.send(answer))
+            if over():
+                break
+            await asyncio.sleep(0)
         self._journal.done()
 
     async def _called_async(self, store: Any, request: Request) -> Any:

@@ -2,59 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.joints.client import Crew
+from tests.joints.crew import Crew
+from tests.joints.weather import POSTGRES_ONLY
 
 __all__ = ["PLANS", "Plan"]
 
-_MIXED: Final = ("mixed",)
-_POSTGRES: Final = ("cut", "restart")
 CALLS: Final = (
     "load", "exists", "load_many", "page", "names_page", "alter", "create", "drop", "rename", "move", "restore",
     "transaction", "freeze", "leased", "begin_drop", "finish", "roll_back", "drop_cascade", "rename of an ancestor",
     "as user",
 )  # fmt: skip
-"""What each run must contain, on each database."""
+"""What each run with mixed clients and movers must contain."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One kind of run. A run begins fair: only what the crews do themselves. Then come the faults."""
+    """One kind of run. First it is fair: only ``gentle`` faults, which are no reason for others to wait."""
 
     crews: tuple[Crew, ...]
-    faults: dict[str, int] = field(default_factory=dict)
+    gentle: Mapping[str, int] = field(default_factory=dict)
+    rough: Mapping[str, int] = field(default_factory=dict)
     """What is done to it, and how often beside the others."""
     every: float = 0.3
     """Seconds between two faults, on average."""
+    needs: tuple[str, ...] = CALLS
+    """What a run must contain, besides its faults."""
+
+    def faults(self, *, postgres: bool, rough: bool) -> dict[str, int]:
+        """Return what is done to it now."""
+        both = {**self.gentle, **(self.rough if rough else {})}
+        return {what: often for what, often in both.items() if postgres or what not in POSTGRES_ONLY}
 
     def needed(self, database: str) -> tuple[str, ...]:
-        """Return what a run of this plan must contain: each call of its roles, each fault that the database knows."""
-        faults = [fault for fault in self.faults if database == "postgres" or fault not in _POSTGRES]
-        return (*CALLS, *faults)
+        """Return what a run of this plan must contain."""
+        return (*self.needs, *self.faults(postgres=database == "postgres", rough=True))
 
 
-def _threads(n: int, **options: object) -> Crew:
-    return Crew("", "", "", "threads", _MIXED * n, **options)  # type: ignore[arg-type]
+def _crew(how: str, role: str, clients: int, **options: object) -> Crew:
+    return Crew(how, (role,) * clients, **options)  # type: ignore[arg-type]
 
 
-def _tasks(n: int, **options: object) -> Crew:
-    return Crew("", "", "", "tasks", _MIXED * n, **options)  # type: ignore[arg-type]
-
-
-_MOVER: Final = Crew("", "", "", "threads", ("mover",))
-_ALL: Final = {"kill": 2, "stop": 4, "cut": 6}
+_MOVER: Final = Crew("threads", ("mover",))
 
 PLANS: Final = {
-    "swaps": Plan((_threads(6), _tasks(8), _MOVER)),
-    "all": Plan(
+    "swaps": Plan((_crew("threads", "mixed", 6), _crew("tasks", "mixed", 8), _MOVER)),
+    "interrupts": Plan(
         (
-            _threads(6, interrupts=0.1),
-            _threads(4, cache=("validate", 10.0), interrupts=0.2),
-            _tasks(8, interrupts=0.05),
+            _crew("threads", "mixed", 4, interrupts=0.5, cache=("validate", 10.0)),
+            _crew("tasks", "mixed", 6, interrupts=0.3, cache=("validate", 10.0)),
+            _crew("threads", "mixed", 4, interrupts=0.5),
             _MOVER,
         ),
-        _ALL,
+        needs=(*CALLS, "interrupt", "cancelled"),
+    ),
+    "all": Plan(
+        (
+            _crew("threads", "mixed", 6, interrupts=0.1, forks=1.0),
+            _crew("tasks", "mixed", 8, interrupts=0.05),
+            _crew("threads", "mixed", 4, interrupts=0.2, cache=("validate", 10.0)),
+            _MOVER,
+        ),
+        rough={"kill": 2, "stop": 4, "cut": 6, "silence": 1, "restart": 1, "busy": 3},
+        needs=(*CALLS, "interrupt", "cancelled", "fork"),
     ),
 }

@@ -22,8 +22,11 @@ from tests.servers.proxy import PostgresProxy
 
 __all__ = ["Ground", "ground", "run"]
 
+Say = Callable[[str, float], None]
 _END: Final = 40.0
 """How long processes may take to end (seconds)."""
+_FAIR: Final = 0.4
+"""The part of a run that is fair."""
 
 
 @dataclass(frozen=True)
@@ -51,26 +54,34 @@ def ground(database: str, folder: Path) -> Iterator[Ground]:
         yield Ground(server.create_database(), server, proxy)
 
 
-def run(plan: Plan, on: Ground, folder: Path, seconds: float, seed: int, say: Callable[[str, float], None]) -> None:
-    """Run a plan for some seconds: a third of them fair, then with faults, then a calm end. Leave the record."""
+def run(plan: Plan, on: Ground, folder: Path, seconds: float, seed: int, say: Say) -> None:
+    """Run a plan for some seconds: first fair, then with faults, then a calm end. Leave the record."""
     (folder / "journals").mkdir(parents=True)
     ms.migrate(on.url)
     world.begin(on.url)
-    dice = Random(seed)
     crews = [replace(crew, folder=str(folder), url=on.url_for(n), seed=seed) for n, crew in enumerate(plan.crews)]
-    running = Crews(folder, crews)
-    weather = Weather(folder, dice, running, on.server, on.proxy)
+    running = Crews(folder, on.url, crews)
+    weather = Weather(folder, Random(seed), running, on.server, on.proxy)
     try:
-        began = time.monotonic()
-        while (elapsed := time.monotonic() - began) < seconds:
-            say(", ".join(f"{what} {count}" for what, count in sorted(weather.done.items())) or "fair", elapsed)
-            if elapsed > seconds / 3 and plan.faults:
-                weather.step(plan.faults)
-            weather.resume(time.monotonic())
-            time.sleep(dice.uniform(0.2, 1.8) * plan.every)
+        rough = _disturb(plan, weather, seconds, on.server is not None, say)
         weather.clear()
         wrong = running.end(_END)
         keep(on.url, folder)
     finally:
         running.kill()
-    (folder / "run.json").write_text(json.dumps({"wrong": wrong, "weather": weather.done, "seed": seed}))
+    wrong += (folder / "wrong").read_text().splitlines() if (folder / "wrong").exists() else []
+    told = {"wrong": wrong, "weather": weather.done, "rough": rough, "largest": weather.largest, "seed": seed}
+    (folder / "run.json").write_text(json.dumps(told))
+
+
+def _disturb(plan: Plan, weather: Weather, seconds: float, postgres: bool, say: Say) -> int:
+    """Disturb until the time is over; return when the rough part began, on the clock of the calls."""
+    dice, began, rough = Random(0), time.monotonic(), 0
+    while (elapsed := time.monotonic() - began) < seconds:
+        say(", ".join(f"{what} {count}" for what, count in sorted(weather.done.items())) or "fair", elapsed)
+        if elapsed > _FAIR * seconds and not rough:
+            rough = time.monotonic_ns()
+        weather.step(plan.faults(postgres=postgres, rough=bool(rough)))
+        weather.measure()
+        time.sleep(dice.uniform(0.2, 1.8) * plan.every)
+    return rough or time.monotonic_ns()

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Final
+
+import psutil
+import psycopg
 
 from tests.joints.crews import Crews
 from tests.load.disturbing import cut
 from tests.servers.postgres import PostgresServer
 from tests.servers.proxy import PostgresProxy
 
-__all__ = ["Weather"]
+__all__ = ["POSTGRES_ONLY", "Weather"]
 
-_LONGEST_STOP = 1.5
+POSTGRES_ONLY: Final = frozenset({"busy", "cut", "restart", "silence"})
+"""What SQLite does not know."""
+_STOPS: Final = (0.05, 1.5)
+"""How long a process is stopped (seconds)."""
+_BUSY: Final = 0.2
+"""How long a row is kept locked by somebody else."""
+_LOCK: Final = "SELECT 1 FROM entity ORDER BY random() LIMIT 1 FOR UPDATE"
 
 
 class Weather:
@@ -28,8 +38,11 @@ class Weather:
     ) -> None:
         self._file = (folder / "weather.jsonl").open("a", buffering=1)
         self._dice, self._crews, self._server, self._proxy = dice, crews, server, proxy
-        self._stopped: list[tuple[float, str, int]] = []
+        self._stopped: dict[str, tuple[float, int]] = {}
+        self._helpers: list[threading.Thread] = []
         self.done: Counter[str] = Counter()
+        self.largest = 0
+        """The most memory that one process of the server had for itself (bytes)."""
 
     def note(self, what: str, **about: Any) -> None:
         """Write down what is done, and when."""
@@ -39,45 +52,90 @@ class Weather:
     def step(self, faults: dict[str, int]) -> None:
         """Do one of the faults; let the stopped processes go on whose time is over."""
         self.resume(time.monotonic())
-        what = self._dice.choices(list(faults), list(faults.values()))[0]
-        act: Callable[[], None] = getattr(self, f"_{what}")
-        act()
+        if faults:
+            what = self._dice.choices(list(faults), list(faults.values()))[0]
+            act: Callable[[], None] = getattr(self, f"_{what}")
+            act()
 
     def resume(self, now: float) -> None:
         """Let the processes go on whose time is over."""
-        for until, name, began in self._stopped[:]:
+        for name, (until, began) in list(self._stopped.items()):
             if until <= now:
-                self._stopped.remove((until, name, began))
+                del self._stopped[name]
                 self._crews.resume(name)
-                self.note("stopped", process=name, since=began)
+                self.note("stop", process=name, since=began)
 
     def clear(self) -> None:
         """End all of it: the run has a calm end."""
         self.resume(float("inf"))
+        for helper in self._helpers:
+            helper.join()
         if self._proxy is not None:
             self._proxy.reset()
-        self.note("calm")
+        self.measure()
+
+    def measure(self) -> None:
+        """Note how much memory the largest process of the server has for itself."""
+        if self._server is not None:
+            for process in psutil.Process(self._server.pid).children():
+                try:
+                    self.largest = max(self.largest, process.memory_full_info().uss)
+                except psutil.Error:
+                    continue  # it has ended
+
+    # --- processes
 
     def _kill(self) -> None:
         name = self._dice.choice(self._crews.names)
+        self._stopped.pop(name, None)
         self.note("kill", process=name)
-        self._stopped = [one for one in self._stopped if one[1] != name]
         self._crews.replace(name)
 
     def _stop(self) -> None:
-        name = self._dice.choice(self._crews.names)
-        if name not in [one for _, one, _ in self._stopped]:
-            began, now = time.monotonic_ns(), time.monotonic()
+        self._stop_for(self._dice.choice(self._crews.names), self._dice.uniform(*_STOPS))
+
+    def _drag(self) -> None:
+        """Stop the members of the lease cache again and again, for moments: they are slow, and live."""
+        for name in self._crews.named("lease"):
+            self._stop_for(name, 0.5)
+
+    def _stop_for(self, name: str, seconds: float) -> None:
+        if name not in self._stopped:
+            began = time.monotonic_ns()
             self._crews.stop(name)
-            self._stopped.append((now + self._dice.uniform(0.05, _LONGEST_STOP), name, began))
+            self._stopped[name] = time.monotonic() + seconds, began
+
+    # --- the network and the server
 
     def _cut(self) -> None:
-        if self._proxy is not None:
-            self.note("cut", how=cut(self._proxy, self._dice))
+        assert self._proxy is not None
+        self.note("cut", how=cut(self._proxy, self._dice))
+
+    def _silence(self) -> None:
+        """Let a connection fall silent in the middle of a message."""
+        assert self._proxy is not None
+        self._proxy.silence_while_sending(lambda message: message[:1] in b"BEQS", nth=self._dice.randrange(1, 30))
+        self.note("silence")
 
     def _restart(self) -> None:
-        if self._server is not None:
-            began = time.monotonic_ns()
-            self._dice.choice((self._server.kill, self._server.halt))()
-            self._server.start()
-            self.note("restart", since=began)
+        assert self._server is not None
+        began = time.monotonic_ns()
+        self._dice.choice((self._server.kill, self._server.halt))()
+        self._server.start()
+        self.note("restart", since=began)
+
+    def _busy(self) -> None:
+        """Lock a row for a moment, as a program that is not of this library would."""
+        assert self._server is not None
+        self.note("busy")
+        helper = threading.Thread(target=self._hold, args=(self._crews.url,))
+        helper.start()
+        self._helpers.append(helper)
+
+    def _hold(self, url: str) -> None:
+        try:
+            with psycopg.connect(url.replace("+psycopg", "")) as connection:
+                connection.execute(_LOCK)
+                time.sleep(_BUSY)
+        except psycopg.Error:
+            pass  # the server was restarted

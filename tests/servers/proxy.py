@@ -19,6 +19,8 @@ the proxy calls it. These methods disturb a connection:
   connection is reset.
 * :meth:`PostgresProxy.cut_before_send` loses the message.
 * :meth:`PostgresProxy.cut_while_sending` loses the second half of the message.
+* :meth:`PostgresProxy.silence_while_sending` loses the second half too, and tells neither side: the server goes on
+  waiting for it until it gives up, as after a power cut or a pulled cable. The client's own close is not passed on.
 * :meth:`PostgresProxy.silent_to` holds one direction up, as a network does that drops packets one way.
 
 TLS is declined, so the proxy can read along.
@@ -49,8 +51,8 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: the client sees a reset, 
 class Cut:
     """An order to cut the connection whose message is the ``nth`` that matches; carried out once."""
 
-    def __init__(self, match: Match, *, deliver: bool, nth: int, half: bool = False) -> None:
-        self.match, self.deliver, self.half, self._left = match, deliver, half, nth
+    def __init__(self, match: Match, *, deliver: bool, nth: int, half: bool = False, silently: bool = False) -> None:
+        self.match, self.deliver, self.half, self.silently, self._left = match, deliver, half, silently, nth
         self.fired = threading.Event()
 
     def wants(self, message: bytes) -> bool:
@@ -126,6 +128,10 @@ class PostgresProxy:
         """Cut the connection when the server has got one half of the matching message."""
         return self._order(Cut(match, deliver=False, nth=nth, half=True))
 
+    def silence_while_sending(self, match: Match, *, nth: int = 1) -> Cut:
+        """Pass one half of the matching message on, and nothing after it, either way, while both ends stay open."""
+        return self._order(Cut(match, deliver=False, nth=nth, half=True, silently=True))
+
     def cut_all(self) -> None:
         """Cut every connection now."""
         with self._lock:
@@ -187,6 +193,8 @@ class _Connection:
         self._working = 2  # threads; the last one closes the sockets, so that no thread uses a descriptor of others
         self._lock = threading.Lock()
         self._order: tuple[int, Cut] | None = None  # the answer to swallow
+        self._ended = threading.Event()
+        self._silent = False
         for end in (client, server):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -207,6 +215,7 @@ class _Connection:
 
     def _wake(self) -> None:
         """End both directions: a thread that waits in recv() or sendall() goes on."""
+        self._ended.set()
         for end in (self._client, self._server):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -236,7 +245,10 @@ class _Connection:
             if order and not order.deliver:
                 if order.half:
                     self._server.sendall(message[: len(message) // 2])
+                self._silent = order.silently
                 order.fired.set()  # before the client can notice
+                if order.silently:
+                    self._ended.wait()
                 self.cut()
                 return
             if order:
@@ -267,6 +279,8 @@ class _Connection:
             # The answer under way is number _answered + 1; a ReadyForQuery, counted already, ends number _answered.
             current = self._answered + (message[:1] != READY_FOR_QUERY)
             self._proxy.open_to["client"].wait()
+            if self._silent:
+                continue  # until the server ends it
             if order is None or current < order[0]:
                 self._client.sendall(message)
             elif message[:1] == READY_FOR_QUERY:

@@ -1,12 +1,13 @@
 """Read the journals of a run, and say whether they are whole.
 
-Which clients there were is in the run's own record, not in the journals: a client without a journal, or with a part of
-one, makes the verdict unsure.
+Which clients there were is in the run's own record, not in the journals: a client without lines, or with a part of
+them, makes the verdict unsure.
 """
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ from tests.joints.judge.call import Call
 __all__ = ["Journals", "read"]
 
 _NAMES: Final = {"id": "entity_id", "n": "number"}
+Line = dict[str, Any]
 
 
 @dataclass
@@ -30,64 +32,71 @@ class Journals:
 
 def read(folder: Path) -> Journals:
     """Read all journals of a record folder."""
-    found, started, killed = Journals(), dict[str, str](), set[str]()
-    for line in _lines(folder / "started.jsonl", found.missing):
-        killed |= {line["killed"]} if "killed" in line else set()
-        started |= dict.fromkeys(line.get("clients", ()), line.get("process", ""))
-    if not started:
-        found.missing.append("no client was started")
-    for client, process in started.items():
-        found.calls += _client(folder, client, process in killed, found.missing)
-    unknown = {path.stem for path in (folder / "journals").glob("*.jsonl")} - started.keys()
-    found.missing += [f"the journal of {client}, which the run did not start" for client in sorted(unknown)]
+    found = Journals()
+    started, _ = _lines(folder / "started.jsonl", found.missing)
+    processes = {line["process"]: line["clients"] for line in started if "process" in line}
+    killed = {line["killed"] for line in started if "killed" in line}
+    killed |= {line["process"] for line in started if line.get("parent") in killed}
+    if not processes:
+        found.missing.append("no process was started")
+    for process, clients in processes.items():
+        found.calls += _process(folder / "journals" / f"{process}.jsonl", clients, process in killed, found.missing)
+    unknown = {path.stem for path in (folder / "journals").glob("*.jsonl")} - processes.keys()
+    found.missing += [f"the journal of {process}, which the run did not start" for process in sorted(unknown)]
     found.calls.sort(key=lambda call: call.start)
     return found
 
 
-def _lines(path: Path, missing: list[str]) -> list[dict[str, Any]]:
-    try:
-        return [json.loads(line) for line in path.read_text().splitlines()]
-    except (OSError, ValueError) as error:
-        missing.append(f"{path.name} cannot be read: {error}")
-        return []
-
-
-def _client(folder: Path, client: str, killed: bool, missing: list[str]) -> list[Call]:
-    """Return the calls of a client; note what is missing of its journal."""
-    path = folder / "journals" / f"{client}.jsonl"
+def _lines(path: Path, missing: list[str]) -> tuple[list[Line], bool]:
+    """Return the lines of a file, and whether its last one is cut off."""
     text = path.read_text() if path.exists() else ""
     lines = text.splitlines()
-    if killed and lines and not text.endswith("\n"):
-        lines.pop()  # it was killed while it wrote
-    if not lines:
-        missing.extend([] if killed else [f"client {client} has no journal"])
-        return []
+    torn = bool(lines) and not text.endswith("\n")
     try:
-        rows = [json.loads(line) for line in lines]
-    except ValueError:
-        missing.append(f"the journal of {client} is damaged")
-        return []
-    calls = _calls(client, rows)
-    open_ = [call for call in calls if call.end is None]
-    numbers = [call.number for call in calls]
-    done = rows[-1].get("calls")
-    if "born" not in rows[0] or numbers != list(range(1, len(numbers) + 1)) or open_ not in ([], calls[-1:]):
-        missing.append(f"the journal of {client} has gaps")
-    elif not killed and (done != len(calls) or open_):
-        missing.append(f"the journal of {client} has no end: {len(calls)} calls")
+        return [json.loads(line) for line in (lines[:-1] if torn else lines)], torn
+    except ValueError as error:
+        missing.append(f"{path.name} is damaged: {error}")
+        return [], torn
+
+
+def _process(path: Path, clients: list[str], killed: bool, missing: list[str]) -> list[Call]:
+    """Return the calls of a process; note what is missing of its journal."""
+    lines, torn = _lines(path, missing)
+    if torn and not killed:
+        missing.append(f"{path.name} ends in the middle of a line")
+    mine: dict[str, list[Line]] = defaultdict(list)
+    for line in lines:
+        mine[line["client"]].append(line)
+    missing += [f"{path.name} has lines of {client}" for client in mine.keys() - set(clients)]
+    calls = []
+    for client in clients:
+        calls += _client(client, mine[client], killed, missing)
     return calls
 
 
-def _calls(client: str, rows: list[dict[str, Any]]) -> list[Call]:
+def _client(client: str, lines: list[Line], killed: bool, missing: list[str]) -> list[Call]:
+    calls = _calls(lines)
+    unanswered = [call for call in calls if call.end is None]
+    whole = bool(lines) and lines[-1].get("calls") == len(calls) and not unanswered
+    if not lines:
+        missing += [] if killed else [f"client {client} has written nothing"]
+    elif "born" not in lines[0] or [call.number for call in calls] != list(range(1, len(calls) + 1)):
+        missing.append(f"calls of {client} are missing")
+    elif unanswered not in ([], calls[-1:]):
+        missing.append(f"answers of {client} are missing")
+    elif not whole and not killed:
+        missing.append(f"the lines of {client} end after {len(calls)} calls, and it was not killed")
+    return calls
+
+
+def _calls(lines: list[Line]) -> list[Call]:
     calls: dict[int, Call] = {}
-    for row in rows:
-        if "start" in row:
-            values = {_NAMES.get(name, name): _value(value) for name, value in row.items()}
-            calls[row["n"]] = Call(client=client, **values)
-        elif "end" in row and row["n"] in calls:
-            for name, value in row.items():
-                if name != "n":
-                    setattr(calls[row["n"]], name, value if name == "answer" else _value(value))
+    for line in lines:
+        if "start" in line:
+            calls[line["n"]] = Call(**{_NAMES.get(name, name): _value(value) for name, value in line.items()})
+        elif "end" in line and line["n"] in calls:
+            for name in line.keys() - {"n", "client"}:
+                setattr(calls[line["n"]], name, line[name] if name == "answer" else _value(line[name]))
     return list(calls.values())
 
 

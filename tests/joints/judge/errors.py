@@ -23,7 +23,9 @@ _NETWORK: Final = frozenset({"BackendUnavailable", "OutcomeUnknown", "PoolExhaus
 
 def untrue_errors(evidence: Evidence) -> Iterator[Found]:
     """Yield each error that cannot be an answer to its call."""
-    network = min([one["at"] for one in evidence.weather if one["what"] in ("cut", "restart")], default=float("inf"))
+    network = min(
+        [one["at"] for one in evidence.weather if one["what"] in ("cut", "restart", "silence")], default=float("inf")
+    )
     for call in evidence.calls:
         if call.error is None or call.error in _ANSWERS | _STOPPED:
             continue

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from metastore.checker.event import Event
 from metastore.checker.finding import Finding
 from metastore.checker.operation import ClientOperation
 from metastore.checker.records import Seen
 from metastore.checker.sweep import Sweep
 from metastore.checker.tree import Placed, Tree
 from tests.joints.judge.call import DROPS, READS, Call
+from tests.joints.judge.evidence import Evidence, Found
+from tests.joints.judge.explain import explained
 from tests.joints.judge.seen import seen
 from tests.joints.world import kind_of
 
@@ -31,21 +32,27 @@ _GAVE_UP: Final = frozenset(
 )
 
 
-def contradictions(calls: list[Call], events: list[Event], writer: dict[int, Call], since: int) -> Iterator[Finding]:
-    """Yield what no order of the calls explains. ``writer``: the call of each event, by position."""
-    asked = {seq: call.action for seq, call in writer.items()}
-    tree, placed, others = Tree(), dict[int, list[Placed]](), list[Placed]()
-    for event in events:
-        effect, findings = tree.apply(event._replace(asked=asked.get(event.seq)))
-        yield from findings
-        if event.seq in writer:
-            placed.setdefault(id(writer[event.seq]), []).append(effect)
-        else:
-            others.append(effect)
-    sweep = Sweep(since)
-    sweep.place(others)
-    for call in calls:
-        yield from sweep.take(_operation(call, tuple(placed.get(id(call), ()))))
+def contradictions(evidence: Evidence) -> Iterator[Found]:
+    """Yield what no order of the calls explains."""
+    asked = {seq: call.action for seq, call in evidence.writer.items()}
+    tree, placed, findings = Tree(), list[Placed](), list[Finding]()
+    for event in evidence.events:
+        effect, wrong = tree.apply(event._replace(asked=asked.get(event.seq)))
+        placed.append(effect)
+        findings += wrong
+    findings += _swept(evidence, placed)
+    yield from explained(evidence, findings, placed)
+
+
+def _swept(evidence: Evidence, placed: list[Placed]) -> Iterator[Finding]:
+    mine = dict[str, list[Placed]]()
+    for effect in placed:
+        if effect.seq in evidence.writer:
+            mine.setdefault(evidence.writer[effect.seq].principal, []).append(effect)
+    sweep = Sweep(evidence.since)
+    sweep.place(effect for effect in placed if effect.seq not in evidence.writer)
+    for call in evidence.calls:
+        yield from sweep.take(_operation(call, tuple(mine.get(call.principal, ()))))
     yield from sweep.close()
 
 

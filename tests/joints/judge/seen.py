@@ -14,6 +14,8 @@ __all__ = ["seen"]
 
 def seen(call: Call) -> Iterator[Seen]:
     """Yield what a call saw. What a user may not see is not there for it: its errors say nothing."""
+    if call.end is None:
+        return iter(())
     if call.error is not None:
         return iter(()) if call.user is not None else _in_error(call)
     see = _SEE.get(call.action)

@@ -22,7 +22,7 @@ _SLOW: Final = 4.0
 
 def untimely(evidence: Evidence) -> Iterator[Found]:
     """Yield each call that ended too late, gave up too early, ran too often, or took long for no reason."""
-    fair = _fair_until(evidence)
+    fair = evidence.run["rough"]
     for call in evidence.calls:
         late = call.seconds - call.deadline - _stopped(call, evidence)
         if late > _GRACE:
@@ -34,14 +34,9 @@ def untimely(evidence: Evidence) -> Iterator[Found]:
             yield Found("early", message, (evidence.line(call),))
         elif call.runs > _RUNS:
             yield Found("starved", f"its function ran {call.runs} times", (evidence.line(call),))
-        elif call.seconds > _SLOW and call.end is not None and call.end < fair:
-            message = f"it took {call.seconds:.1f} s, and nothing had been done to anybody yet"
+        elif call.end is not None and call.end < fair and call.seconds - _stopped(call, evidence) > _SLOW:
+            message = f"it took {call.seconds:.1f} s, and nothing that had been done is a reason to wait"
             yield Found("slow", message, (evidence.line(call),))
-
-
-def _fair_until(evidence: Evidence) -> float:
-    """Return when the first fault began."""
-    return min([one.get("since", one["at"]) for one in evidence.weather], default=float("inf"))
 
 
 def _stopped(call: Call, evidence: Evidence) -> float:

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from metastore.checker.finding import Finding
 from tests.joints.judge.documents import never_committed
 from tests.joints.judge.errors import untrue_errors
 from tests.joints.judge.evidence import Evidence, Found
@@ -58,8 +57,7 @@ def judged(folder: Path, needed: Iterable[str] = ()) -> Verdict:
 
 
 def _found(evidence: Evidence) -> Iterator[Found]:
-    for finding in contradictions(evidence.calls, evidence.events, evidence.writer, evidence.since):
-        yield Found(finding.rule, finding.message, tuple(_lines(finding, evidence)))
+    yield from contradictions(evidence)
     yield from misplaced(evidence)
     yield from never_committed(evidence)
     yield from untimely(evidence)
@@ -69,11 +67,3 @@ def _found(evidence: Evidence) -> Iterator[Found]:
             yield Found("nobody", f"no call wrote this: {event}")
     yield from (Found("verify", violation) for violation in evidence.violations)
     yield from (Found("end", wrong) for wrong in evidence.run["wrong"])
-
-
-def _lines(finding: Finding, evidence: Evidence) -> Iterator[str]:
-    """Return a line about each call of a finding: the checker names them by their principals."""
-    calls = {call.principal: call for call in evidence.calls}
-    for line in finding.operations:
-        call = calls.get(line.partition(":")[0].partition(" made ")[0])
-        yield line if call is None else evidence.line(call)
