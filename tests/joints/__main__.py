@@ -63,14 +63,12 @@ def _judged_again(chosen: argparse.Namespace) -> list[Verdict]:
 def _rounds(chosen: argparse.Namespace, console: Console) -> list[Verdict]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     verdicts, left, number = [], chosen.seconds, 0
-    databases = ("postgres", "sqlite") if chosen.database == "both" else (chosen.database,)
+    rounds = _planned(chosen)
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("begins", total=chosen.seconds)
         while left > 1:
-            seconds = min(_ROUND, left, chosen.seconds / len(databases))
-            database = databases[number % len(databases)]
-            names = list(PLANS) if chosen.plan == "every" else [chosen.plan]
-            name, before = names[number // len(databases) % len(names)], chosen.seconds - left
+            seconds, before = min(_ROUND, left, chosen.seconds / len(rounds)), chosen.seconds - left
+            name, database = rounds[number % len(rounds)]
 
             def say(what: str, elapsed: float, before: float = before, name: str = name) -> None:
                 progress.update(task, completed=before + elapsed, description=f"{name}: {what}")
@@ -79,6 +77,13 @@ def _rounds(chosen: argparse.Namespace, console: Console) -> list[Verdict]:
             left -= seconds
             number += 1
     return verdicts
+
+
+def _planned(chosen: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return the plans and the databases of the rounds; they begin again when all had their turn."""
+    names = list(PLANS) if chosen.plan == "every" else [chosen.plan]
+    wanted = ("postgres", "sqlite") if chosen.database == "both" else (chosen.database,)
+    return [(name, database) for name in names for database in PLANS[name].databases if database in wanted]
 
 
 def _round(

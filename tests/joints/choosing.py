@@ -6,17 +6,21 @@ tables, takes rights away and gives them back: the others' knowledge of paths is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
 import metastore as ms
 from tests.joints.request import HELD, Request, Step
-from tests.joints.world import CATALOGS, LAKE, MADE, NOWHERE, SCHEMAS, TABLES, kind_of, schema_path
+from tests.joints.world import BULKY, CATALOGS, LAKE, MADE, NOWHERE, SCHEMAS, TABLES, kind_of, schema_path
 
-__all__ = ["ROLES", "Script", "Who", "scripts"]
+__all__ = ["ROLES", "Role", "Script", "Who", "scripts"]
 
 Script = Generator[Request, Any, None]
+_WORKS: Final = 0.15
+"""How long a slow transaction works (seconds)."""
+_BULK: Final = 4000
 _KEYS: Final = 6
 """How many properties a document gets: it must not grow with the number of clients."""
 
@@ -38,6 +42,9 @@ class Who:
         """Take an entity in hand; it may be outdated when it is used."""
         if isinstance(entity, ms.Entity):
             self.hand[:] = [*self.hand[-7:], entity]
+
+
+Chances = Mapping[Callable[[Who], Script], int]
 
 
 def _manager(store: Any, path: str) -> Any:
@@ -251,7 +258,26 @@ def _alter(path: str, token: ms.SetProperty) -> Step:
     return "alter", path, lambda tx: _manager(tx, path).alter(path, token)
 
 
-_MIXED: Final[dict[Callable[[Who], Script], int]] = {
+def hot(who: Who) -> Script:
+    path, token = f"{LAKE}.c.s.t0", who.token
+    yield Request("alter", path, lambda s: s.tables.alter(path, token))
+
+
+def slow(who: Who) -> Script:
+    """A transaction whose function works for longer than others take for a commit."""
+    path, token = f"{LAKE}.c.s.t0", who.token
+    steps = (_load(f"{LAKE}.c.s"), _alter(path, token))
+    yield Request("transaction", path, block="run", steps=steps, works=_WORKS)
+
+
+def bulk(who: Who) -> Script:
+    """One commit of very many creates. Only for threads."""
+    paths = [f"{BULKY}.b{who.name}_{who.number}_{n}" for n in range(_BULK)]
+    steps: tuple[Step, ...] = (("bulk", BULKY, lambda tx: len([tx.tables.create(path) for path in paths])),)
+    yield Request("bulk", BULKY, block="run", steps=steps)
+
+
+_MIXED: Final[Chances] = {
     load: 26,
     load_id: 5,
     exists: 5,
@@ -274,7 +300,7 @@ _MIXED: Final[dict[Callable[[Who], Script], int]] = {
     read_as_user: 3,
     alter_as_user: 2,
 }
-_MOVER: Final[dict[Callable[[Who], Script], int]] = {
+_MOVER: Final[Chances] = {
     swap_schemas: 10,
     swap_catalogs: 3,
     swap_at_once: 2,
@@ -282,11 +308,36 @@ _MOVER: Final[dict[Callable[[Who], Script], int]] = {
     drop_schema: 2,
     drop_empty: 1,
 }
-ROLES: Final = {"mixed": _MIXED, "mover": _MOVER}
+_LIGHT: Final[Chances] = {load: 3, alter: 1}
+_FAILING: Final[Chances] = {alter: 3, poisoned: 2, expecting: 2, create: 3, drop: 1, hot: 3}
+_HOT: Final[Chances] = {hot: 1}
+_SLOW: Final[Chances] = {slow: 1}
+_BULKS: Final[Chances] = {bulk: 1}
+_USUAL: Final = ((5.0, 17), (0.5, 2), (0.2, 1))
 
 
-def scripts(who: Who, role: str) -> Iterator[Script]:
+@dataclass(frozen=True)
+class Role:
+    """What a client does."""
+
+    chances: Chances
+    deadlines: tuple[tuple[float, int], ...] = _USUAL
+    """Seconds, and how often."""
+
+
+ROLES: Final = {
+    "mixed": Role(_MIXED),
+    "mover": Role(_MOVER),
+    "light": Role(_LIGHT, ((5.0, 1),)),
+    "brief": Role(_LIGHT, ((0.2, 1),)),
+    "failing": Role(_FAILING),
+    "hot": Role(_HOT, ((5.0, 1),)),
+    "slow": Role(_SLOW, ((12.0, 1),)),
+    "bulk": Role(_BULKS, ((20.0, 1),)),
+}
+
+
+def scripts(who: Who, role: Role) -> Iterator[Script]:
     """Yield what a client does, one thing after another, for ever."""
-    chances = ROLES[role]
     while True:
-        yield who.dice.choices(list(chances), list(chances.values()))[0](who)
+        yield who.dice.choices(list(role.chances), list(role.chances.values()))[0](who)

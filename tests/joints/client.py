@@ -7,6 +7,7 @@ store that it inherited, and the child ends as a worker of :mod:`multiprocessing
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import json
 import multiprocessing
 import os
@@ -26,7 +27,7 @@ from tests.joints.journal import Journal, opened
 from tests.joints.lane import Lane
 
 _FORK: Final = multiprocessing.get_context("fork")
-_LIVES: Final = 0.3
+_LIVES: Final = 1.0
 """How long a forked child makes calls (seconds)."""
 _ENDS: Final = 30.0
 """Within how many seconds it ends."""
@@ -146,5 +147,6 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
+    faulthandler.register(signal.SIGUSR1)  # the run asks a process that does not end where it is
     signal.signal(signal.SIGALRM, _interrupt)
     _Process(Crew.of(sys.argv[1])).run()

@@ -10,10 +10,16 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from tests.joints.crew import Crew
 
 __all__ = ["Crews"]
+
+_FIRST: Final = 1 << 20
+"""How much of a journal is looked at for the first answer (bytes)."""
+_ASKED: Final = 0.5
+"""How long a process that hangs has to say where (seconds)."""
 
 
 class Crews:
@@ -32,6 +38,11 @@ class Crews:
     def names(self) -> list[str]:
         """The processes that run."""
         return list(self._running)
+
+    def at_work(self) -> bool:
+        """Whether each process has answered a call."""
+        journals = [self._folder / "journals" / f"{name}.jsonl" for name in self._running]
+        return all(journal.exists() and b'"end"' in journal.read_bytes()[:_FIRST] for journal in journals)
 
     def named(self, cache: str) -> list[str]:
         """Return the processes that have such a cache."""
@@ -69,7 +80,9 @@ class Crews:
                 code = process.wait(max(0.0, ends - time.monotonic()))
                 wrong += [f"process {name} ended with {code}"] if code else []
             except subprocess.TimeoutExpired:
-                wrong.append(f"process {name} did not end within {within:.0f} s")
+                wrong.append(f"process {name} did not end within {within:.0f} s; output.txt says where it is")
+                process.send_signal(signal.SIGUSR1)
+                time.sleep(_ASKED)
         return wrong
 
     def kill(self) -> None:

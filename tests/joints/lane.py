@@ -11,14 +11,14 @@ from random import Random
 from typing import Any, Final
 
 import metastore as ms
-from tests.joints.choosing import Who, scripts
+from tests.joints.choosing import ROLES, Who, scripts
 from tests.joints.journal import Journal, told
 from tests.joints.request import Notes, Request, make, make_async
 
 __all__ = ["Lane"]
 
-_DEADLINES: Final = ((5.0, 17), (0.5, 2), (0.2, 1))
-"""Seconds, and how often."""
+_SAME: Final = ("finish", "roll_back")
+"""Calls on what an earlier call returned: they have its deadline."""
 _SHOWN: Final = ("path", "missing", "expected", "found", "operation", "operation_id")
 _AWAY: Final = 0.05
 """Seconds to wait after a call that found no database."""
@@ -28,9 +28,10 @@ class Lane:
     """One client. ``interrupts``: the share of its calls that are interrupted, or cancelled in a task."""
 
     def __init__(self, journal: Journal, role: str, seed: str, interrupts: float) -> None:
-        self._journal, self._role, self._interrupts = journal, role, interrupts
+        self._journal, self._role, self._interrupts = journal, ROLES[role], interrupts
         self._dice = Random(seed)
         self._who = Who(journal.client, self._dice)
+        self._deadline = 0.0
 
     # --- threads
 
@@ -91,11 +92,12 @@ class Lane:
     # --- both
 
     def _begins(self, store: Any, request: Request) -> Any:
-        values, weights = zip(*_DEADLINES, strict=True)
-        deadline = self._dice.choices(values, weights)[0]
-        self._journal.begin({**request.as_json(), "deadline": deadline})
+        if request.action not in _SAME:
+            values, weights = zip(*self._role.deadlines, strict=True)
+            self._deadline = self._dice.choices(values, weights)[0]
+        self._journal.begin({**request.as_json(), "deadline": self._deadline})
         self._who.number = self._journal.number
-        return store.bind(principal=self._journal.principal, deadline=deadline)
+        return store.bind(principal=self._journal.principal, deadline=self._deadline)
 
     def _returned(self, answer: Any, notes: Notes) -> Any:
         self._journal.end({"answer": told(answer), **notes.as_json()})

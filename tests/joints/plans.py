@@ -31,6 +31,7 @@ class Plan:
     """Seconds between two faults, on average."""
     needs: tuple[str, ...] = CALLS
     """What a run must contain, besides its faults."""
+    databases: tuple[str, ...] = ("postgres", "sqlite")
 
     def faults(self, *, postgres: bool, rough: bool) -> dict[str, int]:
         """Return what is done to it now."""
@@ -52,12 +53,66 @@ PLANS: Final = {
     "swaps": Plan((_crew("threads", "mixed", 6), _crew("tasks", "mixed", 8), _MOVER)),
     "interrupts": Plan(
         (
-            _crew("threads", "mixed", 4, interrupts=0.5, cache=("validate", 10.0)),
-            _crew("tasks", "mixed", 6, interrupts=0.3, cache=("validate", 10.0)),
-            _crew("threads", "mixed", 4, interrupts=0.5),
+            *[_crew("threads", "mixed", 3, interrupts=0.8, cache=("validate", 10.0)) for _ in range(2)],
+            _crew("threads", "mixed", 3, interrupts=0.8),
+            _crew("tasks", "mixed", 5, interrupts=0.3, cache=("validate", 10.0)),
             _MOVER,
         ),
         needs=(*CALLS, "interrupt", "cancelled"),
+    ),
+    "runs": Plan(
+        (_crew("threads", "slow", 1), _crew("threads", "hot", 3), _crew("tasks", "hot", 3)),
+        needs=("transaction", "alter"),
+    ),
+    "bulk": Plan(
+        (Crew("threads", ("bulk", *("brief",) * 6, *("light",) * 2)), _crew("threads", "hot", 2)),
+        needs=("bulk", "alter", "load"),
+    ),
+    "crowd": Plan((_crew("tasks", "light", 4000, pool=8), _MOVER), needs=("alter", "load", "rename of an ancestor")),
+    "members": Plan(
+        (
+            _crew("threads", "light", 1, cache=("lease", 10.0)),
+            _crew("threads", "mixed", 2, cache=("lease", 0.2)),
+            _crew("tasks", "mixed", 3),
+            _MOVER,
+        ),
+        gentle={"drag": 1},
+        databases=("postgres",),
+        needs=("alter", "load", "rename of an ancestor"),
+    ),
+    "forks": Plan(
+        (
+            _crew("threads", "mixed", 3, cache=("lease", 10.0), forks=2.0),
+            _crew("threads", "mixed", 3, forks=1.0),
+            _crew("tasks", "mixed", 4),
+            _MOVER,
+        ),
+        databases=("postgres",),
+        needs=(*CALLS, "fork"),
+    ),
+    "leases": Plan(
+        (
+            _crew("threads", "mixed", 3, cache=("lease", 1.0)),
+            _crew("tasks", "mixed", 4, cache=("lease", 2.0)),
+            _crew("threads", "mixed", 3),
+            _MOVER,
+        ),
+        rough={"kill": 1, "stop": 3, "cut": 3, "restart": 1},
+        databases=("postgres",),
+    ),
+    "failing": Plan(
+        (_crew("threads", "failing", 8), _crew("tasks", "failing", 8), _MOVER),
+        gentle={"busy": 1},
+        every=0.1,
+        needs=("alter", "create", "rename of an ancestor", "refused"),
+        databases=("postgres",),
+    ),
+    "silence": Plan(
+        (_crew("threads", "hot", 2), *[_crew("threads", "hot", 2)] * 3),
+        rough={"silence": 1},
+        every=1.0,
+        needs=("alter",),
+        databases=("postgres",),
     ),
     "all": Plan(
         (

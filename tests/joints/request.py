@@ -46,6 +46,7 @@ class Request:
             "id": self.entity_id,
             "user": self.user,
         }
+        every |= {"timeout": HELD if self.block in ("freeze", "lease") else None}
         every |= {"operation": self.operation_id, "paths": self.paths, "steps": steps}
         return {name: value for name, value in every.items() if value}
 

@@ -18,6 +18,7 @@ from tests.joints.plans import Plan
 from tests.joints.record import keep
 from tests.joints.weather import Weather
 from tests.servers.postgres import PostgresServer
+from tests.servers.process import wait_until
 from tests.servers.proxy import PostgresProxy
 
 __all__ = ["Ground", "ground", "run"]
@@ -25,6 +26,10 @@ __all__ = ["Ground", "ground", "run"]
 Say = Callable[[str, float], None]
 _END: Final = 40.0
 """How long processes may take to end (seconds)."""
+_BEGIN: Final = 60.0
+"""How long processes may take to begin."""
+_SETTLES: Final = 1.0
+"""How long nothing is done to processes that have begun: members of the lease cache join."""
 _FAIR: Final = 0.4
 """The part of a run that is fair."""
 
@@ -63,6 +68,9 @@ def run(plan: Plan, on: Ground, folder: Path, seconds: float, seed: int, say: Sa
     running = Crews(folder, on.url, crews)
     weather = Weather(folder, Random(seed), running, on.server, on.proxy)
     try:
+        if not wait_until(running.at_work, _BEGIN):
+            raise RuntimeError(f"the clients did not begin within {_BEGIN:.0f} s: see {folder / 'output.txt'}")
+        time.sleep(_SETTLES)
         rough = _disturb(plan, weather, seconds, on.server is not None, say)
         weather.clear()
         wrong = running.end(_END)
@@ -79,7 +87,7 @@ def _disturb(plan: Plan, weather: Weather, seconds: float, postgres: bool, say: 
     dice, began, rough = Random(0), time.monotonic(), 0
     while (elapsed := time.monotonic() - began) < seconds:
         say(", ".join(f"{what} {count}" for what, count in sorted(weather.done.items())) or "fair", elapsed)
-        if elapsed > _FAIR * seconds and not rough:
+        if plan.rough and elapsed > _FAIR * seconds and not rough:
             rough = time.monotonic_ns()
         weather.step(plan.faults(postgres=postgres, rough=bool(rough)))
         weather.measure()

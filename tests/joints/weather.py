@@ -25,6 +25,9 @@ POSTGRES_ONLY: Final = frozenset({"busy", "cut", "restart", "silence"})
 """What SQLite does not know."""
 _STOPS: Final = (0.05, 1.5)
 """How long a process is stopped (seconds)."""
+_DRAG: Final = 8.0
+"""How long a member runs in slow motion: it stands still, and moves, and so on."""
+_STILL, _MOVES = 1.2, 0.03
 _BUSY: Final = 0.2
 """How long a row is kept locked by somebody else."""
 _LOCK: Final = "SELECT 1 FROM entity ORDER BY random() LIMIT 1 FOR UPDATE"
@@ -95,9 +98,23 @@ class Weather:
         self._stop_for(self._dice.choice(self._crews.names), self._dice.uniform(*_STOPS))
 
     def _drag(self) -> None:
-        """Stop the members of the lease cache again and again, for moments: they are slow, and live."""
-        for name in self._crews.named("lease"):
-            self._stop_for(name, 0.5)
+        """Let a member of the lease cache run in slow motion for a while: it is slow, and lives."""
+        if not any(helper.is_alive() for helper in self._helpers):
+            self._help(self._slow_motion, self._crews.named("lease")[0])
+
+    def _slow_motion(self, name: str) -> None:
+        began, ends = time.monotonic_ns(), time.monotonic() + _DRAG
+        while time.monotonic() < ends:
+            self._crews.stop(name)
+            time.sleep(_STILL)
+            self._crews.resume(name)
+            time.sleep(_MOVES)
+        self.note("drag", process=name, since=began)
+
+    def _help(self, work: Callable[[str], None], about: str) -> None:
+        helper = threading.Thread(target=work, args=(about,))
+        helper.start()
+        self._helpers.append(helper)
 
     def _stop_for(self, name: str, seconds: float) -> None:
         if name not in self._stopped:
@@ -128,9 +145,7 @@ class Weather:
         """Lock a row for a moment, as a program that is not of this library would."""
         assert self._server is not None
         self.note("busy")
-        helper = threading.Thread(target=self._hold, args=(self._crews.url,))
-        helper.start()
-        self._helpers.append(helper)
+        self._help(self._hold, self._crews.url)
 
     def _hold(self, url: str) -> None:
         try:

@@ -5,13 +5,13 @@ Few names for many calls: two calls of one moment often mean the same name, befo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
 from typing import Final
 
 import metastore as ms
 
 __all__ = [
+    "BULKY",
     "CATALOGS",
     "KINDS",
     "LAKE",
@@ -36,6 +36,8 @@ MADE: Final = ("u0", "u1", "u2")
 """Tables that clients make and drop."""
 NOWHERE: Final = "nowhere"
 """A column that no table has."""
+BULKY: Final = f"{LAKE}.b.s"
+"""A schema that is for large changes alone."""
 KINDS: Final = ("metalake", "catalog", "schema", "table")
 """By depth."""
 
@@ -47,6 +49,8 @@ def begin(url: str) -> None:
         store.users.create((LAKE, "ann"))
         store.roles.create(f"{LAKE}.reader")
         store.roles.assign(f"{LAKE}.reader", (LAKE, "ann"))
+        store.catalogs.create(f"{LAKE}.b", type="relational")
+        store.schemas.create(BULKY)
         for catalog in CATALOGS[:2]:
             store.catalogs.create(f"{LAKE}.{catalog}", type="relational")
             store.roles.grant(f"{LAKE}.reader", "use_catalog", store.catalogs.load(f"{LAKE}.{catalog}"))
@@ -72,13 +76,3 @@ def schema_path(dice: Random) -> str:
     """Return a path at which a schema may stand, more often one where one does."""
     catalog = dice.choices(CATALOGS, (6, 4, 1))[0]
     return f"{LAKE}.{catalog}.{dice.choices(SCHEMAS, (6, 5, 2))[0]}"
-
-
-def paths() -> Iterator[str]:
-    """Yield every path of the world."""
-    yield LAKE
-    for catalog in CATALOGS:
-        yield f"{LAKE}.{catalog}"
-        for schema in SCHEMAS:
-            yield f"{LAKE}.{catalog}.{schema}"
-            yield from (f"{LAKE}.{catalog}.{schema}.{table}" for table in (*TABLES, *MADE))

@@ -26,6 +26,8 @@ class Call:
     to: str | None = None
     entity_id: int | None = None
     user: str | None = None
+    timeout: float | None = None
+    """How long a freeze or a lease was waited for at most."""
     operation: str | None = None
     paths: tuple[str, ...] = ()
     steps: tuple[tuple[str, str], ...] = ()

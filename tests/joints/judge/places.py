@@ -28,7 +28,7 @@ def misplaced(evidence: Evidence) -> Iterator[Found]:
 
 def _elsewhere(call: Call, event: Event) -> str | None:
     """Return what is wrong with the place of what a call wrote; the tree says whether the event's own path was true."""
-    if event.owner_id is not None or event.other_id is not None:
+    if event.owner_id is not None or event.other_id is not None or call.action == "bulk":
         return None
     where = event.path_before if call.action in _BEFORE else event.path_after
     if call.steps:

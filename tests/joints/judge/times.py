@@ -29,7 +29,9 @@ def untimely(evidence: Evidence) -> Iterator[Found]:
             yield Found(
                 "late", f"it ended {late:.1f} s after its deadline of {call.deadline} s", (evidence.line(call),)
             )
-        elif call.error == "DeadlineExceeded" and call.seconds < _EARLY * call.deadline:
+        elif call.error == "DeadlineExceeded" and call.seconds < _EARLY * min(
+            call.deadline, call.timeout or call.deadline
+        ):
             message = f"it said after {call.seconds:.3f} s that its deadline of {call.deadline} s had passed"
             yield Found("early", message, (evidence.line(call),))
         elif call.runs > _RUNS:

@@ -23,6 +23,10 @@ EXIT: Final[dict[Word, int]] = {"clean": 0, "contradicted": 1, "unsure": 2}
 """The exit codes."""
 
 
+_LARGEST: Final = 48 << 20
+"""More than a session of the server needs for itself, whatever it does (bytes)."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What the judge says of a run."""
@@ -65,5 +69,7 @@ def _found(evidence: Evidence) -> Iterator[Found]:
     for event in evidence.events:
         if event.seq > evidence.since and event.seq not in evidence.writer:
             yield Found("nobody", f"no call wrote this: {event}")
+    if (largest := evidence.run["largest"]) > _LARGEST:
+        yield Found("memory", f"a process of the server has {largest >> 20} MiB for itself")
     yield from (Found("verify", violation) for violation in evidence.violations)
     yield from (Found("end", wrong) for wrong in evidence.run["wrong"])

@@ -17,6 +17,7 @@ def counted(evidence: Evidence) -> Counter[str]:
     counts.update("interrupt" for call in evidence.calls if call.error == "KeyboardInterrupt")
     counts.update("cancelled" for call in evidence.calls if call.error == "TimeoutError")
     counts.update("as user" for call in evidence.calls if call.user and call.error is None)
+    counts.update("refused" for call in evidence.calls if call.error in ("VersionConflict", "EntityAlreadyExists"))
     counts.update("fork" for client in {call.client for call in evidence.calls} if "f" in client)
     for what, count in evidence.run["weather"].items():
         counts[what] += count
