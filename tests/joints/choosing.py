@@ -20,6 +20,7 @@ __all__ = ["ROLES", "Role", "Script", "Who", "scripts"]
 Script = Generator[Request, Any, None]
 _WORKS: Final = 0.15
 """How long a slow transaction works (seconds)."""
+_WIDE: Final = 4000
 _BULK: Final = 4000
 _KEYS: Final = 6
 """How many properties a document gets: it must not grow with the number of clients."""
@@ -263,6 +264,17 @@ def hot(who: Who) -> Script:
     yield Request("alter", path, lambda s: s.tables.alter(path, token))
 
 
+def wide(who: Who) -> Script:
+    """A change of a document so large that a batch of them is sent in parts."""
+    path, change = _table(who.dice), ms.SetProperty("wide", f"{who.name}/{who.number + 1}" + "x" * _WIDE)
+    yield Request("alter", path, lambda s: s.tables.alter(path, change))
+
+
+def create_wide(who: Who) -> Script:
+    path, wide = _table(who.dice, MADE), {"wide": "x" * _WIDE}
+    yield Request("create", path, lambda s: s.tables.create(path, properties=wide))
+
+
 def slow(who: Who) -> Script:
     """A transaction whose function works for longer than others take for a commit."""
     path, token = f"{LAKE}.c.s.t0", who.token
@@ -311,6 +323,7 @@ _MOVER: Final[Chances] = {
 _LIGHT: Final[Chances] = {load: 3, alter: 1}
 _FAILING: Final[Chances] = {alter: 3, poisoned: 2, expecting: 2, create: 3, drop: 1, hot: 3}
 _HOT: Final[Chances] = {hot: 1}
+_WIDES: Final[Chances] = {wide: 3, create_wide: 4, drop: 2, rename_table: 2}
 _SLOW: Final[Chances] = {slow: 1}
 _BULKS: Final[Chances] = {bulk: 1}
 _USUAL: Final = ((5.0, 17), (0.5, 2), (0.2, 1))
@@ -332,6 +345,7 @@ ROLES: Final = {
     "brief": Role(_LIGHT, ((0.2, 1),)),
     "failing": Role(_FAILING),
     "hot": Role(_HOT, ((5.0, 1),)),
+    "wide": Role(_WIDES, ((5.0, 1),)),
     "slow": Role(_SLOW, ((12.0, 1),)),
     "bulk": Role(_BULKS, ((20.0, 1),)),
 }

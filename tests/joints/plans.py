@@ -108,9 +108,9 @@ PLANS: Final = {
         databases=("postgres",),
     ),
     "silence": Plan(
-        (_crew("threads", "hot", 2), *[_crew("threads", "hot", 2)] * 3),
+        (_crew("threads", "wide", 4), _crew("threads", "wide", 10, pool=2)),
         rough={"silence": 1},
-        every=1.0,
+        every=8.0,
         needs=("alter",),
         databases=("postgres",),
     ),

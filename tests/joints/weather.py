@@ -129,9 +129,9 @@ class Weather:
         self.note("cut", how=cut(self._proxy, self._dice))
 
     def _silence(self) -> None:
-        """Let a connection fall silent in the middle of a message."""
+        """Let a connection fall silent after the server got a part of what a client sends."""
         assert self._proxy is not None
-        self._proxy.silence_while_sending(lambda message: message[:1] in b"BEQS", nth=self._dice.randrange(1, 30))
+        self._proxy.silence_between_sends()
         self.note("silence")
 
     def _restart(self) -> None:

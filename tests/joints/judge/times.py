@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import median
 from typing import Final
 
 from tests.joints.judge.call import Call
@@ -17,12 +18,15 @@ _EARLY: Final = 0.9
 _RUNS: Final = 25
 """How often the function of a transaction may run. Each run but the first has lost to another commit."""
 _SLOW: Final = 4.0
-"""No call takes so long in fair weather (seconds)."""
+"""No call takes so long in fair weather (seconds), unless most do: some machines are slow."""
+_USUAL: Final = 5
+"""Nor so many times as long as the usual call."""
 
 
 def untimely(evidence: Evidence) -> Iterator[Found]:
     """Yield each call that ended too late, gave up too early, ran too often, or took long for no reason."""
-    fair = evidence.run["rough"]
+    fair, usual = evidence.run["rough"], median([call.seconds for call in evidence.calls] or [0.0])
+    slow = max(_SLOW, _USUAL * usual)
     for call in evidence.calls:
         late = call.seconds - call.deadline - _stopped(call, evidence)
         if late > _GRACE:
@@ -36,7 +40,7 @@ def untimely(evidence: Evidence) -> Iterator[Found]:
             yield Found("early", message, (evidence.line(call),))
         elif call.runs > _RUNS:
             yield Found("starved", f"its function ran {call.runs} times", (evidence.line(call),))
-        elif call.end is not None and call.end < fair and call.seconds - _stopped(call, evidence) > _SLOW:
+        elif call.end is not None and call.end < fair and call.seconds - _stopped(call, evidence) > slow:
             message = f"it took {call.seconds:.1f} s, and nothing that had been done is a reason to wait"
             yield Found("slow", message, (evidence.line(call),))
 

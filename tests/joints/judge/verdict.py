@@ -13,6 +13,7 @@ from tests.joints.judge.errors import untrue_errors
 from tests.joints.judge.evidence import Evidence, Found
 from tests.joints.judge.order import contradictions
 from tests.joints.judge.places import misplaced
+from tests.joints.judge.stuck import stuck
 from tests.joints.judge.times import untimely
 from tests.joints.judge.whole import counted, doubts
 
@@ -66,6 +67,7 @@ def _found(evidence: Evidence) -> Iterator[Found]:
     yield from never_committed(evidence)
     yield from untimely(evidence)
     yield from untrue_errors(evidence)
+    yield from stuck(evidence)
     for event in evidence.events:
         if event.seq > evidence.since and event.seq not in evidence.writer:
             yield Found("nobody", f"no call wrote this: {event}")
