@@ -321,7 +321,8 @@ _MOVER: Final[Chances] = {
     drop_empty: 1,
 }
 _LIGHT: Final[Chances] = {load: 3, alter: 1}
-_FAILING: Final[Chances] = {alter: 3, poisoned: 2, expecting: 2, create: 3, drop: 1, hot: 3}
+_READER: Final[Chances] = {load: 12, load_id: 2, exists: 3, load_many: 2, alter: 1}
+_FAILING: Final[Chances] = {alter: 3, poisoned: 1, expecting: 1, create: 3, drop: 2, rename_table: 2}
 _HOT: Final[Chances] = {hot: 1}
 _WIDES: Final[Chances] = {wide: 3, create_wide: 4, drop: 2, rename_table: 2}
 _SLOW: Final[Chances] = {slow: 1}
@@ -341,6 +342,7 @@ class Role:
 ROLES: Final = {
     "mixed": Role(_MIXED),
     "mover": Role(_MOVER),
+    "reader": Role(_READER),
     "light": Role(_LIGHT, ((5.0, 1),)),
     "brief": Role(_LIGHT, ((0.2, 1),)),
     "failing": Role(_FAILING),

@@ -17,6 +17,8 @@ from tests.joints.request import Notes, Request, make, make_async
 
 __all__ = ["Lane"]
 
+_SOON: Final = (0.0003, 0.001, 0.005)
+"""After how many seconds calls are interrupted, on average."""
 _SAME: Final = ("finish", "roll_back")
 """Calls on what an earlier call returned: they have its deadline."""
 _SHOWN: Final = ("path", "missing", "expected", "found", "operation", "operation_id")
@@ -52,7 +54,7 @@ class Lane:
         bound, notes = self._begins(store, request), Notes()
         try:
             if self._dice.random() < self._interrupts:
-                answer = _interrupted(lambda: make(bound, request, notes), self._dice.expovariate(200))
+                answer = _interrupted(lambda: make(bound, request, notes), self._soon())
             else:
                 answer = make(bound, request, notes)
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (whatever it is: the judge looks at it)
@@ -79,7 +81,7 @@ class Lane:
         bound, notes = self._begins(store, request), Notes()
         try:
             if self._dice.random() < self._interrupts:
-                async with asyncio.timeout(self._dice.expovariate(200)):
+                async with asyncio.timeout(self._soon()):
                     answer = await make_async(bound, request, notes)
             else:
                 answer = await make_async(bound, request, notes)
@@ -98,6 +100,10 @@ class Lane:
         self._journal.begin({**request.as_json(), "deadline": self._deadline})
         self._who.number = self._journal.number
         return store.bind(principal=self._journal.principal, deadline=self._deadline)
+
+    def _soon(self) -> float:
+        """Return after how many seconds a call is interrupted: some in its first lines, some while it waits."""
+        return self._dice.expovariate(1 / self._dice.choice(_SOON))
 
     def _returned(self, answer: Any, notes: Notes) -> Any:
         self._journal.end({"answer": told(answer), **notes.as_json()})

@@ -53,7 +53,7 @@ PLANS: Final = {
     "swaps": Plan((_crew("threads", "mixed", 6), _crew("tasks", "mixed", 8), _MOVER)),
     "interrupts": Plan(
         (
-            *[_crew("threads", "mixed", 3, interrupts=0.8, cache=("validate", 10.0)) for _ in range(2)],
+            *[Crew("threads", ("reader", "mixed", "reader"), ("validate", 10.0), interrupts=0.8)] * 2,
             _crew("threads", "mixed", 3, interrupts=0.8),
             _crew("tasks", "mixed", 5, interrupts=0.3, cache=("validate", 10.0)),
             _MOVER,

@@ -28,9 +28,12 @@ _STOPS: Final = (0.05, 1.5)
 _DRAG: Final = 8.0
 """How long a member runs in slow motion: it stands still, and moves, and so on."""
 _STILL, _MOVES = 1.2, 0.03
-_BUSY: Final = 0.2
+_BUSY: Final = 0.3
 """How long a row is kept locked by somebody else."""
-_LOCK: Final = "SELECT 1 FROM entity ORDER BY random() LIMIT 1 FOR UPDATE"
+_LOCKS: Final = (
+    "SELECT 1 FROM entity WHERE id IN (SELECT id FROM guard WHERE kind = 'table') ORDER BY random() LIMIT 1 FOR UPDATE",
+    "SELECT 1 FROM guard WHERE kind = 'schema' ORDER BY random() LIMIT 1 FOR UPDATE",
+)
 
 
 class Weather:
@@ -150,7 +153,7 @@ class Weather:
     def _hold(self, url: str) -> None:
         try:
             with psycopg.connect(url.replace("+psycopg", "")) as connection:
-                connection.execute(_LOCK)
+                connection.execute(self._dice.choice(_LOCKS))
                 time.sleep(_BUSY)
         except psycopg.Error:
             pass  # the server was restarted
