@@ -91,7 +91,7 @@ def _round(
 ) -> Verdict:
     place = Path(tempfile.mkdtemp(prefix="metastore-joints-"))
     plan, folder = PLANS[name], place / "record"
-    with ground(database, place) as on:
+    with ground(database, place, plan) as on:
         run(plan, on, folder, seconds, seed, say)
     say("judging", seconds)
     verdict = judged(folder, plan.needed(database))

@@ -324,6 +324,7 @@ _LIGHT: Final[Chances] = {load: 3, alter: 1}
 _READER: Final[Chances] = {load: 12, load_id: 2, exists: 3, load_many: 2, alter: 1}
 _FAILING: Final[Chances] = {alter: 3, poisoned: 1, expecting: 1, create: 3, drop: 2, rename_table: 2}
 _HOT: Final[Chances] = {hot: 1}
+_WRITER: Final[Chances] = {alter: 6, hot: 1, leased: 1}
 _WIDES: Final[Chances] = {wide: 3, create_wide: 4, drop: 2, rename_table: 2}
 _SLOW: Final[Chances] = {slow: 1}
 _BULKS: Final[Chances] = {bulk: 1}
@@ -349,6 +350,7 @@ ROLES: Final = {
     "hot": Role(_HOT, ((5.0, 1),)),
     "wide": Role(_WIDES, ((5.0, 1),)),
     "slow": Role(_SLOW, ((12.0, 1),)),
+    "writer": Role(_WRITER, ((5.0, 1),)),
     "bulk": Role(_BULKS, ((20.0, 1),)),
 }
 

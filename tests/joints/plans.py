@@ -32,6 +32,8 @@ class Plan:
     needs: tuple[str, ...] = CALLS
     """What a run must contain, besides its faults."""
     databases: tuple[str, ...] = ("postgres", "sqlite")
+    ends: str = ""
+    """``fail_over``: at the end the primary dies, and its synchronous replica takes its place."""
 
     def faults(self, *, postgres: bool, rough: bool) -> dict[str, int]:
         """Return what is done to it now."""
@@ -40,7 +42,8 @@ class Plan:
 
     def needed(self, database: str) -> tuple[str, ...]:
         """Return what a run of this plan must contain."""
-        return (*self.needs, *self.faults(postgres=database == "postgres", rough=True))
+        last = (self.ends,) if self.ends else ()
+        return (*self.needs, *last, *self.faults(postgres=database == "postgres", rough=True))
 
 
 def _crew(how: str, role: str, clients: int, **options: object) -> Crew:
@@ -106,6 +109,12 @@ PLANS: Final = {
         every=0.1,
         needs=("alter", "create", "rename of an ancestor", "refused"),
         databases=("postgres",),
+    ),
+    "replica": Plan(
+        (_crew("threads", "writer", 4), _crew("tasks", "writer", 4)),
+        needs=("alter", "leased"),
+        databases=("postgres",),
+        ends="fail_over",
     ),
     "silence": Plan(
         (_crew("threads", "wide", 4), _crew("threads", "wide", 10, pool=2)),

@@ -14,10 +14,12 @@ from typing import Final
 import metastore as ms
 from tests.joints import world
 from tests.joints.crews import Crews
+from tests.joints.losing import lose
 from tests.joints.plans import Plan
 from tests.joints.record import keep
 from tests.joints.weather import Weather
-from tests.servers.postgres import PostgresServer
+from tests.progress.replica import Replica, primary
+from tests.servers.postgres import PostgresServer, database_of
 from tests.servers.process import wait_until
 from tests.servers.proxy import PostgresProxy
 
@@ -30,6 +32,8 @@ _BEGIN: Final = 60.0
 """How long processes may take to begin."""
 _SETTLES: Final = 1.0
 """How long nothing is done to processes that have begun: members of the lease cache join."""
+_AFTERWARDS: Final = 3.0
+"""How long a run goes on after a fail-over (seconds)."""
 _FAIR: Final = 0.4
 """The part of a run that is fair."""
 
@@ -41,6 +45,7 @@ class Ground:
     url: str
     server: PostgresServer | None = None
     proxy: PostgresProxy | None = None
+    replica: Replica | None = None
 
     def url_for(self, n: int) -> str:
         """Return the URL for process ``n``: every second one goes through the proxy."""
@@ -48,15 +53,21 @@ class Ground:
 
 
 @contextmanager
-def ground(database: str, folder: Path) -> Iterator[Ground]:
-    """Make a database, and what stands before it."""
+def ground(database: str, folder: Path, plan: Plan) -> Iterator[Ground]:
+    """Make a database, and what stands before it or beside it."""
     with ExitStack() as stack:
         if database == "sqlite":
             yield Ground(f"sqlite:///{folder}/store.db")
-            return
-        server = stack.enter_context(PostgresServer(in_memory=True))
-        proxy = stack.enter_context(PostgresProxy("127.0.0.1", server.port))
-        yield Ground(server.create_database(), server, proxy)
+        elif plan.ends == "fail_over":
+            leader = stack.enter_context(primary())
+            name = database_of(leader.create_database())
+            replica = stack.enter_context(Replica(leader))
+            hosts = f"host=127.0.0.1,127.0.0.1&port={leader.port},{replica.port}&target_session_attrs=read-write"
+            yield Ground(f"postgresql+psycopg://{leader.user}@/{name}?{hosts}", leader, None, replica)
+        else:
+            server = stack.enter_context(PostgresServer(in_memory=True))
+            proxy = stack.enter_context(PostgresProxy("127.0.0.1", server.port))
+            yield Ground(server.create_database(), server, proxy)
 
 
 def run(plan: Plan, on: Ground, folder: Path, seconds: float, seed: int, say: Say) -> None:
@@ -73,6 +84,11 @@ def run(plan: Plan, on: Ground, folder: Path, seconds: float, seed: int, say: Sa
         time.sleep(_SETTLES)
         rough = _disturb(plan, weather, seconds, on.server is not None, say)
         weather.clear()
+        if plan.ends == "fail_over" and on.server is not None and on.replica is not None:
+            began = time.monotonic_ns()
+            lose(on.server, on.replica)
+            weather.note("fail_over", since=began)
+            time.sleep(_AFTERWARDS)
         wrong = running.end(_END)
         keep(on.url, folder)
     finally:

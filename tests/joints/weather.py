@@ -82,7 +82,7 @@ class Weather:
 
     def measure(self) -> None:
         """Note how much memory the largest process of the server has for itself."""
-        if self._server is not None:
+        if self._server is not None and self._proxy is not None:
             for process in psutil.Process(self._server.pid).children():
                 try:
                     self.largest = max(self.largest, process.memory_full_info().uss)

@@ -26,7 +26,12 @@ _WAITS: Final = 3.0
 def untrue_errors(evidence: Evidence) -> Iterator[Found]:
     """Yield each error that cannot be an answer to its call."""
     network = min(
-        [one["at"] for one in evidence.weather if one["what"] in ("cut", "restart", "silence")], default=float("inf")
+        [
+            one.get("since", one["at"])
+            for one in evidence.weather
+            if one["what"] in ("cut", "fail_over", "restart", "silence")
+        ],
+        default=float("inf"),
     )
     for call in evidence.calls:
         if call.error is None or call.error in _ANSWERS | _STOPPED:

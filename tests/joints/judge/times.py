@@ -49,7 +49,7 @@ def _stopped(call: Call, evidence: Evidence) -> float:
     """Return how long the process of a call, or the server, stood still or was away meanwhile."""
     process, end, total = call.client.partition("-")[0], call.end or call.start, 0.0
     for one in evidence.weather:
-        if one["what"] == "restart" or one.get("process") == process:
+        if one["what"] in ("restart", "fail_over") or one.get("process") == process:
             began, ended = one.get("since", one["at"]), one["at"]
             total += max(0, min(end, ended) - max(call.start, began)) / 1e9
     return total
