@@ -15,6 +15,7 @@ import metastore as ms
 from tests.joints import world
 from tests.joints.crews import Crews
 from tests.joints.losing import lose
+from tests.joints.machine import Machine
 from tests.joints.plans import Plan
 from tests.joints.record import keep
 from tests.joints.weather import Weather
@@ -77,6 +78,7 @@ def run(plan: Plan, on: Ground, folder: Path, seconds: float, seed: int, say: Sa
     world.begin(on.url)
     crews = [replace(crew, folder=str(folder), url=on.url_for(n), seed=seed) for n, crew in enumerate(plan.crews)]
     running = Crews(folder, on.url, crews)
+    machine = Machine()
     weather = Weather(folder, Random(seed), running, on.server, on.proxy)
     try:
         if not wait_until(running.at_work, _BEGIN):
@@ -89,13 +91,14 @@ def run(plan: Plan, on: Ground, folder: Path, seconds: float, seed: int, say: Sa
             lose(on.server, on.replica)
             weather.note("fail_over", since=began)
             time.sleep(_AFTERWARDS)
-        wrong = running.end(_END)
+        left = machine.left()
+        wrong = running.end(_END / left)
         keep(on.url, folder)
     finally:
         running.kill()
     wrong += (folder / "wrong").read_text().splitlines() if (folder / "wrong").exists() else []
-    told = {"wrong": wrong, "weather": weather.done, "rough": rough, "largest": weather.largest, "seed": seed}
-    (folder / "run.json").write_text(json.dumps(told))
+    told = {"wrong": wrong, "weather": weather.done, "rough": rough, "largest": weather.largest, "left": left}
+    (folder / "run.json").write_text(json.dumps({**told, "seed": seed}))
 
 
 def _disturb(plan: Plan, weather: Weather, seconds: float, postgres: bool, say: Say) -> int:

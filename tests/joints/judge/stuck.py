@@ -42,6 +42,6 @@ def _row(path: str, row: list[Call], evidence: Evidence) -> Iterator[Found]:
     began, ended = min(call.start for call in row), max(call.end or 0 for call in row)
     away = sum(one["at"] - one["since"] for one in evidence.weather if one["what"] == "restart")
     seconds = (ended - began - away) / 1e9
-    if seconds > _LONG:
+    if seconds > _LONG / evidence.run["left"]:
         message = f"nobody could write {path} for {seconds:.1f} s: {len(row)} calls gave up"
         yield Found("stuck", message, tuple(evidence.line(call) for call in (row[0], row[-1])))

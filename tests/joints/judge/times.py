@@ -1,4 +1,7 @@
-"""A call ends by its deadline, says so only when it has passed, and is not run again and again."""
+"""A call ends by its deadline, says so only when it has passed, and is not run again and again.
+
+Where others use the machine too, everything takes longer: limits grow as what they have left shrinks.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +15,25 @@ from tests.joints.judge.evidence import Evidence, Found
 __all__ = ["untimely"]
 
 _GRACE: Final = 2.0
-"""How late a call may end on a machine that others use too (seconds)."""
+"""How late a call may end (seconds)."""
 _EARLY: Final = 0.9
 """The part of a deadline that must be over when a call says that it has passed: it counts from the call's own begin."""
 _RUNS: Final = 25
 """How often the function of a transaction may run. Each run but the first has lost to another commit."""
 _SLOW: Final = 4.0
-"""No call takes so long in fair weather (seconds), unless most do: some machines are slow."""
+"""No call takes so long in fair weather (seconds)."""
 _USUAL: Final = 5
 """Nor so many times as long as the usual call."""
 
 
 def untimely(evidence: Evidence) -> Iterator[Found]:
     """Yield each call that ended too late, gave up too early, ran too often, or took long for no reason."""
+    left = evidence.run["left"]
     fair, usual = evidence.run["rough"], median([call.seconds for call in evidence.calls] or [0.0])
-    slow = max(_SLOW, _USUAL * usual)
+    slow, grace = max(_SLOW / left, _USUAL * usual), _GRACE / left
     for call in evidence.calls:
         late = call.seconds - call.deadline - _stopped(call, evidence)
-        if late > _GRACE:
+        if late > grace:
             yield Found(
                 "late", f"it ended {late:.1f} s after its deadline of {call.deadline} s", (evidence.line(call),)
             )
