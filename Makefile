@@ -36,7 +36,7 @@ endif
 .PHONY: help setup java gravitino-client openlineage-client iceberg-spark iceberg-spec iceberg-peers gravitino-spec run test test-long planted-faults mutants check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
-	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-cache bench-time load load-faults check-history interleavings interleavings-sql combined-history soak soak-leases clean
+	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-cache bench-time load load-faults check-history interleavings interleavings-sql combined-history joints soak soak-leases clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -194,6 +194,9 @@ interleavings: $(STAMP) ## explore every interleaving of small programs, and of 
 
 combined-history: $(STAMP) $(JAVA) ## check a million operations that travel together, with kills, cuts, restarts; ARGS="--operations N" chooses
 	$(SPARK) $(BIN)/python -m tests.combine.history $(ARGS)
+
+joints: $(STAMP) ## run all features beside each other, with faults, and judge every answer: 10 minutes; ARGS="--seconds N"
+	$(BIN)/python -m tests.joints $(ARGS)
 
 soak: $(STAMP) ## kill, stop, cut and restart for ten minutes, then account for every operation
 	$(BIN)/python -m tests.soak $(ARGS)

@@ -19,6 +19,8 @@ the proxy calls it. These methods disturb a connection:
   connection is reset.
 * :meth:`PostgresProxy.cut_before_send` loses the message.
 * :meth:`PostgresProxy.cut_while_sending` loses the second half of the message.
+* :meth:`PostgresProxy.silence_between_sends` loses what a client sends after a part of a round trip, and tells neither
+  side: the server goes on waiting for the rest, as after a power cut. The client's own end is not passed on.
 * :meth:`PostgresProxy.silent_to` holds one direction up, as a network does that drops packets one way.
 
 TLS is declined, so the proxy can read along.
@@ -71,6 +73,7 @@ class PostgresProxy:
         self._lock = threading.Lock()
         self._connections: list[_Connection] = []
         self._orders: list[Cut] = []
+        self._silences: list[Cut] = []
         self._earlier = 0
         self.open_to: dict[Side, threading.Event] = {"client": threading.Event(), "server": threading.Event()}
         for way in self.open_to.values():
@@ -113,6 +116,7 @@ class PostgresProxy:
         with self._lock:
             self._earlier = sum(connection.round_trips for connection in self._connections)
             self._orders.clear()
+            self._silences.clear()
 
     def cut_after_send(self, match: Match, *, nth: int = 1) -> Cut:
         """Cut the connection after the server worked the matching message off, before its answer arrives."""
@@ -125,6 +129,13 @@ class PostgresProxy:
     def cut_while_sending(self, match: Match, *, nth: int = 1) -> Cut:
         """Cut the connection when the server has got one half of the matching message."""
         return self._order(Cut(match, deliver=False, nth=nth, half=True))
+
+    def silence_between_sends(self) -> Cut:
+        """Pass on the next part of a round trip that comes without its end, and nothing more, while all stays open."""
+        cut = Cut(lambda _: False, deliver=False, nth=1)
+        with self._lock:
+            self._silences.append(cut)
+        return cut
 
     def cut_all(self) -> None:
         """Cut every connection now."""
@@ -155,6 +166,14 @@ class PostgresProxy:
                     self._orders.remove(order)
                     return order
         return None
+
+    def falls_silent(self) -> bool:
+        """Take an order to fall silent off the list, if there is one."""
+        with self._lock:
+            if self._silences:
+                self._silences.pop(0).fired.set()
+                return True
+        return False
 
     def _accept(self) -> None:
         while True:
@@ -187,6 +206,8 @@ class _Connection:
         self._working = 2  # threads; the last one closes the sockets, so that no thread uses a descriptor of others
         self._lock = threading.Lock()
         self._order: tuple[int, Cut] | None = None  # the answer to swallow
+        self._ended = threading.Event()
+        self._silent = False
         for end in (client, server):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -207,6 +228,7 @@ class _Connection:
 
     def _wake(self) -> None:
         """End both directions: a thread that waits in recv() or sendall() goes on."""
+        self._ended.set()
         for end in (self._client, self._server):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -244,6 +266,10 @@ class _Connection:
             self._sent += ends
             self._proxy.open_to["server"].wait()
             self._server.sendall(message)
+            if not ends and reader.is_drained and self._proxy.falls_silent():
+                self._silent = True
+                self._ended.wait()  # until the server gives up, or the test ends
+                return
 
     def _forward_start(self, reader: _Reader) -> bool:
         """Decline encryption, carry the start over; False when the connection is only there to cancel."""
@@ -267,6 +293,8 @@ class _Connection:
             # The answer under way is number _answered + 1; a ReadyForQuery, counted already, ends number _answered.
             current = self._answered + (message[:1] != READY_FOR_QUERY)
             self._proxy.open_to["client"].wait()
+            if self._silent:
+                continue
             if order is None or current < order[0]:
                 self._client.sendall(message)
             elif message[:1] == READY_FOR_QUERY:
@@ -281,6 +309,12 @@ class _Reader:
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         self._held = bytearray()
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether no other whole message has arrived yet."""
+        held = self._held
+        return len(held) < 5 or len(held) < 1 + struct.unpack_from("!i", held, 1)[0]
 
     def packet(self) -> bytes:
         """Read one packet without a type byte (the start of a connection); empty at the end of the stream."""

@@ -1,0 +1,44 @@
+"""Errors that are no answer: of the library's inside, or of a network and a server that nothing had been done to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from tests.joints.judge.evidence import Evidence, Found
+
+__all__ = ["untrue_errors"]
+
+_ANSWERS: Final = frozenset(
+    {
+        "DeadlineExceeded", "DropPending", "EntityAlreadyExists", "EntityNotFound", "LeaseHeld", "LeaseLost",
+        "NotEmpty", "ScopeFrozen", "VersionConflict",
+    }
+)  # fmt: skip
+"""What a call may always say; other rules look at whether it was true."""
+_STOPPED: Final = frozenset({"KeyboardInterrupt", "TimeoutError"})
+"""What a client did to itself."""
+_NETWORK: Final = frozenset({"BackendUnavailable", "OutcomeUnknown", "PoolExhausted"})
+_WAITS: Final = 3.0
+"""A connection becomes free sooner than that (seconds)."""
+
+
+def untrue_errors(evidence: Evidence) -> Iterator[Found]:
+    """Yield each error that cannot be an answer to its call."""
+    network = min(
+        [
+            one.get("since", one["at"])
+            for one in evidence.weather
+            if one["what"] in ("cut", "fail_over", "restart", "silence")
+        ],
+        default=float("inf"),
+    )
+    for call in evidence.calls:
+        if call.error is None or call.error in _ANSWERS | _STOPPED:
+            continue
+        if call.error in _NETWORK and call.end is not None and call.end >= network:
+            continue
+        if call.error == "PoolExhausted" and call.seconds < _WAITS:
+            continue  # the pool is smaller than the crew, and the deadline was short
+        why = "and nothing was wrong with the network" if call.error in _NETWORK else "which is not an answer to it"
+        yield Found("error", f"it raised {call.error}, {why}: {call.message}", (evidence.line(call),))

@@ -1,0 +1,110 @@
+"""All that the rules look at: the calls, the feed, and which call wrote what."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from metastore.checker.event import Event
+from tests.joints.judge.call import Call
+from tests.joints.judge.calls import read
+from tests.joints.record import kept_events
+
+__all__ = ["Evidence", "Found"]
+
+_ENDS: Final = ("finish", "roll_back")
+_BEFORE: Final = "world"
+"""The principal of what the run began with."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One contradiction: what is wrong, and the fewest calls that cannot all be true."""
+
+    rule: str
+    message: str
+    calls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The record of a run."""
+
+    calls: list[Call]
+    """By their start."""
+    missing: list[str]
+    """What is missing of the record."""
+    events: list[Event]
+    """By position."""
+    documents: list[dict[str, Any] | None]
+    """Of each event."""
+    weather: list[dict[str, Any]]
+    run: dict[str, Any]
+    violations: list[str]
+
+    @classmethod
+    def of(cls, folder: Path) -> Evidence:
+        """Read a record folder."""
+        journals, kept = read(folder), kept_events(folder)
+        weather = [json.loads(line) for line in (folder / "weather.jsonl").read_text().splitlines()]
+        run, violations = (json.loads((folder / name).read_text()) for name in ("run.json", "verify.json"))
+        missing = journals.missing + [f"a client died: {line}" for line in _died(folder)]
+        events, documents = [event for event, _ in kept], [document for _, document in kept]
+        return cls(journals.calls, missing, events, documents, weather, run, violations)
+
+    @cached_property
+    def began(self) -> int:
+        """When the first call began, on the clock of the calls."""
+        return min([call.start for call in self.calls], default=0)
+
+    @cached_property
+    def since(self) -> int:
+        """The position before the first call."""
+        return max([event.seq for event in self.events if event.principal == _BEFORE], default=0)
+
+    @cached_property
+    def writer(self) -> dict[int, Call]:
+        """The call that wrote each event, by position; without the events of nobody."""
+        by_name = {call.principal: call for call in self.calls}
+        by_operation = {call.operation: call for call in self.calls if call.operation}
+        begun: dict[str, str] = {}
+        found = {}
+        for event in self.events:
+            call = by_operation.get(event.operation_id) or by_name.get(event.principal or "")
+            if call is None:
+                continue
+            first = begun.setdefault(call.principal, event.operation_id)
+            if call.action == "begin_drop" and first != event.operation_id:
+                call = self._ended(call, by_name)  # its later steps carry the principal of the first
+            found[event.seq] = call
+        return found
+
+    def _ended(self, call: Call, by_name: dict[str, Call]) -> Call:
+        later = by_name.get(f"{call.client}/{call.number + 1}")
+        return later if later is not None and later.action in _ENDS else call
+
+    @cached_property
+    def written(self) -> dict[str, list[Event]]:
+        """The events of each call, by the call's name."""
+        found: dict[str, list[Event]] = {}
+        for event in self.events:
+            if event.seq in self.writer:
+                found.setdefault(self.writer[event.seq].principal, []).append(event)
+        return found
+
+    def line(self, call: Call) -> str:
+        """Return a line about a call, with what it wrote."""
+        wrote = "".join(
+            f"; wrote {event.action} {event.path_after or event.path_before} (entity {event.entity_id}, "
+            f"version {event.version}) at {event.seq}"
+            for event in self.written.get(call.principal, ())[:3]
+        )
+        return call.text(self.began) + wrote
+
+
+def _died(folder: Path) -> list[str]:
+    path = folder / "died"
+    return [path.read_text()] if path.exists() else []
