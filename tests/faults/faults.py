@@ -7,7 +7,8 @@ from tests.faults.in_backends import IN_BACKENDS
 from tests.faults.in_defects import IN_DEFECTS
 from tests.faults.in_governance import IN_GOVERNANCE
 from tests.faults.in_library import IN_LIBRARY
+from tests.faults.in_reports import IN_REPORTS
 
 __all__ = ["FAULTS"]
 
-FAULTS: tuple[Fault, ...] = (*IN_BACKENDS, *IN_LIBRARY, *IN_GOVERNANCE, *IN_DEFECTS)
+FAULTS: tuple[Fault, ...] = (*IN_BACKENDS, *IN_LIBRARY, *IN_GOVERNANCE, *IN_DEFECTS, *IN_REPORTS)

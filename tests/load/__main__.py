@@ -80,7 +80,7 @@ def _told(console: Console, what: str, done: LoadTest, took: float) -> bool:
     console.print(
         f"{what:28} {one.checked.operations:7,} operations: {'good' if done.clean else 'WRONG'}, {took:.0f} s"
     )
-    for finding in one.findings[:3]:
+    for finding in [*one.findings[:3], *one.checked.missing[:3]]:
         console.print(str(finding), highlight=False, markup=False)
     return done.clean and one.checked.operations > 0
 

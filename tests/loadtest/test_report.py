@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from metastore.checker.finding import Finding
+from metastore.checker.records import Outcome
 from metastore.loadtest.report import png
 from metastore.loadtest.report.charts import Bars, number, of_run
 from metastore.loadtest.report.conclusion import Findings, conclusion_of
@@ -264,11 +265,11 @@ def test_what_is_missing_makes_no_verdict_good(tmp_path: Path, browser: Any) -> 
 
 def test_what_gave_up_is_said(tmp_path: Path) -> None:
     """Which figures contain calls that gave up, and which do not."""
-    made = [operation("c-0", n, outcome=o) for n, o in enumerate(("applied", "conflicted", "unknown", "open"), 1)]
+    outcomes: tuple[Outcome, ...] = ("applied", "conflicted", "unknown", "open")
+    made = [operation("c-0", n, outcome=outcome) for n, outcome in enumerate(outcomes, 1)]
     (tmp_path / "run" / "operations").mkdir(parents=True)
     alone = Analysis((plain_run("run", made),), {})
     page = write_report(alone, tmp_path / "run", {}).read_text()
-    assert "4 in" not in page
     assert "; 2 of them gave up" in page
     assert page.count("; without 2 that gave up") == 2  # the time to commit and the fairness; nothing was read
     text = " ".join(printed(alone, {}).split())
