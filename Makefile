@@ -36,7 +36,7 @@ endif
 .PHONY: help setup java gravitino-client openlineage-client iceberg-spark iceberg-spec iceberg-peers gravitino-spec run test test-long planted-faults mutants check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
-	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-cache bench-time load load-faults check-history interleavings interleavings-sql combined-history joints soak soak-leases clean
+	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-cache bench-time nightly load load-faults check-history interleavings interleavings-sql combined-history joints soak soak-leases clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -103,7 +103,7 @@ test: $(STAMP) ## run the tests; ARGS="-k name" chooses, WORKERS=0 runs them in 
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 # Tests that hypothesis makes examples for are in both: here they have six times as many
-test-long: $(STAMP) $(JAVA) ## run the tests that are too long for `make test`; `make load` runs them too
+test-long: $(STAMP) $(JAVA) ## run the tests that are too long for `make test`: half an hour; ARGS="--share 3/10" runs a tenth, as CI does
 	$(SPARK) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "long or hypothesis" --hypothesis-profile long \
 		--timeout 600 $(ARGS)
 
@@ -177,7 +177,10 @@ bench-cache: $(STAMP) ## measure reads through the cache beside plain ones, and 
 bench-time: $(STAMP) $(JAVA) ## measure the past, the feed and Spark on the catalog, 3 minutes; ARGS=--full is half an hour
 	$(SPARK) $(BIN)/python -m tests.bench.time $(ARGS)
 
-load: $(BENCH) $(JAVA) ## the short form of all that follows, and of bench-peers: fails on any anomaly, 10 minutes
+nightly: $(BENCH) $(JAVA) ## run the long forms of all judges, with one verdict at the end: 90 minutes; ARGS="load soak" chooses parts
+	$(BIN)/python -m tests.nightly $(ARGS)
+
+load: $(BENCH) $(JAVA) ## the short form of all that follows, and of bench-peers: fails on any anomaly, 7 minutes
 	$(SPARK) $(BIN)/python -m tests.load $(ARGS)
 
 load-faults: $(STAMP) $(JAVA) ## load tests whose clients, connections and servers are killed, stopped, cut, partitioned: 10 minutes

@@ -5,7 +5,8 @@ them; each is a fresh, migrated database. ``store`` is an open store on ``url``.
 PostgreSQL or Spark is marked ``postgres`` or ``spark`` by itself: ``-m "not spark"`` leaves it out.
 
 What a test of all backends does above the port is the same code on each: such a test is marked
-``each_run_on("sqlite")``. ``make test`` runs it on this backend, ``make test-long`` on the others.
+``each_run_on("sqlite")``. ``make test`` runs it on this backend, ``make test-long`` on the others. ``--share 3/10``
+takes a share of the long tests (tests/long.py).
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.long import in_share, leave_out, share
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Databases, ExternalPostgres, PostgresServer, external_url
 from tests.servers.process import MEMORY, has_room
 from tests.setup.java import find_java
-from tests.setup.pgbouncer import find_pgbouncer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,8 +67,12 @@ def pytest_configure() -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--share", metavar="N/OF", type=share, help="the share of the tests that are chosen, such as 3/10")
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups, and pytest the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests by the servers they use, those that are long, and those that share a worker.
 
     One JVM is enough for all tests of Spark. What a module makes for its tests is made once, not by each worker.
@@ -77,12 +82,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker, names in MARKED_BY_FIXTURE.items():
             if any(name in fixtures for name in names):
                 item.add_marker(marker)
-        if _on_another_backend(item):
+        if _on_another_backend(item) or item.get_closest_marker("nightly"):
             item.add_marker(pytest.mark.long)
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
         elif item.get_closest_marker("xdist_group") is None and (group := _group(item)):
             item.add_marker(pytest.mark.xdist_group(group))
+    if chosen := config.getoption("--share"):
+        leave_out(config, items, lambda item: not in_share(item, *chosen))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -204,11 +211,9 @@ def team() -> Iterator[Team]:
 
 
 @pytest.fixture(scope="session")
-def pgbouncer(postgres_server: PostgresServer) -> Iterator[PgBouncer]:
-    """Start pgbouncer in transaction mode in front of ``postgres_server``; skip where it is not installed."""
-    if find_pgbouncer() is None:
-        pytest.skip("pgbouncer is not installed: apt-get install pgbouncer")
-    with PgBouncer(postgres_server) as bouncer:
+def pgbouncer(postgres_databases: Databases) -> Iterator[PgBouncer]:
+    """Start pgbouncer in transaction mode in front of the server of ``postgres_url``; skip where it is missing."""
+    with PgBouncer(postgres_databases) as bouncer:
         yield bouncer
 
 

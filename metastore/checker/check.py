@@ -17,6 +17,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from metastore.checker.clients import missing_records, records_by_client, run_facts
 from metastore.checker.finding import Finding
 from metastore.checker.gather import since
 from metastore.checker.passes import (
@@ -50,11 +51,13 @@ class Checked:
     """The first hundred of each rule."""
     counts: dict[str, int]
     """The number of findings of each broken rule."""
+    missing: tuple[str, ...]
+    """The clients whose records are missing, a sentence for each: without them the check proves nothing."""
 
     @property
     def clean(self) -> bool:
-        """Whether there is no finding."""
-        return not self.counts
+        """Whether there is no finding, and no client's records are missing."""
+        return not self.counts and not self.missing
 
 
 def check(spark: SparkSession, folder: Path) -> Checked:
@@ -85,7 +88,10 @@ def check(spark: SparkSession, folder: Path) -> Checked:
     for finding, count in found:
         counts[finding.rule] += count
     findings = tuple([finding for finding, _ in found if finding.message])
-    return Checked(operations.count(), feed.count(), findings, dict(counts))
+    missing = missing_records(
+        run_facts(folder), records_by_client(operations), operations, feed.where(F.col("seq") > began)
+    )
+    return Checked(operations.count(), feed.count(), findings, dict(counts), missing)
 
 
 def _whole(feed: DataFrame) -> DataFrame:

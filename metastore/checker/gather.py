@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from metastore.checker.clients import run_facts
 from metastore.checker.documents import Documents
 from metastore.checker.records import OPERATIONS
 from metastore.checker.spark_paths import readable
@@ -73,8 +73,7 @@ def since(folder: Path) -> int:
 
     Earlier events belong to no client of this run, whatever principal they carry.
     """
-    path = folder / "run.json"
-    return int(json.loads(path.read_text()).get("since") or 0) if path.exists() else 0
+    return int(run_facts(folder).get("since") or 0)
 
 
 def gather(spark: SparkSession, folder: Path, url: str) -> None:

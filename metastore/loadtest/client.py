@@ -23,7 +23,7 @@ from metastore.loadtest.scenarios.scenario import Me, Scenario
 from metastore.retry.policy import Attempt
 from metastore.store import Store, open_store
 
-__all__ = ["Assignment", "run_client"]
+__all__ = ["Assignment", "calls_made", "run_client"]
 
 _DEADLINE: Final = 10.0
 """The deadline of a call in seconds. A run ends at most so much later."""
@@ -46,6 +46,11 @@ class Assignment:
     seed: int
     ground: str
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the clients, by number."""
+        return [f"{self.run}-{number}" for number in range(self.clients)]
+
 
 def run_client(assignment: Assignment, number: int, attempt: int, clock: Clock = SYSTEM) -> None:
     """Run client ``number`` until the time is over. ``attempt`` > 0: the client before it was killed."""
@@ -53,7 +58,7 @@ def run_client(assignment: Assignment, number: int, attempt: int, clock: Clock =
     folder = Path(assignment.folder)
     parent = os.getppid()
     barrier = Barrier(folder, clock)
-    recorder, name, attempt = _recorder(folder, f"{assignment.run}-{number}", attempt)
+    recorder, name, attempt = _recorder(folder, assignment.names[number], attempt)
 
     def gone() -> bool:
         return os.getppid() != parent  # the process that started this one is gone
@@ -73,6 +78,11 @@ class _Client:
         self._clock, self._barrier = clock, barrier
         self._calls: Calls | None = None
         self.metrics: dict[str, object] = {}
+
+    @property
+    def calls(self) -> int:
+        """How many calls it has made."""
+        return 0 if self._calls is None else self._calls.last.number
 
     def run(self, recorder: Recorder, gone: _Gone) -> bool:
         """Call the store until the run is over. Return whether the work was finished before."""
@@ -152,5 +162,10 @@ def _left_to_the_driver() -> Iterator[None]:
 def _tell(folder: Path, name: str, client: _Client, finished: bool) -> None:
     """Write the client's metrics to ``metrics/<client>.json``."""
     (folder / "metrics").mkdir(exist_ok=True)
-    metrics = {"finished": finished, "metrics": client.metrics}
+    metrics = {"finished": finished, "calls": client.calls, "metrics": client.metrics}
     (folder / "metrics" / f"{name}.json").write_text(json.dumps(metrics))
+
+
+def calls_made(folder: Path) -> dict[str, int]:
+    """Return how many calls each client has made, of those that ended in order."""
+    return {path.stem: json.loads(path.read_text())["calls"] for path in sorted((folder / "metrics").glob("*.json"))}

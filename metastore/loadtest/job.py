@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from metastore.arguments import integer, items, positive_integer, positive_seconds
 from metastore.clock import SYSTEM, Clock
 from metastore.errors import BackendUnavailable, InvalidArgument
-from metastore.loadtest.client import Assignment
+from metastore.loadtest.client import Assignment, calls_made
 from metastore.loadtest.fixture import check_ground, make_ground, names_of
 from metastore.loadtest.masters import check_master
 from metastore.loadtest.monitor import Monitor, Progress
@@ -70,8 +70,8 @@ class LoadTest:
 
     @property
     def clean(self) -> bool:
-        """Whether the checker found nothing, and the scenario kept its promises."""
-        return not any(run.findings for run in self.runs)
+        """Whether the checker found nothing and missed no client's records, and the scenario kept its promises."""
+        return not any(run.findings or run.checked.missing for run in self.runs)
 
 
 def run(
@@ -211,6 +211,7 @@ class _Job:
         if not begun:
             return None
         monitor.look()
+        about["calls"] = calls_made(folder)
         write_facts(folder, about | {"state": "unchecked"})
         try:
             done = self._settle(context, assignment, monitor)
@@ -230,7 +231,7 @@ class _Job:
 
             with open_store(self.url) as store:
                 self.scenario.prepare(store, make_ground(store, self.metalake))
-            about["since"] = position(self.url)
+            about.update(since=position(self.url), names=assignment.names)
             write_facts(Path(assignment.folder), about | {"state": "running"})
 
         self.interrupted = not _spark_job().run_clients(context, assignment, prepare, monitor, self.tell, self.clock)

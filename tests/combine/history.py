@@ -33,6 +33,7 @@ from rich.console import Console
 
 import metastore as ms
 from metastore.checker.check import check
+from metastore.checker.clients import run_facts
 from metastore.checker.gather import copy_tables, join_logs, position
 from metastore.checker.recorder import Recorder
 from metastore.loadtest.calls import Calls
@@ -58,12 +59,12 @@ FROM (SELECT count(DISTINCT operation_id) AS n FROM operation WHERE seq IS NOT N
 
 
 def _work(url: str, folder: str, name: str, threads: int, over: Any, done: Any) -> None:
-    """Call until ``over`` is set, in so many threads of one store; count in ``done`` what has returned."""
+    """Call until ``over`` is set, in so many threads of one store; each counts in ``done`` what has returned."""
     while not over.is_set():
         try:
             with ms.open(url, deadline=_DEADLINE, pool_size=threads) as store:
                 running = [
-                    threading.Thread(target=_thread, args=(store, Path(folder), f"{name}t{n}", over, done))
+                    threading.Thread(target=_thread, args=(store, Path(folder), name, n, over, done))
                     for n in range(threads)
                 ]
                 for thread in running:
@@ -75,14 +76,15 @@ def _work(url: str, folder: str, name: str, threads: int, over: Any, done: Any) 
             time.sleep(0.05)  # the server is away
 
 
-def _thread(store: ms.Store, folder: Path, name: str, over: Any, done: Any) -> None:
+def _thread(store: ms.Store, folder: Path, process: str, thread: int, over: Any, done: Any) -> None:
+    name = f"{process}t{thread}"
     recorder, dice = Recorder(folder, name), random.Random(name)
     calls, number = Calls(store, recorder), 0
     try:
         while not over.is_set():
             number += 1
             _call(calls, dice, name, number)
-            done.value += 1
+            done[thread] += 1
             if calls.away:
                 time.sleep(0.05)
     except BaseException:  # an error of the library that no call may raise: the others go on, and the run is not clean
@@ -125,12 +127,18 @@ class _Crew:
 
     @property
     def done(self) -> int:
-        """How many calls have returned, about."""
-        return sum(count.value for count in self._counts)
+        """How many calls have returned."""
+        return sum(self.calls.values())
+
+    @property
+    def calls(self) -> dict[str, int]:
+        """How many calls of each thread have returned: no fewer are in its records, even if it was killed."""
+        counted = [(f"p{p}t{t}", count) for p, counts in enumerate(self._counts, 1) for t, count in enumerate(counts)]
+        return {name: count for name, count in counted if count}
 
     def _start(self) -> SpawnProcess:
         url, self._number = self._urls[self._number % len(self._urls)], self._number + 1
-        self._counts.append(_SPAWN.RawValue(c_uint64))
+        self._counts.append(_SPAWN.RawArray(c_uint64, self._threads))
         arguments = (url, str(self._folder), f"p{self._number}", self._threads, self._over, self._counts[-1])
         process = _SPAWN.Process(target=_work, args=arguments, daemon=True)
         process.start()
@@ -182,6 +190,8 @@ def _run(chosen: argparse.Namespace, server: PostgresServer, url: str, folder: P
         proxy.reset()
         time.sleep(_CALM)
         wrong = crew.end()
+    said_so = {"names": list(crew.calls), "calls": crew.calls}
+    (folder / "run.json").write_text(json.dumps(run_facts(folder) | said_so))
     lasted = f"{time.monotonic() - began:.0f} s"
     console.print(
         f"seed {chosen.seed}: {lasted}, about {crew.done:,} calls; {dict(disturbed)}", highlight=False, soft_wrap=True
@@ -237,10 +247,11 @@ def _checked(folder: Path, console: Console) -> list[str]:
             join_logs(spark, folder)
         checked = check(spark, folder)
         spark.stop()
-    text = f"{checked.operations:,} operations and {checked.events:,} events: {checked.counts or 'clean'}"
+    verdict = "clean" if checked.clean else checked.counts or "not all records are there"
+    text = f"{checked.operations:,} operations and {checked.events:,} events: {verdict}"
     console.print(f"{text}, checked in {time.monotonic() - began:.0f} s", highlight=False, soft_wrap=True)
     found: list[str] = json.loads((folder / _ENDED).read_text())
-    return found + [str(finding) for finding in checked.findings]
+    return found + [str(finding) for finding in checked.findings] + list(checked.missing)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -46,6 +46,16 @@ def test_it_finds_an_acknowledged_write_that_is_called_failed(recorded: Path, tm
     assert "its outcome was 'failed', and it wrote" in " ".join(said.split())
 
 
+def test_a_log_that_is_missing_is_no_clean_run(recorded: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(recorded, tmp_path / "record")
+    shutil.rmtree(folder / "operations")
+    log = min((folder / "log").iterdir(), key=lambda path: -path.stat().st_size)
+    log.unlink()
+    code, said = history("--check", folder)
+    assert code == 1
+    assert f"{log.stem} left no records, and the feed has" in " ".join(said.split())
+
+
 def test_it_tells_what_the_run_itself_found(recorded: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(recorded, tmp_path / "record")
     (folder / "ended.json").write_text(json.dumps(["thread p1t1 died"]))

@@ -12,6 +12,7 @@ from metastore.port.backend import Backend
 from tests.aio.facade import Facade, Loop
 from tests.combine.gate import always_together
 from tests.contract.ground import Ground, behind, prepare
+from tests.long import leave_out
 
 
 @pytest.fixture
@@ -41,12 +42,37 @@ def url(request: pytest.FixtureRequest) -> str:
     return chosen
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Judge the memory model and the async API together, and the databases behind the sync one; the rest is long."""
+    leave_out(config, items, _says_what_others_say)
     for item in items:
-        chosen = getattr(getattr(item, "callspec", None), "params", {})
-        if "store" in chosen and (chosen["store"] == "async") != (chosen.get("url") == "memory"):
+        face, url = _variant(item)
+        if face and (face == "async") != (url == "memory"):
             item.add_marker(pytest.mark.long)
+
+
+def _variant(item: pytest.Item) -> tuple[str, str]:
+    """Return the face of the store and its backend; empty for a test that has no such variants."""
+    chosen = getattr(getattr(item, "callspec", None), "params", {})
+    return (chosen["store"], chosen.get("url", "")) if "store" in chosen else ("", "")
+
+
+def _says_what_others_say(item: pytest.Item) -> bool:
+    """Return whether all that this variant runs is in two others.
+
+    * The sync API on the memory model: the async one runs the same model, and the same API runs on SQLite.
+    * The async API on PostgreSQL: it runs there with each request in a batch too, and what cannot travel goes alone.
+    * A test of what is above the port (``each_run_on``): one more variant is enough, the one that shares least with the
+      named ones. That is a batch on PostgreSQL behind the other face.
+    """
+    face, url = _variant(item)
+    if (face, url) in {("sync", "memory"), ("async", "postgres")}:
+        return True
+    above = item.get_closest_marker("each_run_on")
+    if not face or above is None:
+        return False
+    each_run = {("async" if named == "memory" else "sync", named) for named in above.args}
+    return (face, url) not in each_run and (url != "combined" or face in {own for own, _ in each_run})
 
 
 @pytest.fixture(scope="session")

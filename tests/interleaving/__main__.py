@@ -1,12 +1,16 @@
-"""``python -m tests.interleaving``: explore, and print how much there was. ``--full``: everything; names choose."""
+"""``python -m tests.interleaving``: explore, and print how much there was. ``--full``: everything; names choose.
+
+``--minutes`` takes the programs in a random order, and ends when the time is over: other runs explore the others.
+"""
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import random
 import sys
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tests.interleaving.callers import CALLERS, HANDED, LOOKING, MET, every_two, matters
@@ -67,25 +71,42 @@ def _job(name: str, programs: Any) -> Job:
     return name, programs, False
 
 
+def _explored(names: Sequence[str], workers: int, minutes: float | None) -> Iterator[tuple[bool, str, Explored | None]]:
+    """Yield the results of the jobs; of those that are done when the time is over."""
+    ends = None if minutes is None else time.monotonic() + 60 * minutes
+    with multiprocessing.Pool(workers) as pool:  # its end ends what still runs
+        results = pool.imap_unordered(_run_named, names)
+        for _ in names:
+            try:
+                yield results.next(None if ends is None else max(0.0, ends - time.monotonic()))
+            except multiprocessing.TimeoutError:
+                return
+
+
 def main() -> int:
     """Explore; return 1 if something is not as it should be."""
     parser = argparse.ArgumentParser(prog="tests.interleaving", description=__doc__)
     parser.add_argument("--full", action="store_true", help="three processes with faults, several faults in one run")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--minutes", type=float, help="end after so long, whatever is left")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="of the order, with --minutes")
     parser.add_argument("names", nargs="*", help="programs, or parts of their names")
     arguments = parser.parse_args()
     names = [name for name, _, _ in _jobs(arguments.full or bool(arguments.names))]
     if arguments.names:
         names = [name for name in names if any(part in name for part in arguments.names)]
-    bad, schedules, states = 0, 0, 0
-    with ProcessPoolExecutor(arguments.workers) as pool:
-        for good, text, explored in pool.map(_run_named, names):
-            print(text, flush=True)
-            bad += not good
-            if explored is not None:
-                schedules, states = schedules + explored.schedules, states + explored.states
-    print(f"{len(names)} programs and mutants, {schedules:.4g} schedules in {states} states; {bad} bad")
-    return int(bad > 0)
+    if arguments.minutes is not None:
+        random.Random(arguments.seed).shuffle(names)
+        print(f"seed {arguments.seed}")
+    done, bad, schedules, states = 0, 0, 0, 0
+    for good, text, explored in _explored(names, arguments.workers, arguments.minutes):
+        print(text, flush=True)
+        done, bad = done + 1, bad + (not good)
+        if explored is not None:
+            schedules, states = schedules + explored.schedules, states + explored.states
+    of = "" if done == len(names) else f" of {len(names)}"
+    print(f"{done}{of} programs and mutants, {schedules:.4g} schedules in {states} states; {bad} bad")
+    return int(bad > 0 or not done)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""``python -m tests.load``: the short form of every proof under load: 9.5 minutes on two cores.
+"""``python -m tests.load``: the short form of every proof under load: seven minutes on two cores.
 
 The scenarios, each recorded and checked; the faults; every interleaving of statements, a reduced set; the checker's own
-planted faults; the peers beside us. It exits with 1 on any anomaly. ``make help`` names the long forms.
+planted faults; the peers beside us. It exits with 1 on any anomaly. ``make help`` names the long forms, and ``make
+nightly`` runs them.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def _told(console: Console, what: str, done: LoadTest, took: float) -> bool:
     console.print(
         f"{what:28} {one.checked.operations:7,} operations: {'good' if done.clean else 'WRONG'}, {took:.0f} s"
     )
-    for finding in one.findings[:3]:
+    for finding in [*one.findings[:3], *one.checked.missing[:3]]:
         console.print(str(finding), highlight=False, markup=False)
     return done.clean and one.checked.operations > 0
 
@@ -106,7 +107,6 @@ PARTS: dict[str, Callable[[Console], bool]] = {
     "faults": _program("tests.load.faults", "--seconds", "6", "--clients", "6"),
     "interleavings": _program("tests.statements"),
     "checker": _program("tests.checker.many", "--operations", "50000", "--faults", "stale read"),
-    "long tests": _program("pytest", "-q", "-m", "long", "-n", "2", "--dist", "loadgroup"),
     "peers": _program("tests.bench.peers", "--short"),
 }
 

@@ -131,7 +131,7 @@ def under(fault: str, scenario: str, clients: int, seconds: float, seed: int) ->
 
 
 def _outcome(fault: str, done: LoadTest, actions: dict[str, int], verified: list[str]) -> Outcome:
-    findings = [str(finding) for run_ in done.runs for finding in run_.findings]
+    findings = [str(one) for run_ in done.runs for one in (*run_.findings, *run_.checked.missing)]
     operations = sum(run_.checked.operations for run_ in done.runs)
     return Outcome(fault, operations, actions, findings, verified)
 
@@ -159,7 +159,7 @@ def partitioned(scenario: str, clients: int, seconds: float, seed: int) -> Outco
         told = json.loads(said)
         with ms.open(ours) as store:
             verified = [str(violation) for violation in store.verify()]
-        findings = [json.dumps(one) for one in told["findings"]]
+        findings = [json.dumps(one) for one in told["findings"]] + told["missing"]
         operations = sum(share for one in told["runs"] for share in one["clients_operations"].values())
         if process.returncode != 0 and not findings:
             findings.append(f"it exited with {process.returncode}")

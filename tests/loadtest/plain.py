@@ -21,6 +21,7 @@ def plain_run(
     return Run(
         folder=folder,
         clients=len(shares),
+        missing=() if made else ("no client left a record",),
         seconds=seconds,
         whole=plain_action("", made),
         actions=tuple([plain_action(name, made) for name in sorted({one.action for one in made})]),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -73,8 +74,9 @@ def write_run(
     operations: Iterable[Operation],
     facts: Mapping[str, Any] | None = None,
     events: Sequence[tuple[int, int, str | None, str | None]] = (),
+    principals: Mapping[int, str] = MappingProxyType({}),
 ) -> Path:
-    """Write a record folder; ``events`` are (seq, entity id, path before, path after)."""
+    """Write a record folder; ``events`` are (seq, entity id, path before, path after), ``principals`` are by seq."""
     for name in ("operations", "feed", "tables"):
         (folder / name).mkdir(parents=True)
     rows = []
@@ -86,7 +88,7 @@ def write_run(
     pq.write_table(pa.Table.from_pylist(rows, _OPERATIONS), folder / "operations" / "part-0.parquet")
     feed = [
         {"seq": seq, "operation_id": "o", "kind": "table", "action": "alter", "entity_id": entity_id, "version": seq}
-        | {"path_before": before, "path_after": after, "time": 0}
+        | {"path_before": before, "path_after": after, "time": 0, "principal": principals.get(seq)}
         for seq, entity_id, before, after in events
     ]
     pq.write_table(pa.Table.from_pylist(feed, _EVENTS), folder / "feed" / "part-0.parquet")

@@ -88,7 +88,8 @@ def test_known_operations(run: Run) -> None:
     assert (run.whole.helped, run.whole.helped_share) == (1, 1 / 101)
     assert run.attempts_histogram == ((1, 103), (3, 1), (5, 1))
     assert run.seconds == pytest.approx(10.0, abs=1e-3)  # from 0.1 to 10.1 s
-    assert run.operations_per_second == pytest.approx(115 / 10.0, rel=1e-3)
+    assert run.operations_per_second == pytest.approx(115 / 10.0, rel=1e-3)  # with the three that gave up
+    assert (run.whole.gave_up, load.gave_up) == (3, 1)
     assert [(share.client, share.operations, share.conflicts) for share in run.shares] == [("a", 100, 0), ("b", 12, 7)]
     assert run.slowest_fastest == (12, 100)
     assert run.fairness == pytest.approx(112**2 / (2 * (100**2 + 12**2)))
@@ -147,18 +148,48 @@ def test_hot_entities(run: Run) -> None:
 @records
 def idle_clients(folder: Path) -> None:
     made = [operation(client, n) for client in ("r1-2", "r1-10", "r1-2.1") for n in range(2)]
-    write_run(folder, made, {"clients": 4, "url": "postgresql://me:secret@host/db"})
+    facts = {"clients": 3, "names": ["r1-0", "r1-2", "r1-10"], "calls": {"r1-0": 0, "r1-10": 2, "r1-2.1": 2}}
+    write_run(folder, made, facts | {"url": "postgresql://me:secret@host/db"})
 
 
 def test_idle_clients(run: Run) -> None:
-    """A client that left no record got nothing done; one that was begun again is one client."""
-    assert [(share.client, share.operations) for share in run.shares] == [
-        ("r1-2", 4), ("r1-10", 2), ("idle-1", 0), ("idle-2", 0)
-    ]  # fmt: skip
-    assert run.clients == 4
-    assert run.fairness == pytest.approx(6**2 / (4 * (16 + 4)))
+    """One that says that it made no call got nothing done; one that was begun again is one client."""
+    assert [(share.client, share.operations) for share in run.shares] == [("r1-0", 0), ("r1-2", 4), ("r1-10", 2)]
+    assert (run.clients, run.missing) == (3, ())
+    assert run.fairness == pytest.approx(6**2 / (3 * (16 + 4)))
     assert run.slowest_fastest == (0, 4)
     assert "secret" not in str(run.facts)
+
+
+@records
+def missing_clients(folder: Path) -> None:
+    """Of ``c-1`` the whole log is missing, of ``c-2`` that of its first incarnation, of ``c-3`` a part."""
+    made = [operation(client, n) for client in ("c-0", "c-2.1", "c-3") for n in range(2)]
+    facts = {"clients": 5, "names": [f"c-{n}" for n in range(5)], "calls": {"c-1": 9, "c-2.1": 2, "c-3": 3}, "since": 1}
+    writers = {1: "c-4/1", 2: "c-1/1", 3: "c-1/2", 4: "c-2/1", 5: "c-2.1/1", 6: "another/1"}
+    write_run(folder, made, facts, [(seq, 5, None, "l.c.s.t") for seq in writers], writers)
+
+
+def test_missing_clients(run: Run) -> None:
+    """None of them is idle: the run knows who its clients were, and the feed what they have written in it."""
+    assert run.missing == (
+        "c-1 left no records, and the feed has 2 events of it",
+        "c-2 left no records, and the feed has 1 event of it",
+        "c-3 made 3 calls, and left 2 records",
+        "c-4 left no records",
+    )
+    assert [share.client for share in run.shares] == ["c-0", "c-2", "c-3"]
+    assert (run.clients, run.fairness) == (5, 1.0)
+
+
+@records
+def fewer_than_clients(folder: Path) -> None:
+    write_run(folder, [operation("c-0", 1)], {"clients": 3})
+
+
+def test_fewer_than_clients(run: Run) -> None:
+    """An older run that knows only how many there were."""
+    assert (run.clients, run.missing) == (3, ("2 of 3 clients left no records",))
 
 
 @records
@@ -182,6 +213,7 @@ def empty(folder: Path) -> None:
 def test_empty(run: Run) -> None:
     """Ctrl-C before the first call, and half a ``run.json``."""
     assert run.facts == {}
+    assert run.missing == ("no client left a record",)
     assert set(run.whole.outcomes) == set(OUTCOMES)
     assert (run.clients, run.seconds, run.operations_per_second, run.fairness) == (0, 0.0, 0.0, 1.0)
     assert (run.actions, run.moments, run.commit_histogram, run.attempts_histogram, run.hot) == ((),) * 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from metastore.checker.finding import Finding
+from metastore.checker.records import Outcome
 from metastore.loadtest.report import png
 from metastore.loadtest.report.charts import Bars, number, of_run
 from metastore.loadtest.report.conclusion import Findings, conclusion_of
@@ -186,9 +188,10 @@ def test_the_summary_is_stable(reports: dict[str, Path], ramp: tuple[Path, Analy
     text = (reports["ramp"].parent / "summary.json").read_text()
     found = json.loads(text)
     assert set(found) == {
-        "format", "scenario", "seed", "started", "url", "versions", "checked", "findings", "runs"
+        "format", "scenario", "seed", "started", "url", "versions", "checked", "missing", "findings", "runs"
     }  # fmt: skip
-    assert (found["format"], found["seed"], found["started"], found["checked"]) == (1, 7, None, True)
+    assert (found["format"], found["seed"], found["started"], found["checked"]) == (1, 7, None, False)
+    assert found["missing"] == ["clients-0: no client left a record"]
     assert found["findings"] == [
         {"run": "clients-64", "rule": "read", "message": FOUND.message, "operations": list(FOUND.operations)}
     ]
@@ -235,6 +238,47 @@ def test_a_screen_of_text(ramp: tuple[Path, Analysis]) -> None:
     clients = [line.split()[0] for line in text.splitlines() if line[:1].isdigit()]
     assert clients == ["0", "1", "8", "65"]
     assert "Not checked" in text
+
+
+def test_what_is_missing_makes_no_verdict_good(tmp_path: Path, browser: Any) -> None:
+    """Records are missing: neither the page, the screen nor the summary says that all is well."""
+    made = [operation("c-0", n, outcome="conflicted" if n == 1 else "applied") for n in range(1, 9)]
+    lost = replace(
+        plain_run("run", made), missing=("c-1 left no records, and the feed has 85 events of it",), clients=2
+    )
+    (tmp_path / "run" / "operations").mkdir(parents=True)
+    for run, line in ((lost, lost.missing[0]), (plain_run("run", []), "no client left a record")):
+        alone, found = Analysis((run,), {}), {tmp_path / "run": ()}
+        text = " ".join(printed(alone, found).split())
+        assert "Records are missing" in text
+        assert line in text
+        assert "No contradiction" not in text
+        page = write_report(alone, tmp_path / "run", found)
+        summary = json.loads(page.with_name("summary.json").read_text())
+        assert (summary["checked"], summary["missing"]) == (False, [line])
+        with opened(browser, page) as shown:
+            assert shown.page.get_attribute("section >> nth=0", "class") == "card verdict unsure"
+            assert line in shown.page.inner_text("section >> nth=0")
+    both = conclusion_of(Analysis((lost,), {}), {tmp_path / "run": [FOUND]})
+    assert (both.tone, both.checked, both.missing) == ("bad", False, lost.missing)
+
+
+def test_what_gave_up_is_said(tmp_path: Path) -> None:
+    """Which figures contain calls that gave up, and which do not."""
+    outcomes: tuple[Outcome, ...] = ("applied", "conflicted", "unknown", "open")
+    made = [operation("c-0", n, outcome=outcome) for n, outcome in enumerate(outcomes, 1)]
+    (tmp_path / "run" / "operations").mkdir(parents=True)
+    alone = Analysis((plain_run("run", made),), {})
+    page = write_report(alone, tmp_path / "run", {}).read_text()
+    assert "; 2 of them gave up" in page
+    assert page.count("; without 2 that gave up") == 2  # the time to commit and the fairness; nothing was read
+    text = " ".join(printed(alone, {}).split())
+    assert "gave up: 2, which are in ops/s and in the attempts, and not in the times and in slow/fast" in text
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (summary["runs"][0]["gave_up"], summary["runs"][0]["clients_operations"]) == (2, {"c-0": 1})
+    calm = Analysis((plain_run("run", made[:1]),), {})
+    assert "gave up:" not in printed(calm, {})
+    assert "that gave up<" not in write_report(calm, tmp_path / "run", {}).read_text()
 
 
 def printed(analysis: Analysis, findings: Findings) -> str:

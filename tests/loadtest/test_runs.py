@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,6 +132,35 @@ def test_what_the_checker_finds_is_an_error(
     text = capsys.readouterr().out
     assert "contradiction" in text
     assert "contradiction" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_no_verdict_without_the_records_of_all_clients(
+    spark: SparkSession, sqlite_url: str, tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that is lost, and then all of them empty: the run knows its clients, and the report is not green."""
+    from metastore.checker import gather as gathering
+    from metastore.checker.check import check
+    from metastore.loadtest.report.analysis import analyse
+
+    out, gather = tmp_path / "out", gathering.gather
+
+    def without_a_log(spark: SparkSession, folder: Path, url: str) -> None:
+        min((folder / "log").iterdir()).unlink()
+        gather(spark, folder, url)
+
+    monkeypatch.setattr(gathering, "gather", without_a_log)
+    assert loadtest(sqlite_url, out, "--scenario", "siblings", seconds="0.5") == 1
+    lost, kept = json.loads((out / "run.json").read_text())["names"]
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Records are missing" in text
+    assert re.search(f"{lost} left no records, and the feed has [1-9][0-9,]* events of it", text)
+    assert "No contradiction" not in (out / "report.html").read_text()
+    (out / "log" / f"{kept}.jsonl").write_text("")
+    gather(spark, out, sqlite_url)
+    checked = check(spark, out)
+    assert not checked.clean
+    assert [line.split()[0] for line in checked.missing] == [lost, kept]
+    assert analyse(spark, out).runs[0].missing == checked.missing
 
 
 def test_more_clients_than_room(spark: SparkSession, sqlite_url: str, tmp_path: Path, capsys: Output) -> None:

@@ -84,14 +84,16 @@ case " $FAILS " in *" $1 "*) exit 2 ;; esac
 """
 
 
-@pytest.mark.parametrize("fails", ["", "check", "test", "check test"])
+@pytest.mark.parametrize("fails", ["", "check", "test-long", "test", "check test"])
 def test_continuous_integration_checks_and_tests(fails: str, tmp_path: Path) -> None:
-    """Both run, either makes it fail, and the tests' closing line is the last one."""
+    """All run, each makes it fail, and the tests' closing line is the last one."""
     fake, calls = tmp_path / "make", tmp_path / "calls"
     fake.write_text(MAKE)
     fake.chmod(0o755)
     env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "CALLS": str(calls), "FAILS": fails}
     done = subprocess.run([str(ROOT / ".ci" / "run")], env=env, capture_output=True, text=True, check=False)
-    assert calls.read_text().splitlines() == ["make check", "make test"]
+    first, second, third = calls.read_text().splitlines()
+    assert (first, third) == ("make check", "make test")
+    assert re.fullmatch("make test-long ARGS=--share [0-9]/10", second)
     assert done.stdout.splitlines()[-1] == "the closing line of test"
     assert done.returncode == (2 if fails else 0)

@@ -131,7 +131,7 @@ def test_on_postgres(postgres_url: str) -> None:
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("server", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def test_many(server: str, request: pytest.FixtureRequest) -> None:
-    both(request.getfixturevalue(f"{server}_url"), 500)
+    both(request.getfixturevalue(f"{server}_url"), 150)
 
 
 def test_a_past_that_is_off_by_one_is_noticed(sqlite_url: str) -> None:

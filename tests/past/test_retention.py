@@ -128,7 +128,7 @@ def test_a_consumer_is_reset(store: Store, table: ms.Table) -> None:
         consumer.reset("now")
 
 
-@pytest.mark.each_run_on("sqlite", "postgres")
+@pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True)
 def test_the_command_line(url: str) -> None:
     def run(line: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         done = here(url, *shlex.split(line))

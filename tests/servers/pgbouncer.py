@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
 from tests.servers.listening import Listening
-from tests.servers.postgres import PostgresServer
-from tests.setup.pgbouncer import find_pgbouncer
+from tests.servers.postgres import Databases
+from tests.setup.pgbouncer import HINT, find_pgbouncer
 
 __all__ = ["PgBouncer"]
 
 CONFIGURATION = """\
 [databases]
-* = host=127.0.0.1 port={server.port} user={server.user}
+* = {server}
 
 [pgbouncer]
 listen_addr = 127.0.0.1
@@ -33,29 +36,34 @@ ignore_startup_parameters = extra_float_digits
 
 
 class PgBouncer(Listening):
-    """A pgbouncer in front of ``server``, which has no password; with few connections, so that clients share them."""
+    """A pgbouncer in front of ``server``; with few connections, so that clients share them.
+
+    Where pgbouncer is not installed, making one skips the test.
+    """
 
     name = "pgbouncer"
 
-    def __init__(self, server: PostgresServer, *, mode: str = "transaction", pool_size: int = 2) -> None:
-        path = find_pgbouncer()
-        if path is None:
-            raise RuntimeError("pgbouncer is missing: apt-get install pgbouncer")
+    def __init__(self, server: Databases, *, mode: str = "transaction", pool_size: int = 2) -> None:
+        self.path = find_pgbouncer() or pytest.skip(HINT)
         super().__init__()
-        self.path, self.server, self.mode, self.pool_size = path, server, mode, pool_size
+        self.server, self.mode, self.pool_size = server, mode, pool_size
+        given = conninfo_to_dict(server.url().replace("+psycopg", ""))
+        self.user = given.get("user") or "postgres"
+        self._server = {name: given[name] for name in ("host", "port", "user", "password") if name in given}
 
     def url(self, database: str) -> str:
         """Return the ``postgresql+psycopg://`` URL of a database of the server, through pgbouncer."""
-        return f"postgresql+psycopg://{self.server.user}@127.0.0.1:{self.port}/{database}"
+        return f"postgresql+psycopg://{self.user}@127.0.0.1:{self.port}/{database}"
 
     def command(self) -> list[str | Path]:
-        """Write the configuration for the present port, and say how to run it (as the server's user, not as root)."""
+        """Write the configuration for the present port, and say how to run it (not as root)."""
         users = self.folder / "users"
-        users.write_text(f'"{self.server.user}" ""\n')
+        users.write_text(f'"{self.user}" ""\n')
         self.give(users)
         configuration = self.folder / "pgbouncer.ini"
+        server = " ".join(f"{name}='{value}'" for name, value in self._server.items())
         text = CONFIGURATION.format(
-            server=self.server, port=self.port, users=users, mode=self.mode, pool_size=self.pool_size
+            server=server, port=self.port, users=users, mode=self.mode, pool_size=self.pool_size
         )
         configuration.write_text(text)
         return [self.path, self.give(configuration)]

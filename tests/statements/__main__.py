@@ -2,12 +2,13 @@
 
 ``--full``: every pair, some three, and the mutants; without it, the pairs of the test suite. Names choose programs, by
 parts of their names. ``--matrix FILE`` writes the tables of the run into a document; cells of which it saw
-nothing stay.
+nothing stay. ``--minutes`` takes the programs in a random order, and ends when the time is over: without the mutants.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 import time
 from collections import Counter
@@ -68,6 +69,8 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, help="processes")
     parser.add_argument("--limit", type=int, default=250, help="interleavings of one program; more are cut off")
     parser.add_argument("--matrix", type=Path, help="the document to write the tables into")
+    parser.add_argument("--minutes", type=float, help="end after so long, whatever is left")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="of the order, with --minutes")
     parser.add_argument("names", nargs="*", help="programs, or parts of their names")
     arguments = parser.parse_args()
     names = [p.name for p in PROGRAMS if arguments.full or arguments.names or p.name in (*FEW, *FEW_CALLED)]
@@ -78,10 +81,13 @@ def main() -> int:
     on = [n for n, not_wanted in ((SqliteDatabase.name, arguments.postgres), (PostgresDatabase.name, arguments.sqlite))
           if not not_wanted]  # fmt: skip
     jobs = [Job(database, name) for database in on for name in names]
+    if arguments.minutes is not None:
+        random.Random(arguments.seed).shuffle(jobs)
+        print(f"seed {arguments.seed}")
     with PostgresServer() as server:
         urls = [server.create_database() for _ in range(arguments.workers)]
         bad = _explore_all(jobs, urls, arguments, on)
-        if arguments.full and not arguments.names:
+        if arguments.full and not arguments.names and arguments.minutes is None:
             bad += _plant_all(server, on)
     return 1 if bad else 0
 
@@ -89,6 +95,7 @@ def main() -> int:
 def _explore_all(jobs: list[Job], urls: list[str], arguments: argparse.Namespace, on: list[str]) -> int:
     console = Console(stderr=True)
     sums, bad, began = {name: _Sum() for name in on}, 0, time.perf_counter()
+    ends = float("inf") if arguments.minutes is None else began + 60 * arguments.minutes
     columns = (
         TextColumn("interleavings"),
         BarColumn(),
@@ -103,9 +110,12 @@ def _explore_all(jobs: list[Job], urls: list[str], arguments: argparse.Namespace
             if done.explored is not None:
                 sums[done.job.on].add(done.job.name, done.explored)
             progress.advance(task)
+            if time.perf_counter() > ends:
+                break
     for name, found in sums.items():
         print(f"{name}: {found.text()}")
-    print(f"{time.perf_counter() - began:.0f} s with {arguments.workers} processes; {bad} violations")
+    explored = sum(found.programs for found in sums.values())
+    print(f"{explored} of {len(jobs)} programs, {time.perf_counter() - began:.0f} s; {bad} violations")
     if arguments.matrix is not None:
         before = read_tables(arguments.matrix)
         write_tables(arguments.matrix, "\n\n".join(tables(n, matrix(s.seen), before[n]) for n, s in sums.items()))

@@ -6,18 +6,19 @@ All runs of a ramp are looked at together: each query groups by run, whose numbe
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
-from metastore.checker.records import OUTCOMES
+from metastore.checker.clients import missing_records, records_by_client
+from metastore.checker.records import EVENTS, OPERATIONS, OUTCOMES
 from metastore.loadtest.report.conflicts import Causes, conflicts_of
 from metastore.loadtest.report.counts import Spans, count
 from metastore.loadtest.report.model import Action, Analysis, ClientShare, Run, Times
 from metastore.loadtest.report.record_folders import read_facts, record_folders
-from metastore.loadtest.report.records import read_operations
+from metastore.loadtest.report.records import read_operations, read_parquet
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -43,7 +44,8 @@ def analyse(spark: SparkSession, folder: Path) -> Analysis:
         runs.append(
             Run(
                 folder=path.name,
-                clients=len(everybody),
+                clients=_clients(everybody, facts),
+                missing=_missing(spark, path, facts, everybody),
                 seconds=seconds,
                 whole=whole,
                 actions=tuple(single),
@@ -126,11 +128,27 @@ def _found_times(name: str, row: Row) -> Times | None:
 
 
 def _with_idle(shares: list[ClientShare], facts: Mapping[str, Any]) -> tuple[ClientShare, ...]:
-    """Return the shares, and those of the clients that left no record: they count as having got nothing done."""
+    """Return the shares, and those of the clients that ended in order and say that they made no call."""
+    there = {share.client for share in shares}
+    told = dict(facts.get("calls") or {})
+    idle = [ClientShare(name, 0, 0, 0) for name, calls in told.items() if calls == 0 and name not in there]
+    return tuple(sorted([*shares, *idle], key=lambda share: _natural(share.client)))
+
+
+def _missing(
+    spark: SparkSession, folder: Path, facts: Mapping[str, Any], shares: Sequence[ClientShare]
+) -> tuple[str, ...]:
+    operations = read_parquet(spark, [folder], "operations", OPERATIONS)
+    since = int(facts.get("since") or 0)
+    events = read_parquet(spark, [folder], "feed", EVENTS).where(f"seq > {since}")
+    # each incarnation counts where clients have names; else the query would tell nothing that the shares do not
+    recorded = records_by_client(operations) if facts.get("names") else {share.client: 1 for share in shares}
+    return missing_records(facts, recorded, operations, events)
+
+
+def _clients(shares: Sequence[ClientShare], facts: Mapping[str, Any]) -> int:
     meant = facts.get("clients")
-    missing = meant - len(shares) if isinstance(meant, int) else 0
-    idle = [ClientShare(f"idle-{number + 1}", 0, 0, 0) for number in range(missing)]
-    return (*sorted(shares, key=lambda share: _natural(share.client)), *idle)
+    return max(len(shares), meant) if isinstance(meant, int) else len(shares)
 
 
 def _natural(name: str) -> tuple[int, str]:

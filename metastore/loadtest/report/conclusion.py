@@ -18,12 +18,17 @@ Findings = Mapping[Path, Sequence[Finding]]
 
 @dataclass(frozen=True)
 class Conclusion:
-    """``findings``: each with the name of the folder that it is of ("" if there is only one)."""
+    """``findings``: each with the name of the folder that it is of ("" if there is only one).
+
+    ``checked``: whether the checker saw the records of all clients of all runs.
+    """
 
     tone: Literal["good", "bad", "unsure"]
     headline: str
     explanation: str
     findings: tuple[tuple[str, Finding], ...]
+    missing: tuple[str, ...]
+    checked: bool
 
 
 def conclusion_of(analysis: Analysis, findings: Findings) -> Conclusion:
@@ -37,15 +42,26 @@ def conclusion_of(analysis: Analysis, findings: Findings) -> Conclusion:
         ]
     )
     unchecked = [run for run in analysis.runs if run.folder not in by_name]
+    missing = tuple(
+        [f"{run.folder}: {line}" if analysis.is_ramp else line for run in analysis.runs for line in run.missing]
+    )
+    checked = not unchecked and not missing
     operations = sum(run.whole.operations for run in analysis.runs if run.folder in by_name)
     if listed:
         headline = f"{len(listed):,} contradiction{'s' * (len(listed) != 1)} found"
         explanation = "Each with the smallest set of operations that cannot all be true."
-        return Conclusion("bad", headline, explanation, listed)
+        return Conclusion("bad", headline, explanation, listed, missing, checked)
     if unchecked:
-        return Conclusion("unsure", "Not checked", "The history checker did not look at all of these records.", ())
+        explanation = "The history checker did not look at all of these records."
+        return Conclusion("unsure", "Not checked", explanation, (), missing, checked)
+    if missing:
+        explanation = (
+            f"The history checker found no contradiction in {operations:,} operations, but it did not see those of "
+            "all clients. The figures are without them."
+        )
+        return Conclusion("unsure", "Records are missing", explanation, (), missing, checked)
     explanation = (
         f"The history checker went through {operations:,} operations: no change was lost or applied twice, "
         "and nothing was read that was not so."
     )
-    return Conclusion("good", "No contradiction", explanation, ())
+    return Conclusion("good", "No contradiction", explanation, (), missing, checked)

@@ -20,13 +20,18 @@ _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _MOST_FINDINGS: Final = 50
 _LONGEST: Final = 300
 """Characters of a fact that are shown."""
+_OF_CLIENTS: Final = ("names", "calls")
+"""Facts with an item for each client: the charts show them."""
 _ABOUT: Final = {
+    "Operations per second": "calls that returned, whatever they returned: those that gave up are in it.",
     "Conflict rate": "the share of the writes' attempts that lost to another operation's change. What lost is tried "
     "again: a conflict is work done twice, not a failure.",
-    "Time to commit": "from the call to the return, of writes that were applied: all attempts and waits are in it.",
-    "Attempts": "how often a write was sent until it was decided.",
+    "Time to commit": "from the call to the return, of writes that were applied: all attempts and waits are in it, and "
+    "calls that gave up are not.",
+    "Attempts": "how often a write was sent until it was decided, or gave up.",
     "Helped": "applied by another operation's commit, which took it along.",
-    "Fairness": "Jain's index of the operations by client: 1 if all got the same done, 1/n if one of n did everything.",
+    "Fairness": "Jain's index of the answered operations by client: 1 if all got the same done, 1/n if one of n did "
+    "everything. Calls that gave up, and clients whose records are missing, are not in it.",
     "Unknown": "the acknowledgement was lost for good; whether it was applied, the checker sees in the feed.",
     "Gave up": "the attempts or the time ran out (outcome: conflicted); nothing was applied.",
     "Open": "never returned: the client was killed or stopped.",
@@ -52,7 +57,8 @@ def page(analysis: Analysis, conclusion: Conclusion) -> str:
     else:
         parts += run_sections(analysis.runs[0])
     parts += facts_list("What the words mean", [(word, escape(meaning)) for word, meaning in _ABOUT.items()])
-    if facts := {key: value for key, value in analysis.facts.items() if value not in (None, {}, [])}:
+    shown = {key: value for key, value in analysis.facts.items() if key not in _OF_CLIENTS}
+    if facts := {key: value for key, value in shown.items() if value not in (None, {}, [])}:
         parts += facts_list("The run", [(name(_short(key)), name(_fact(value))) for key, value in facts.items()])
     return "\n".join([*parts, "</main></body></html>"]) + "\n"
 
@@ -80,6 +86,8 @@ def _headline(analysis: Analysis) -> str:
 def _conclusion(conclusion: Conclusion) -> Iterator[str]:
     yield f'<section class="card verdict {conclusion.tone}"><strong>{escape(conclusion.headline)}</strong>'
     yield f"<p>{escape(conclusion.explanation)}</p>"
+    for line in conclusion.missing[:_MOST_FINDINGS]:
+        yield f'<p class="missing">{name(line)}</p>'
     for where, finding in conclusion.findings[:_MOST_FINDINGS]:
         yield from _finding(where, finding)
     left = len(conclusion.findings) - _MOST_FINDINGS

@@ -2,7 +2,8 @@
 
 Times are milliseconds unless their name says otherwise. An operation is a *read* if its outcome says so or its action
 only looks; all others are *writes*. The *conflict rate* is the share of the writes' attempts that lost. The *time to
-commit* is from the call to the return, of writes that were applied.
+commit* is from the call to the return, of writes that were applied. A call *gave up* if it returned without an answer:
+its attempts or its time ran out, or the acknowledgement was lost.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Action:
     attempts: int
     """Of the writes."""
     attempts_mean: float
-    """Of the writes that made any."""
+    """Of the writes that made any; those that gave up too."""
     attempts_p99: int
     attempts_max: int
     conflicts: int
@@ -56,8 +57,13 @@ class Action:
 
     @property
     def returned(self) -> int:
-        """Those that came back at all."""
+        """Those that came back at all; those that gave up too."""
         return self.operations - self.outcomes["open"]
+
+    @property
+    def gave_up(self) -> int:
+        """Those that came back without an answer. No time, no fairness and no histogram of times contains them."""
+        return self.outcomes["conflicted"] + self.outcomes["unknown"]
 
     @property
     def conflict_rate(self) -> float:
@@ -128,6 +134,8 @@ class Run:
     """The name of its record folder."""
     clients: int
     """As many as were to run, or as many as left records, whichever is more."""
+    missing: tuple[str, ...]
+    """A sentence for each client whose records are missing: it is in no figure."""
     seconds: float
     """From the first call to the last return."""
     whole: Action
@@ -140,7 +148,7 @@ class Run:
     attempts_histogram: tuple[tuple[int, int], ...]
     """Attempts, how many writes needed as many."""
     shares: tuple[ClientShare, ...]
-    """A client that got nothing done is there, too."""
+    """A client that got nothing done is there too. A client whose records are missing is not."""
     hot: tuple[HotEntity, ...]
     """Most conflicts first, ten at most."""
     facts: Mapping[str, Any]
@@ -148,11 +156,12 @@ class Run:
 
     @property
     def operations_per_second(self) -> float:
+        """All that returned; those that gave up too."""
         return self.whole.returned / self.seconds if self.seconds else 0.0
 
     @property
     def fairness(self) -> float:
-        """Jain's index of the operations by client: 1 if all got the same done, 1 / clients if one did all.
+        """Jain's index of the answered operations by client: 1 if all got the same done, 1 / clients if one did all.
 
         Source: Jain, Chiu, Hawe, "A Quantitative Measure of Fairness", DEC-TR-301, 1984.
         """
@@ -162,7 +171,7 @@ class Run:
 
     @property
     def slowest_fastest(self) -> tuple[int, int]:
-        """Operations of the client that got least done, and of the one that got most."""
+        """Answered operations of the client that got least done, and of the one that got most."""
         counts = [share.operations for share in self.shares] or [0]
         return min(counts), max(counts)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
+from metastore.checker.clients import INCARNATION
 from metastore.checker.operation import READS
 from metastore.checker.records import OPERATIONS
 from metastore.checker.spark_paths import readable
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["read_operations", "read_parquet"]
-
-_INCARNATION: Final = r"\.\d+$"
-"""A client whose task was run again goes on as <client>.<attempt>."""
 
 
 def read_operations(spark: SparkSession, folders: Sequence[Path]) -> DataFrame:
@@ -32,7 +30,7 @@ def read_operations(spark: SparkSession, folders: Sequence[Path]) -> DataFrame:
     taken = F.col("end") - F.col("start")
     return (
         read_parquet(spark, folders, "operations", OPERATIONS)
-        .withColumn("client", F.regexp_replace("client", _INCARNATION, ""))
+        .withColumn("client", F.regexp_replace("client", INCARNATION, ""))
         .withColumn("ms", taken / 1e6)
         .withColumn("until", F.col("at") + taken / 1e9)
         .withColumn("last_path", F.coalesce("path_to", "path"))

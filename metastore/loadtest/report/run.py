@@ -22,16 +22,20 @@ def run_sections(run: Run) -> Iterator[str]:
 def _tiles(run: Run) -> Iterator[str]:
     whole, (low, high) = run.whole, run.slowest_fastest
     outcomes, rate = whole.outcomes, whole.conflict_rate
-    returned = f"{whole.returned:,} in {number(run.seconds)} s"
+    gave_up = f"; {whole.gave_up:,} of them gave up" if whole.gave_up else ""
+    without = f"; without {whole.gave_up:,} that gave up" if whole.gave_up else ""
+    returned = f"{whole.returned:,} in {number(run.seconds)} s{gave_up}"
     yield tile("Operations per second", number(run.operations_per_second), returned)
-    yield _times_tile("Time to commit", whole.commit, "nothing was applied")
-    yield _times_tile("Time to read", whole.read, "nothing was only read")
+    yield _times_tile("Time to commit", whole.commit, "nothing was applied", without)
+    yield _times_tile("Time to read", whole.read, "nothing was only read", without)
     lost = f"{whole.conflicts:,} of {whole.attempts:,} attempts lost"
     yield tile("Conflict rate", percent(rate), lost, warn=rate > 0.5)
     attempts = f"p99 {whole.attempts_p99:,}, most {whole.attempts_max:,}"
     yield tile("Attempts", f"{number(whole.attempts_mean)} <small>mean</small>", attempts)
     yield tile(
-        "Fairness", f"{run.fairness:.2f} <small>Jain's index</small>", f"slowest {low:,}, fastest {high:,} operations"
+        "Fairness",
+        f"{run.fairness:.2f} <small>Jain's index</small>",
+        f"slowest {low:,}, fastest {high:,} operations{without}",
     )
     yield tile("Helped", percent(whole.helped_share), f"{whole.helped:,} of {outcomes['applied']:,} applied writes")
     undone = outcomes["unknown"] + outcomes["conflicted"] + outcomes["open"]
@@ -39,10 +43,10 @@ def _tiles(run: Run) -> Iterator[str]:
     yield tile("Without a result", f"{undone:,}", more, warn=undone > 0)
 
 
-def _times_tile(what: str, times: Times | None, otherwise: str) -> str:
+def _times_tile(what: str, times: Times | None, otherwise: str, without: str) -> str:
     if times is None:
         return tile(what, "–", otherwise)
-    more = f"p90 {number(times.p90)}, p99 {number(times.p99)}, most {number(times.max)} ms"
+    more = f"p90 {number(times.p90)}, p99 {number(times.p99)}, most {number(times.max)} ms{without}"
     return tile(what, f"{number(times.p50)} <small>ms p50</small>", more)
 
 

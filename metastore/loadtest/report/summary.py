@@ -33,7 +33,8 @@ def summary(analysis: Analysis, conclusion: Conclusion) -> dict[str, Any]:
     return {
         "format": FORMAT,
         **{key: analysis.facts.get(key) for key in _FACTS},
-        "checked": conclusion.tone != "unsure",
+        "checked": conclusion.checked,
+        "missing": list(conclusion.missing),
         "findings": [
             {"run": where, "rule": finding.rule, "message": finding.message, "operations": list(finding.operations)}
             for where, finding in conclusion.findings
@@ -66,6 +67,7 @@ def _action(action: Action) -> dict[str, Any]:
     return {
         "operations": action.operations,
         "outcomes": dict(action.outcomes),
+        "gave_up": action.gave_up,
         "writes": action.writes,
         "attempts": action.attempts,
         "attempts_mean": action.attempts_mean,
@@ -86,7 +88,9 @@ def terminal(analysis: Analysis, conclusion: Conclusion) -> RenderableType:
     parts: list[RenderableType] = [_runs(analysis)]
     if not analysis.is_ramp:
         parts += [Text(), _actions(analysis.runs[0]), *_remarks(analysis.runs[0])]
+    parts += _given_up(analysis)
     parts += [Text(), Text(conclusion.headline, style=f"bold {_COLORS[conclusion.tone]}"), Text(conclusion.explanation)]
+    parts += _missing(conclusion)
     for where, finding in conclusion.findings[:_SHOWN_FINDINGS]:
         first, *lines = str(finding).splitlines()
         parts.append(_plain(_cut(f"{where + ': ' if where else ''}{first}")))
@@ -94,6 +98,20 @@ def terminal(analysis: Analysis, conclusion: Conclusion) -> RenderableType:
     if len(conclusion.findings) > _SHOWN_FINDINGS:
         parts.append(Text(f"… and {len(conclusion.findings) - _SHOWN_FINDINGS:,} more in report.html"))
     return Group(*parts)
+
+
+def _given_up(analysis: Analysis) -> list[Text]:
+    """Say which figures contain the calls that gave up, if there are any."""
+    count = sum(run.whole.gave_up for run in analysis.runs)
+    text = f"gave up: {count:,}, which are in ops/s and in the attempts, and not in the times and in slow/fast"
+    return [Text(text)] if count else []
+
+
+def _missing(conclusion: Conclusion) -> list[Text]:
+    """Return the first lines about missing records."""
+    lines = [_plain(_cut(line)) for line in conclusion.missing[:_SHOWN_LINES]]
+    left = len(conclusion.missing) - _SHOWN_LINES
+    return [*lines, Text(f"… and {left:,} more clients")] if left > 0 else lines
 
 
 def _plain(text: str) -> Text:

@@ -1,0 +1,61 @@
+"""Ten shares of the long tests are all of them, and the night is long enough for its parts."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.long import in_share, share
+from tests.nightly import PARTS, Part, Result, row, run, verdict
+
+
+def item(name: str, **marks: Any) -> Any:
+    """Return what a share looks at: a test's id and its marks."""
+    there = {mark: getattr(pytest.mark, mark)(*args).mark for mark, args in marks.items()}
+    return SimpleNamespace(nodeid=name, get_closest_marker=there.get)
+
+
+def test_each_long_test_is_in_one_share() -> None:
+    tests = [item(f"tests/a.py::test[{n}]", **({"xdist_group": ("spark",)} if n % 2 else {})) for n in range(1000)]
+    taken = [[one.nodeid for one in tests if in_share(one, n, 10)] for n in range(10)]
+    assert Counter(name for names in taken for name in names) == Counter(one.nodeid for one in tests)
+    assert all(50 < len(names) < 150 for names in taken)
+
+
+def test_what_shares_a_module_s_fixtures_shares_a_run() -> None:
+    """What is made for them takes longer than they do."""
+    tests = [item(f"tests/a.py::test[{n}]", xdist_group=("tests/a.py",)) for n in range(50)]
+    assert sorted(sum(in_share(one, n, 10) for one in tests) for n in range(10)) == [0] * 9 + [50]
+
+
+def test_what_takes_minutes_is_in_no_share() -> None:
+    assert not any(in_share(item("tests/a.py::test", nightly=()), n, 10) for n in range(10))
+
+
+@pytest.mark.parametrize("text", ["", "3", "3/", "/10", "10/10", "-1/10", "a/b", "3/10/2"])
+def test_a_share_that_makes_no_sense(text: str) -> None:
+    with pytest.raises(pytest.UsageError, match="such as 3/10"):
+        share(text)
+    assert share("9/10") == (9, 10)
+
+
+def test_the_night_has_ninety_minutes() -> None:
+    assert sum(part.minutes for part in PARTS) <= 90
+    assert len({part.name for part in PARTS}) == len(PARTS)
+
+
+def test_a_part_that_fails_or_does_not_end_is_the_verdict() -> None:
+    good = run([sys.executable, "-c", "pass"], Part("good", (), 1))
+    bad = run([sys.executable, "-c", "raise SystemExit(3)"], Part("bad", (), 1))
+    # a child of the part would go on for ever, as a server that nobody stops
+    forever = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])"
+    late = run([sys.executable, "-c", forever], Part("late", (), 1 / 60))
+    assert [one.code for one in (good, bad, late)] == [0, 3, None]
+    assert verdict([good]) == "nothing is wrong, 0 minutes"
+    assert verdict([good, bad, late]) == "WRONG, 0 minutes: bad ended with 3; late did not end in its time"
+    assert "(only good)" in row([good], "abc")
+    assert row([Result(part, 0, 600.0) for part in PARTS], "abc").startswith("| `abc` | 20")
