@@ -7,18 +7,18 @@
 
 A call whose caller was cancelled is over at once: the thread that runs it has a :class:`Stop`.
 
-Instants are seconds on the clock's ``monotonic``. A deadline holds for the thread (the context) that set it. A
-generator shares its consumer's context: do not ``yield`` inside the block.
+Instants are seconds on the clock's ``monotonic``. A deadline holds for the thread (the context) that set it, while its
+block runs: an interrupt leaves none behind. A generator shares its consumer's context: do not ``yield`` inside the
+block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Final
 
+from metastore.block import Block
 from metastore.clock import Clock
 
 __all__ = ["GRACE", "Stop", "cleaning", "cleans_up", "remaining", "stoppable", "stopping", "until"]
@@ -36,28 +36,37 @@ class Stop:
         self.asked = False
 
 
-_ends: ContextVar[float | None] = ContextVar("metastore_ends", default=None)
 _stop: ContextVar[Stop | None] = ContextVar("metastore_stop", default=None)
-_cleaning: ContextVar[bool] = ContextVar("metastore_cleaning", default=False)
 
 
-class _Until:
-    """The context manager that sets a deadline. A class: ``contextlib`` takes four times as long, on each call."""
+class _Until(Block):
+    """A block with a deadline. An interrupt can leave it in the context, but then it runs no longer."""
 
-    __slots__ = ("_ends", "_token")
-    _token: Token[float | None]
+    __slots__ = ("around", "cleans", "ends")
 
-    def __init__(self, ends: float) -> None:
-        self._ends = ends
+    def __init__(self, ends: float, *, cleans: bool = False) -> None:
+        self.ends, self.cleans = ends, cleans
 
     def __enter__(self) -> None:
-        around = _ends.get()
-        self._token = _ends.set(self._ends if around is None else min(around, self._ends))
+        around = self.around = _innermost()
+        if around is not None and not self.cleans:
+            self.ends, self.cleans = min(self.ends, around.ends), around.cleans
+        _blocks.set(self)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        _ends.reset(self._token)
+    def end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if _blocks.get() is self:  # a generator that ends late must not end the block of its consumer
+            _blocks.set(self.around)
+
+
+_blocks: ContextVar[_Until | None] = ContextVar("metastore_until", default=None)
+
+
+def _innermost() -> _Until | None:
+    """Return the innermost block that runs."""
+    block = _blocks.get()
+    while block is not None and not block.runs:
+        block = block.around
+    return block
 
 
 def until(ends: float) -> _Until:
@@ -73,28 +82,23 @@ def remaining(clock: Clock, default: float) -> float:
     stop = _stop.get()
     if stop is not None and stop.asked:
         return 0.0
-    ends = _ends.get()
-    return default if ends is None else ends - clock.monotonic()
+    block = _innermost()
+    return default if block is None else block.ends - clock.monotonic()
 
 
-@contextmanager
-def cleaning(ends: float) -> Iterator[None]:
+def cleaning(ends: float) -> _Until:
     """Let a block withdraw what a call left behind, until the instant ``ends``.
 
     It may do so after the store was closed, and after a deadline around it. In most cases the call's own time is over,
     and it must ask once more to learn its outcome.
     """
-    token, deadline = _cleaning.set(True), _ends.set(ends)
-    try:
-        yield
-    finally:
-        _ends.reset(deadline)
-        _cleaning.reset(token)
+    return _Until(ends, cleans=True)
 
 
 def cleans_up() -> bool:
     """Whether the current call only withdraws what it left behind."""
-    return _cleaning.get()
+    block = _innermost()
+    return block is not None and block.cleans
 
 
 def stoppable(stop: Stop | None) -> None:

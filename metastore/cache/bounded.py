@@ -46,6 +46,14 @@ class Bounded:
         self._may = min(most, _BEGINS)
         self._policy = TlfuCore(self._may)
 
+    def clear(self) -> None:
+        """Remove all answers."""
+        self.all.clear()
+        self.used.clear()
+        self._keys.clear()
+        self._policy = TlfuCore(self._may)
+        self.bytes = 0
+
     def pop(self, key: Hashable) -> Entry | None:
         """Remove an answer and return it; None: it is not here."""
         entry = self.all.pop(key, None)

@@ -1,4 +1,9 @@
-"""The answers that a cache keeps, indexed by what a change touches. One thread at a time calls it."""
+"""The answers that a cache keeps, indexed by what a change touches. One thread at a time calls it.
+
+An error or an interrupt may end a change of the indexes in the middle. Then they do not agree with each other, and the
+next change forgets all answers first. Reads meanwhile are safe: an answer is indexed before it is kept, and until it is
+not kept any more.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +25,8 @@ class Entries:
 
     def __init__(self, most: int, most_bytes: int) -> None:
         self._kept = Bounded(most, most_bytes)
+        self._whole = True
+        """No change was ended in the middle."""
         self._of: _Index = {}
         """By an entity's id: the answers that are this entity."""
         self._below: _Index = {}
@@ -63,6 +70,7 @@ class Entries:
 
     def put(self, key: Hashable, entry: Entry) -> None:
         """Keep an answer, unless it is used less often than the one that would have to go for it."""
+        self._begin_change()
         self._remove(key)
         entry.key = key
         for index, at in self._places(entry):
@@ -70,9 +78,11 @@ class Entries:
         for other, gone in self._kept.put(key, entry):
             self._forget(other, gone)
             self.evictions += 1
+        self._whole = True
 
     def evict(self, change: Touch) -> None:
         """Forget what a change makes untrue."""
+        self._begin_change()
         if change.entity_id is not None:
             index = self._of if change.action == "alter" else self._below
             self._evict(index.get(change.entity_id, ()))
@@ -80,15 +90,25 @@ class Entries:
             path = appeared(change)
             if path is not None:
                 self._evict(self._absent.get(path, ()))
+        self._whole = True
 
     def evict_announced(self, what: Covered) -> None:
         """Forget what an announced change may make untrue."""
+        self._begin_change()
         if 0 in what.scopes:
             self._evict(self.all)
-            return
         for index, ids in ((self._below, what.scopes), (self._of, what.ids), (self._children, what.parents)):
             for one in ids:
                 self._evict(index.get(one, ()))
+        self._whole = True
+
+    def _begin_change(self) -> None:
+        if not self._whole:
+            self.evictions += len(self.all)
+            self._kept.clear()
+            for index in (self._of, self._below, self._absent, self._children):
+                index.clear()
+        self._whole = False
 
     def _evict(self, keys: Iterable[Hashable]) -> None:
         for key in list(keys):

@@ -12,10 +12,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from itertools import takewhile
 from typing import cast
 
 from metastore.cache.entries import Entries
-from metastore.cache.entry import entry_of
+from metastore.cache.entry import Entry, entry_of
 from metastore.cache.options import Cache
 from metastore.cache.positions import MOST, Positions
 from metastore.clock import Clock, process_id
@@ -35,6 +36,39 @@ _TOGETHER = 10_000
 """How many reads share one query at most."""
 
 
+class _Era:
+    """What is kept and applied since the cache began, or forgot everything."""
+
+    def __init__(self, options: Cache) -> None:
+        self.entries = Entries(options.max_entries, options.max_bytes)
+        self.start: Watermark | None = None
+        self.positions: Positions | None = None
+        """None: no position is applied yet, and nothing is kept."""
+        self.applied = 0
+        """How many changes were applied."""
+        self._recent: deque[tuple[int, Touch]] = deque(maxlen=MOST)
+        """The last ones, each with its number."""
+
+    def apply(self, positions: Positions, answer: Touched, after: int) -> bool:
+        """Evict what an answer names; False: forget the era, because the answer does not hold all changes.
+
+        The positions are noted last: after an interrupt or an error, the next query names the same changes again.
+        """
+        for change in answer.rows:
+            self.entries.evict(change)
+        self._recent.extend(enumerate(answer.rows, self.applied + 1))
+        self.applied += len(answer.rows)
+        return positions.apply(answer, after)
+
+    def keep(self, key: Hashable, entry: Entry, applied: int) -> None:
+        """Keep an answer that was asked for when ``applied`` changes were applied, unless one since then touches it."""
+        if self.applied > applied and self._recent[0][0] > applied + 1:
+            return  # it has missed more than is known
+        missed = takewhile(lambda one: one[0] > applied, reversed(self._recent))
+        if not any(entry.rests_on(change) for _, change in missed):
+            self.entries.put(key, entry)
+
+
 class Validated:
     """The validating cache of one store; see the module. Any number of threads may use it; a fork begins empty."""
 
@@ -48,22 +82,12 @@ class Validated:
         self._begin()
 
     def _begin(self) -> None:
-        self._pid = process_id()
         self._lock = threading.Lock()
         self._hits = self._misses = self._waits = self._clears = self._evictions = 0
         self._sent = 0
         """How many queries were sent; each has its number."""
-        self._applied = 0
-        """How many changes were applied."""
-        self._forget_all()
-
-    def _forget_all(self) -> None:
-        """Begin a new era: nothing is kept, and no position is applied."""
-        self._entries = Entries(self._options.max_entries, self._options.max_bytes)
-        self._positions: Positions | None = None
-        self._start: Watermark | None = None
-        self._era = object()
-        self._recent: deque[Touch] = deque(maxlen=MOST)
+        self._era = _Era(self._options)
+        self._pid = process_id()  # last: it says that all this was done
 
     # --- reading
 
@@ -82,9 +106,10 @@ class Validated:
         if process_id() != self._pid:
             self._begin()
         # what is not here needs no query; but nothing is kept before the first position is applied
-        if (self._positions is None or key in self._entries) and self._validated():
+        era = self._era
+        if (era.positions is None or key in era.entries) and self._validated():
             with self._lock:
-                entry = self._entries.get(key)
+                entry = self._era.entries.get(key)
                 if entry is not None:
                     self._hits += 1
                     return cast(Found, entry.found)
@@ -95,46 +120,37 @@ class Validated:
         """Return what is at each key, all at one instant. Raises what ``ask`` raises."""
         if process_id() != self._pid:
             self._begin()
-        query = 0
-        if self._positions is None or all(key in self._entries for key, _ in wanted):
+        query, era = 0, self._era
+        if era.positions is None or all(key in era.entries for key, _ in wanted):
             query = self._validated()
         with self._lock:
             # what was kept after the query was sent may be newer than the rest
-            kept = [
-                cast(Found, one.found) for key, _ in wanted if (one := self._entries.get(key)) and one.query < query
-            ]
+            get = self._era.entries.get
+            kept = [cast(Found, one.found) for key, _ in wanted if (one := get(key)) and one.query < query]
             if len(kept) == len(wanted):
                 self._hits += len(wanted)
                 return kept
         return self._asked(wanted, ask)
 
     def _asked(self, wanted: Sequence[tuple[Hashable, Names]], ask: Callable[[], list[Found]]) -> list[Found]:
-        """Ask the database, and keep what it says."""
-        with self._lock:
-            self._misses += len(wanted)
-            era, applied = None if self._positions is None else self._era, self._applied
-        answers = ask()
-        for (key, names), answer in zip(wanted, answers, strict=True):
-            self._keep(key, answer, names, era, applied)
-        return answers
+        """Ask the database, and keep what it says.
 
-    def _keep(self, key: Hashable, answer: Found, names: Names, era: object | None, applied: int) -> None:
-        """Keep an answer that was asked for when ``applied`` changes were applied, unless one since then touches it.
-
-        What was asked for before the first position was applied (no era) is not kept: nothing tells what it has missed.
+        What is asked for before the first position is applied is not kept: nothing tells what it has missed.
         """
         with self._lock:
-            missed = self._applied - applied
-            if era is not self._era or missed > len(self._recent):
-                return
-            entry = entry_of(answer, names, self._sent)
-            if not any(entry.rests_on(self._recent[-n]) for n in range(1, missed + 1)):
-                self._entries.put(key, entry)
+            self._misses += len(wanted)
+            era, begun, applied = self._era, self._era.positions is not None, self._era.applied
+        answers = ask()
+        with self._lock:
+            if begun and era is self._era:
+                for (key, names), answer in zip(wanted, answers, strict=True):
+                    era.keep(key, entry_of(answer, names, self._sent), applied)
+        return answers
 
     def stats(self) -> CacheStats:
         """Return the figures."""
         with self._lock:
-            entries = self._entries
+            entries = self._era.entries
             return CacheStats(
                 hits=self._hits,
                 misses=self._misses,
@@ -166,7 +182,8 @@ class Validated:
     def _query(self) -> int:
         """Ask what has changed, and evict it; return the query's number, or 0 if its answer could not be applied."""
         with self._lock:
-            positions, era = self._positions, self._era
+            era = self._era
+            positions = era.positions
             if positions is not None:
                 self._sent += 1
                 number, after, gaps = self._sent, positions.last, sorted(positions.missing)
@@ -176,37 +193,29 @@ class Validated:
         with self._lock:
             if era is not self._era:
                 return 0
-            # evicted first, noted last: an interrupt in between leaves positions that the next query asks for again
-            self._evict(answer)
-            if not positions.apply(answer, after):
+            if not era.apply(positions, answer, after):
                 self._clears += 1
-                self._evictions += self._entries.evictions + len(self._entries)
-                self._forget_all()
+                self._evictions += era.entries.evictions + len(era.entries)
+                self._era = _Era(self._options)
                 return 0
         if positions.stubborn:
             positions.watermark = self._backend.watermark()
         return number
 
-    def _evict(self, answer: Touched) -> None:
-        for change in answer.rows:
-            self._entries.evict(change)
-        self._recent.extend(answer.rows)
-        self._applied += len(answer.rows)
-
-    def _first(self, era: object) -> int:
+    def _first(self, era: _Era) -> int:
         """Begin at a position up to which all is decided, if there is one yet; queries ask for later ones."""
-        start = self._start or self._backend.watermark()
+        start = era.start or self._backend.watermark()
         answer = self._backend.touched(start.position, (), MOST)
         with self._lock:
-            if era is not self._era or self._positions is not None:
+            if era is not self._era or era.positions is not None:
                 return 0
-            self._start = start
+            era.start = start
             positions = Positions(answer.epoch, start.position)
             if answer.oldest > start.transaction:
                 if positions.apply(answer, start.position):
-                    self._positions = positions
+                    era.positions = positions
                 else:
-                    self._start = None  # too much has happened since then: begin at a later one
+                    era.start = None  # too much has happened since then: begin at a later one
         return 0
 
 

@@ -151,13 +151,13 @@ def test_a_gap_that_no_commit_fills_is_given_up(postgres_url: str) -> None:
         cache = cached._session.cache
         assert isinstance(cache, Validated)
         cached.tables.load("lake.c.s.t")
-        positions = cache._positions
+        positions = cache._era.positions
         assert positions is not None
         assert len(positions.missing) == 1
         for _ in range(4):
             cached.tables.load("lake.c.s.t")
         assert not positions.missing
-        assert cache._positions is positions, "nothing else was forgotten for that"
+        assert cache._era.positions is positions, "nothing else was forgotten for that"
 
 
 def test_a_long_gap_and_many_changes_clear_it(postgres_url: str) -> None:

@@ -15,6 +15,7 @@ import pytest
 import metastore as ms
 from metastore.backends.sqlite import forks
 from metastore.backends.sqlite.forks import Forks
+from metastore.block import Block
 from tests.concurrency.checks import seed, violations
 from tests.servers.process import wait_until
 
@@ -139,18 +140,34 @@ def started(pool: ThreadPoolExecutor, call: Callable[[], Any]) -> Future[Any]:
     return future
 
 
+class Use(Block):
+    """A use of a connection: it enters the gate, and leaves it unless it is ``left`` behind."""
+
+    def __init__(self, gate: Forks) -> None:
+        self._gate = gate
+
+    def __enter__(self) -> None:
+        self._gate.enter(self)
+
+    def end(self, *_: object) -> None:
+        self._gate.leave(self)
+
+
+def use(gate: Forks) -> None:
+    with Use(gate):
+        pass
+
+
 def test_a_fork_waits_for_calls_and_new_calls_wait_for_the_fork() -> None:
     gate = Forks()
     with ThreadPoolExecutor(2) as pool:
-        used = gate.enter()
-        fork = started(pool, gate.before)
-        assert wait_until(lambda: bool(gate._forking), LONGEST)
-        second = gate.enter()  # a thread that the fork waits for must not wait for the fork
-        call = started(pool, gate.enter)
-        gate.leave(second)
-        assert not fork.done()
-        assert not call.done()
-        gate.leave(used)
+        with Use(gate):
+            fork = started(pool, gate.before)
+            assert wait_until(lambda: bool(gate._forking), LONGEST)
+            with Use(gate):  # a thread that the fork waits for must not wait for the fork
+                call = started(pool, lambda: use(gate))
+            assert not fork.done()
+            assert not call.done()
         fork.result(LONGEST)
         assert not call.done()
         gate._forking.clear()
@@ -161,25 +178,24 @@ def test_a_fork_waits_for_calls_and_new_calls_wait_for_the_fork() -> None:
 def test_a_call_that_takes_long_does_not_hold_a_fork_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forks, "PATIENCE", 0.01)
     gate = Forks()
-    used = gate.enter()
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(gate.before).result(LONGEST)
-    gate.after_in_child()
-    with pytest.raises(ms.BackendRefused):
-        gate.check()
-    gate.leave(used)
+    with Use(gate):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(gate.before).result(LONGEST)
+        gate.after_in_child()
+        with pytest.raises(ms.BackendRefused):
+            gate.check()
     with pytest.raises(ms.BackendRefused):
         gate.check()
 
 
-def test_an_interrupted_call_leaves_no_use_behind() -> None:
+def test_an_interrupted_call_leaves_no_use_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Forks()
-
-    def interrupted() -> None:
-        used = gate.enter()
-        assert used is not None
-        raise KeyboardInterrupt
-
+    monkeypatch.setattr(gate, "leave", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        interrupted()
+        use(gate)
+    monkeypatch.undo()
     assert gate._threads() == []
+
+
+def interrupted(_: Block) -> None:
+    raise KeyboardInterrupt

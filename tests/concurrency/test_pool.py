@@ -15,6 +15,7 @@ import pytest
 
 import metastore as ms
 from tests.combine.gate import full_operations
+from tests.concurrency.lent import lent
 from tests.concurrency.raw import is_sqlite
 from tests.contract.ground import Ground, prepare
 from tests.servers.process import wait_until
@@ -43,7 +44,7 @@ def taken(store: ms.Store, stack: ExitStack, count: int = SIZE) -> None:
     """Take connections, as calls in other threads would."""
     backend: Any = store._session.backend
     for _ in range(count):
-        stack.enter_context(backend.pool.connection())
+        stack.enter_context(lent(backend.pool))
 
 
 def test_none_becomes_free(small: Ground) -> None:

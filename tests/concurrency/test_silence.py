@@ -23,6 +23,7 @@ from metastore.backends.postgres.connection import Connection, OutOfTime
 from metastore.clock import SYSTEM
 from metastore.deadlines import until
 from metastore.urls import parse_url
+from tests.concurrency.lent import lent
 from tests.concurrency.silent import Swallower, hears_late_answers, stopped
 from tests.servers.postgres import PostgresServer
 
@@ -290,7 +291,7 @@ def test_an_answer_that_comes_while_it_is_stopped_counts(own_url: str, monkeypat
     pool.fetch("SELECT 1", {})  # the connection is there
     with until(SYSTEM.monotonic() + 0.2):
         assert pool.fetch("SELECT 1 FROM pg_sleep(0.3)", {}) == [(1,)]
-    assert not pool._warm
+    assert [place.connection for place in pool._pool._places] == [None]
     pool.close()
 
 
@@ -314,7 +315,7 @@ def test_waiting_for_a_free_connection(own_url: str) -> None:
     pool = pool_of(own_url)
     with contextlib.ExitStack() as stack:
         for _ in range(pool.limits.size):
-            stack.enter_context(pool.connection())
+            stack.enter_context(lent(pool))
         with pytest.raises(ms.PoolExhausted, match="became free"), on_time(0.3), until(SYSTEM.monotonic() + 0.3):
             pool.fetch("SELECT 1", {})
         began = time.monotonic()
@@ -329,7 +330,7 @@ def test_a_call_that_is_over_sends_nothing(own_url: str) -> None:
     pool = pool_of(own_url)
     with until(SYSTEM.monotonic() - 1), pytest.raises(ms.DeadlineExceeded, match="before the database was asked"):
         pool.fetch("SELECT 1", {})
-    assert pool._pool.checkedout() == 0
+    assert pool.use().in_use == 0
     with pool.connection() as connection:
         with until(SYSTEM.monotonic() - 1), pytest.raises(OutOfTime):
             connection.execute("SELECT 1")

@@ -40,7 +40,7 @@ def pool(postgres_url: str) -> Iterator[Pool]:
 
 
 def wires(pool: Pool) -> list[Wire]:
-    return [lent.info["wire"] for lent in pool._warm]
+    return [place.wire for place in pool._pool._places if place.connection is not None]
 
 
 def test_the_same_rows_before_and_after_it_is_prepared(pool: Pool) -> None:

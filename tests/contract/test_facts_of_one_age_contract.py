@@ -12,7 +12,6 @@ import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.kinds.entity import Entity
 from tests.contract.authorized import Lake, prepare
 
 ANN, BOB = ("lake", "ann@corp"), ("lake", "bob@corp")
@@ -31,7 +30,8 @@ def lake(store: Store) -> Lake:
 
 def _lose(lake: Lake, ann: Store, role: str, lost: str, kept: str) -> None:
     """Let ann know both tables, lose one, and read the other again."""
-    assert ann.tables.load(lost).id and ann.tables.load(kept).id
+    assert ann.tables.load(lost).id
+    assert ann.tables.load(kept).id
     lake.store.roles.unassign(role, lake.store.users.load(ANN))
     lake.store.tables.alter(lost, ms.SetComment("late"))
     assert ann.tables.load(kept).id
@@ -94,7 +94,8 @@ def test_what_is_above_a_start_is_not_remembered(lake: Lake) -> None:
         "maker", *[(w, "catalog", "lake.sales") for w in ("use_catalog", "use_schema", "create_table")], to=BOB[1]
     )
     lake.role("reader", ("select_table", "catalog", "lake.sales"), to=BOB[1])
-    assert bob.tables.load(T).id and bob.schemas.load("lake.sales.eu").id
+    assert bob.tables.load(T).id
+    assert bob.schemas.load("lake.sales.eu").id
     store.roles.grant("lake.reader", "select_table", "lake.sales", effect="deny", kind="catalog")
     store.roles.grant("lake.reader", "modify_table", "lake.sales", kind="catalog")
     assert store.roles.revoke("lake.reader", "modify_table", "lake.sales", kind="catalog")

@@ -10,8 +10,9 @@ IN_CACHES: tuple[Fault, ...] = (
     Fault(
         "Cache: positions are noted before what they change is evicted",
         "metastore/cache/validated.py",
-        "            self._evict(answer)\n            if not positions.apply(answer, after):\n",
-        "            noted = positions.apply(answer, after)\n            self._evict(answer)\n            if not noted:\n",
+        "        for change in answer.rows:\n            self.entries.evict(change)\n",
+        "        positions.apply(answer, after)\n"
+        "        for change in answer.rows:\n            self.entries.evict(change)\n",
         "tests/cache/test_interrupts.py",
     ),
 )

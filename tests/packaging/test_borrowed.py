@@ -20,15 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.pool import QueuePool
 
 import metastore
 from metastore.backends.postgres import connection as postgres_connection
 from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.connection import Connection, OutOfTime
-from metastore.backends.sql import pool as pooling
-from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM
 from metastore.deadlines import until
 from metastore.kinds.kind import to_json
@@ -38,8 +34,6 @@ ROOT = Path(__file__).resolve().parents[2]
 OVERRIDDEN = {
     ("metastore.backends.postgres.connection", "Connection", "_connect_gen"),
     ("metastore.backends.postgres.connection", "Connection", "wait"),
-    ("metastore.backends.sql.pool", "_Queue", "get"),
-    ("metastore.backends.sql.pool", "WaitingPool", "_queue_class"),
     ("metastore.cli.app", "_Group", "invoke"),
     ("metastore.pyiceberg.catalog", "MetastoreCatalog", "_create_staged_table"),  # tests/iceberg: a staged table
     ("metastore.pyiceberg.catalog", "MetastoreCatalog", "close"),
@@ -153,20 +147,6 @@ def test_psycopg_waits_through_our_wait(postgres_url: str, monkeypatch: pytest.M
                 assert list(rows)
 
         assert through(copy) >= 1
-
-
-def test_sqlalchemys_pool_waits_in_our_queue() -> None:
-    """The pool's own time-out is 30 s here, and the call's deadline ends the wait earlier."""
-    made = [object(), object()]
-    pool = pooling.WaitingPool(made.pop, Limits(1, None), 30.0)
-    assert isinstance(pool._pool, pooling._Queue)
-    assert "_queue_class" in vars(QueuePool)
-    begun = time.monotonic()
-    lent = pool.connect()
-    with pytest.raises(PoolTimeout), until(SYSTEM.monotonic() + 0.2):
-        pool.connect()
-    assert time.monotonic() - begun < 5.0
-    lent.invalidate()
 
 
 def test_documents_are_the_json_that_pythons_own_encoder_writes() -> None:

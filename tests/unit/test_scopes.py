@@ -42,7 +42,7 @@ def test_in_another_and_without_some(one: dict[int, int], other: dict[int, int])
 def test_a_mapping_cannot_take_them_in() -> None:
     scopes: Any = Scopes([(1, 2)])
     with pytest.raises(TypeError):
-        {} | scopes  # noqa: B018
+        {} | scopes
     with pytest.raises(TypeError):
         dict(scopes)
     with pytest.raises(TypeError):

@@ -15,23 +15,21 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import psycopg
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.pool import PoolProxiedConnection
 
 from metastore.backends.postgres.connection import Connection, OutOfTime
 from metastore.backends.postgres.read_errors import first_line
 from metastore.backends.postgres.settings import ASKED, PRIMARY, SESSION, check_session, options_of
 from metastore.backends.postgres.wire import Wire
 from metastore.backends.sql.limits import Limits
-from metastore.backends.sql.pool import WaitingPool
+from metastore.backends.sql.pool import Loan, Place, WaitingPool
 from metastore.clock import SYSTEM, process_id
 from metastore.deadlines import cleans_up, remaining, until
-from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError, StoreClosed
+from metastore.errors import BackendUnavailable, DeadlineExceeded, StoreClosed
 from metastore.port.stats import PoolUse
 
 __all__ = ["Pool"]
@@ -77,24 +75,26 @@ class Pool:
         self._replica = replica
         self._needs_primary = arguments.get("target_session_attrs") in PRIMARY
         self._timeout = timeout
-        self._pid = process_id()
-        self._pool = self._new_pool()
-        self._generation = 0
         self._closed = False
-        self._warm: deque[PoolProxiedConnection] = deque()
-        self._wanted: deque[None] = deque()  # one for each call that the pool is asked for
         self._of_parent: list[object] = []
-        self._own: deque[Connection] = deque()
-        self._own_pid = self._pid
+        self._pool, self._own = self._new_pool(), deque[Connection]()
         self.opened = object()
         """Another one after each connection that was opened."""
 
     def _new_pool(self) -> WaitingPool:
-        return WaitingPool(self._connect, self.limits, self._timeout)
+        return WaitingPool(self._connect, self._settle, self.limits, self._timeout)
+
+    def _after_fork(self) -> None:
+        """Begin with an empty pool in a forked child."""
+        if self._pool.pid != process_id():
+            # kept: to close its connections would end the parent's sessions
+            self._of_parent += (self._pool, self._own)
+            self._own = deque()
+            self._pool = self._new_pool()  # last: it says that all this was done
 
     def use(self) -> PoolUse:
         """Return how many connections are in use."""
-        return self._pool.use(len(self._warm))
+        return self._pool.use()
 
     def _connect(self) -> Any:
         connection: Connection | None = None
@@ -177,9 +177,7 @@ class Pool:
                     raise
 
     def _kept_own(self) -> Connection | None:
-        if self._own_pid != process_id():
-            self._of_parent.append(self._own)
-            self._own, self._own_pid = deque(), process_id()
+        self._after_fork()
         try:
             return self._own.pop()
         except IndexError:
@@ -187,24 +185,20 @@ class Pool:
 
     def take_back_own(self, connection: psycopg.Connection[Any], *, usable: bool) -> None:
         """Keep such a connection for the next waiter: some of them, and none after :meth:`close`."""
-        mine = self._own_pid == process_id()
+        mine = self._pool.pid == process_id()
         if usable and mine and not self._closed and not connection.closed and len(self._own) < _KEPT_OWN:
             self._own.append(cast(Connection, connection))
         elif mine:
             connection.close()
 
-    @contextmanager
-    def connection(self) -> Iterator[psycopg.Connection[Any]]:
-        """Lend a connection; one that broke is thrown away."""
-        lent = self._lend()
-        try:
-            connection = cast(Connection, lent.driver_connection)
-            yield connection
-            connection.ask()
-        except BaseException:
-            self._take_back_after_error(lent)
-            raise
-        self._take_back(lent)
+    def connection(self) -> Loan[Connection]:
+        """Lend a connection for a ``with`` block; one that broke is thrown away."""
+        if self._closed and not cleans_up():  # one that cleans up gets a connection of its own, which is closed then
+            raise StoreClosed
+        self._after_fork()
+        if remaining(SYSTEM, self._timeout) <= 0:
+            raise DeadlineExceeded("the deadline passed before the database was asked; call again, with a longer one")
+        return Loan(self._pool)
 
     def in_time(self) -> AbstractContextManager[None]:
         """Let what is asked in the block be over after the store's timeout together, or by an earlier deadline."""
@@ -217,14 +211,10 @@ class Pool:
 
         ``pooled``: how to run it behind a pooler, where a session is set otherwise, if that matters.
         """
-        lent = self._lend()
-        try:
-            rows = self._fetched(lent, text, parameters, pooled)
-        except BaseException:
-            self._take_back_after_error(lent)
-            raise
-        self._take_back(lent)
-        return rows
+        with (loan := self.connection()) as connection:
+            if connection.prepare_threshold is None:
+                return connection.execute(text, parameters).fetchall() if pooled is None else pooled(connection)
+            return _wire_of(loan.place).rows(text, parameters)
 
     def send(
         self,
@@ -232,113 +222,38 @@ class Pool:
         pooled: Callable[[Connection], list[Rows]],
     ) -> list[Rows]:
         """Run statements as one transaction, in one message; return the rows of each. ``pooled``: see :meth:`fetch`."""
-        lent = self._lend()
-        try:
-            connection = cast(Connection, lent.driver_connection)
+        with (loan := self.connection()) as connection:
             if connection.prepare_threshold is None:
-                rows = pooled(connection)
-                connection.ask()
-            else:
-                rows = self._wire_of(lent).message(statements)
-        except BaseException:
-            self._take_back_after_error(lent)
-            raise
-        self._take_back(lent)
-        return rows
+                return pooled(connection)
+            return _wire_of(loan.place).message(statements)
 
-    def _fetched(
-        self,
-        lent: PoolProxiedConnection,
-        text: str,
-        parameters: Mapping[str, Any],
-        pooled: Callable[[Connection], Rows] | None,
-    ) -> Rows:
-        connection = cast(Connection, lent.driver_connection)
-        if connection.prepare_threshold is None:
-            rows = connection.execute(text, parameters).fetchall() if pooled is None else pooled(connection)
-            connection.ask()
-            return rows
-        return self._wire_of(lent).rows(text, parameters)
+    def _settle(self, connection: Connection, failed: bool) -> bool:
+        """Whether a connection may be lent again: unfinished business must not meet the next borrower.
 
-    def _wire_of(self, lent: PoolProxiedConnection) -> Wire:
-        wire: Wire | None = lent.info.get("wire")
-        if wire is None:
-            wire = lent.info["wire"] = Wire(cast(Connection, lent.driver_connection))
-        return wire
-
-    def _lend(self) -> PoolProxiedConnection:
-        if self._closed and not cleans_up():  # one that cleans up gets a connection of its own, which is closed then
-            raise StoreClosed
-        if process_id() != self._pid:
-            # kept: to close its connections would end the parent's sessions
-            self._of_parent += (self._pool, self._warm)
-            self._pool, self._warm, self._pid = self._new_pool(), deque(), process_id()
-            self._wanted = deque()
-        if remaining(SYSTEM, self._timeout) <= 0:
-            raise DeadlineExceeded("the deadline passed before the database was asked; call again, with a longer one")
-        return self._checked_out()
-
-    def _take_back_after_error(self, lent: PoolProxiedConnection) -> None:
-        """Unfinished business (an interrupt, a broken connection) must not meet the next borrower."""
-        connection: Any = lent.driver_connection
-        if connection.closed or connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-            lent.invalidate()
-            lent.close()
-        else:
-            self._take_back(lent)
-
-    def _take_back(self, lent: PoolProxiedConnection) -> None:
-        """Keep a connection at hand, which saves the pool's check-in and check-out (20 µs).
-
-        A call that waits at the pool gets it from there. Either that call, which first says that it wants one and
-        then looks here, finds the connection; or this call, which lays it here before it looks, finds that one.
+        Raises if the answers that came must not count: the server may have become another one (``connection.py``).
         """
-        if self._closed or cast(Connection, lent.driver_connection).stopped:
-            lent.invalidate()
-            lent.close()
-        elif self._wanted:  # to the call that waits longest: one at hand would go to the call that comes first
-            lent.close()
-        else:
-            self._warm.append(lent)
-            if self._wanted:
-                with suppress(IndexError):
-                    self._warm.pop().close()
-
-    def _checked_out(self) -> PoolProxiedConnection:
-        """Return a connection that was opened after one was last found dead."""
-        while True:
-            try:
-                lent = self._warm.pop()
-            except IndexError:
-                lent = self._from_pool()
-            if lent.info.setdefault("generation", self._generation) == self._generation:
-                return lent
-            lent.invalidate()
-            lent.close()
-
-    def _from_pool(self) -> PoolProxiedConnection:
-        self._wanted.append(None)
-        try:
-            return self._warm.pop() if self._warm else self._pool.connect()
-        except IndexError:  # another call was faster
-            return self._from_pool()
-        except MetastoreError as error:  # of a connection that could not be opened: twenty frames say nothing more
-            raise error.with_traceback(None) from None
-        except PoolTimeout:
-            raise self.limits.exhausted() from None
-        finally:
-            self._wanted.pop()
+        if not failed:
+            connection.ask()
+        if self._closed or connection.stopped:
+            return False
+        return not failed or (
+            not connection.closed and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        )
 
     def forget(self) -> None:
         """Use none of the connections of now again: one was found dead, so that others are as well."""
-        self._generation += 1
+        self._pool.forget()
 
     def close(self) -> None:
         """Close the connections that are not lent; no more are."""
         self._closed = True
         while (own := self._kept_own()) is not None:
             own.close()
-        if process_id() == self._pid:
-            while self._warm:
-                self._warm.pop().close()
-            self._pool.dispose()
+        self._pool.close_idle()
+
+
+def _wire_of(place: Place) -> Wire:
+    wire: Wire | None = place.wire
+    if wire is None:
+        wire = place.wire = Wire(place.connection)
+    return wire

@@ -1,83 +1,202 @@
 """A pool of connections in which a call waits until its deadline, and no longer.
 
-SQLAlchemy's pool, with a queue that knows the call's deadline, and serves the calls that wait in the order in which
-they came. Without an order, a thread that gives a connection back and asks again takes it before the woken one. On a
-busy pool a call could then wait until its deadline.
+Calls that wait are served in the order in which they came. Without an order, a thread that gives a connection back and
+asks again takes it before the woken one. On a busy pool a call could then wait until its deadline.
+
+Nothing counts what is lent: a place is a loan's while the loan's block runs (:mod:`metastore.block`). So no interrupt
+takes a connection for ever. If an interrupt keeps a loan from giving its connection back, the next call finds the place
+and ends what was left unfinished there. (SQLAlchemy's pool counts, and loses a place to an interrupt between two of its
+lines.)
 """
 
 from __future__ import annotations
 
-import threading
 from collections import deque
-from typing import Any, Final
-
-from sqlalchemy.pool import QueuePool
-from sqlalchemy.util.queue import Empty, Queue
+from collections.abc import Callable
+from threading import Lock
+from types import TracebackType
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+from weakref import finalize
 
 from metastore.backends.sql.limits import Limits
-from metastore.clock import SYSTEM
+from metastore.block import Block
+from metastore.clock import SYSTEM, Waker, process_id
 from metastore.deadlines import remaining
 from metastore.port.stats import PoolUse
 
-__all__ = ["WaitingPool"]
+__all__ = ["Loan", "Place", "WaitingPool"]
 
-_LONGEST: Final = 2**31 - 1
+C = TypeVar("C")
+_LOOKS: Final = 0.1
+"""After how long a call that waits looks by itself (seconds): an interrupt may have hit the one that should wake it."""
 
 
-class _Queue(Queue[Any]):
-    """Idle connections. A call that waits for one never waits past its deadline."""
+class Place:
+    """A place for one connection."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._changing = threading.Lock()
-        self._line: deque[threading.Lock] = deque()
-        """A lock for each call that waits; the first one's is open."""
+    __slots__ = ("connection", "generation", "loan", "settled", "wire")
+
+    def __init__(self) -> None:
+        self.connection: Any = None
+        """None: none was opened yet, or it was closed."""
+        self.generation: object = None
+        self.wire: Any = None
+        """What a backend keeps beside the connection."""
+        self.loan: Loan[Any] | None = None
+        self.settled = True
+        """The last loan left nothing unfinished."""
 
     @property
-    def waiting(self) -> int:
-        """How many calls wait."""
-        return len(self._line)
+    def is_lent(self) -> bool:
+        """Whether a loan has it."""
+        return self.loan is not None and self.loan.runs
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        if not block:
-            return super().get(block, timeout)
-        longest = _LONGEST if timeout is None else timeout
-        ends = SYSTEM.monotonic() + max(0.0, min(longest, remaining(SYSTEM, longest)))
-        turn = self._line_up()
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self.connection, self.wire = self.connection, None, None
+        self.settled = True
+        if connection is not None:
+            connection.close()
+
+
+class Loan(Block, Generic[C]):
+    """A block that has a connection for itself: ``with Loan(pool) as connection``."""
+
+    __slots__ = ("place", "pool")
+    place: Place
+
+    def __init__(self, pool: WaitingPool) -> None:
+        self.pool = pool
+
+    def __enter__(self) -> C:
+        pool = self.pool
+        place = self.place = pool.take(self)
         try:
-            if not turn.acquire(timeout=max(0.0, ends - SYSTEM.monotonic())):
-                raise Empty
-            return super().get(block, max(0.0, ends - SYSTEM.monotonic()))
+            pool.make_ready(place)
+        except BaseException:
+            pool.put_back(place)
+            raise
+        place.settled = False
+        return cast(C, place.connection)
+
+    def end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        pool, place = self.pool, self.place
+        if pool.pid != process_id():
+            return  # the block was begun before a fork: the connection is the parent's
+        try:
+            if pool.settle(place.connection, kind is not None):
+                place.settled = True
+            else:
+                place.close()
         finally:
-            self._leave(turn)
+            pool.put_back(place)
 
-    def _line_up(self) -> threading.Lock:
-        turn = threading.Lock()
+
+class _Waiter(NamedTuple):
+    """A call that waits for a place."""
+
+    loan: Loan[Any]
+    waker: Waker
+
+
+class WaitingPool:
+    """At most ``limits.size`` connections, all of which are kept. Raises PoolExhausted if all are lent for too long."""
+
+    def __init__(
+        self, connect: Callable[[], Any], settle: Callable[[Any, bool], bool], limits: Limits, timeout: float
+    ) -> None:
+        """``settle`` ends what a loan left, after an error or not; False: the connection must not be lent again."""
+        self.pid = process_id()
+        self._connect, self.settle, self._limits = connect, settle, limits
+        self._longest = timeout if limits.max_wait is None else limits.max_wait
+        self._generation = object()
+        self._changing = Lock()  # places change hands under it
+        self._places: list[Place] = []
+        self._line: deque[_Waiter] = deque()
+        # of a store that is dropped and was not closed; a child at its exit must not end its parent's sessions
+        finalize(self, _close, self._places, self.pid).atexit = False
+
+    def use(self) -> PoolUse:
+        """Return what is in use."""
+        lent = sum(place.is_lent for place in list(self._places))
+        return PoolUse(self._limits.size, lent, sum(waiter.loan.runs for waiter in list(self._line)))
+
+    def forget(self) -> None:
+        """Lend none of the connections of now again."""
+        self._generation = object()
+
+    def close_idle(self) -> None:
+        """Close the connections that are not lent."""
         with self._changing:
-            if self._line:
-                turn.acquire()
-            self._line.append(turn)
-        return turn
+            for place in self._places:
+                if not place.is_lent:
+                    place.close()
 
-    def _leave(self, turn: threading.Lock) -> None:
-        """Leave the line; the first one lets the next have its turn."""
-        with self._changing:
-            first = self._line[0] is turn
-            self._line.remove(turn)
-            if first and self._line:
-                self._line[0].release()
+    # --- what a loan calls
+
+    def take(self, loan: Loan[Any]) -> Place:
+        """Return a place, which is the loan's from now on."""
+        if not self._line:
+            with self._changing:
+                place = self._taken(loan)
+            if place is not None:
+                return place
+        return self._waited(loan)
+
+    def make_ready(self, place: Place) -> None:
+        """Let a place have a connection in which nothing is unfinished."""
+        if not (place.settled or self.settle(place.connection, True)) or place.generation is not self._generation:
+            place.close()
+        if place.connection is None:
+            place.generation = self._generation  # before: what is forgotten meanwhile is not lent
+            place.connection = self._connect()
+
+    def put_back(self, place: Place) -> None:
+        """End the use of a place, and let the call that waits longest have it."""
+        place.loan = None
+        if self._line:
+            self._wake()
+
+    def _taken(self, loan: Loan[Any]) -> Place | None:
+        """Let a place be the loan's, best one with something unfinished, which may block others; None: all are lent."""
+        found = None
+        for place in self._places:
+            if place.loan is None or not place.loan.runs:
+                found = place if found is None or not place.settled else found
+        if found is None and len(self._places) < self._limits.size:
+            self._places.append(found := Place())
+        if found is not None:
+            found.loan = loan
+        return found
+
+    def _waited(self, loan: Loan[Any]) -> Place:
+        ends = SYSTEM.monotonic() + max(0.0, min(self._longest, remaining(SYSTEM, self._longest)))
+        waiter = _Waiter(loan, SYSTEM.waker())
+        self._line.append(waiter)
+        try:
+            while True:
+                with self._changing:
+                    while not self._line[0].loan.runs:  # an interrupt kept it from leaving the line
+                        self._line.popleft()
+                    place = self._taken(loan) if self._line[0] is waiter else None
+                if place is not None:
+                    return place
+                left = ends - SYSTEM.monotonic()
+                if left <= 0:
+                    raise self._limits.exhausted()
+                waiter.waker.wait(min(left, _LOOKS))
+        finally:
+            self._line.remove(waiter)
+            self._wake()
+
+    def _wake(self) -> None:
+        for waiter in list(self._line):
+            if waiter.loan.runs:
+                waiter.waker.wake()
+                return
 
 
-class WaitingPool(QueuePool):
-    """A pool of at most ``limits.size`` connections, all of which are kept."""
-
-    _queue_class = _Queue
-
-    def __init__(self, connect: Any, limits: Limits, timeout: float) -> None:
-        wait = timeout if limits.max_wait is None else limits.max_wait
-        super().__init__(connect, limits.size, 0, wait, use_lifo=True, reset_on_return=None)
-
-    def use(self, idle: int = 0) -> PoolUse:
-        """Return what is in use; ``idle`` of the connections that were taken out are not."""
-        queue: Any = self._pool
-        return PoolUse(self.size(), max(0, self.checkedout() - idle), queue.waiting)
+def _close(places: list[Place], pid: int) -> None:
+    if pid == process_id():
+        for place in places:
+            place.close()

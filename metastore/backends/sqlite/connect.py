@@ -10,20 +10,17 @@ import logging
 import os
 import sqlite3
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
+from types import TracebackType
 from typing import Any, NoReturn
 
-from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.pool import PoolProxiedConnection
-
 from metastore.backends.sql.limits import Limits
-from metastore.backends.sql.pool import WaitingPool
+from metastore.backends.sql.pool import Loan, WaitingPool
 from metastore.backends.sqlite.forks import FORKS
 from metastore.backends.sqlite.text import is_no_text
-from metastore.clock import SYSTEM
+from metastore.clock import SYSTEM, process_id
 from metastore.deadlines import cleans_up, remaining, stopping
 from metastore.errors import (
     BackendRefused,
@@ -60,6 +57,32 @@ def _newest_driver() -> Any:
 DRIVER = _newest_driver()
 
 
+class _Use(Loan[Any]):
+    """A loan of a connection. No child is forked meanwhile, and errors say which file it was."""
+
+    __slots__ = ("_database",)
+
+    def __init__(self, pool: WaitingPool, database: str) -> None:
+        super().__init__(pool)
+        self._database = database
+
+    def __enter__(self) -> Any:
+        FORKS.enter(self)
+        try:
+            return super().__enter__()
+        except BaseException:
+            FORKS.leave(self)
+            raise
+
+    def end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            super().end(kind, error, trace)
+            if isinstance(error, DRIVER.Error):
+                error.add_note(self._database)
+        finally:
+            FORKS.leave(self)
+
+
 class Pool:
     """A pool of connections to one file, which a forked child does not share with its parent."""
 
@@ -70,10 +93,9 @@ class Pool:
             _make_private(str(database))
         self._database = database or ":memory:"
         self._timeout = timeout
-        self._pid = os.getpid()
-        self._pool = self._new_pool()
-        self._of_parent: list[WaitingPool] = []
         self._closed = False
+        self._of_parent: list[WaitingPool] = []
+        self._pool = self._new_pool()
         self._immutable: tuple[int, ...] | None = None
         _POOLS.add(self)
         if DRIVER.sqlite_version_info < _OLDEST:
@@ -92,7 +114,7 @@ class Pool:
     def _new_pool(self) -> WaitingPool:
         # a database in memory lives in its one connection
         limits = self._limits._replace(size=1) if self._in_memory else self._limits
-        return WaitingPool(self._connect, limits, self._timeout)
+        return WaitingPool(self._connect, self._settle, limits, self._timeout)
 
     def use(self) -> PoolUse:
         """Return how many connections are in use."""
@@ -144,43 +166,26 @@ class Pool:
         self._immutable = state
         return connection
 
-    @contextmanager
-    def connection(self) -> Iterator[Any]:
-        """Lend a connection; what it left unfinished is rolled back."""
+    def connection(self) -> Loan[Any]:
+        """Lend a connection for a ``with`` block; what it left unfinished is rolled back."""
         if self._closed and (self._in_memory or not cleans_up()):  # in memory, the data went with the connection
             raise StoreClosed
-        use = FORKS.enter()
-        try:
-            lent = self._lend()
-            connection: Any = lent.driver_connection
-            try:
-                yield connection
-            except DRIVER.Error as error:
-                error.add_note(self._database)
-                raise
-            finally:
-                if connection.in_transaction:
-                    connection.rollback()
-                if self._closed:
-                    lent.invalidate()
-                lent.close()
-        finally:
-            FORKS.leave(use)
-
-    def _lend(self) -> PoolProxiedConnection:
-        if os.getpid() != self._pid:
+        if self._pool.pid != process_id():
             self._of_parent.append(self._pool)  # kept: a child must not close what it did not open
-            self._pool, self._pid = self._new_pool(), os.getpid()
+            self._pool = self._new_pool()
         if self._immutable is not None and self._immutable != _state(self._database):
             self._immutable = None
-            self._pool.dispose()
-            self._pool = self._new_pool()
+            self._pool.forget()
+        return _Use(self._pool, self._database)
+
+    def _settle(self, connection: Any, failed: bool) -> bool:
+        """Roll back what a loan left unfinished; return whether the connection may be lent again."""
         try:
-            return self._pool.connect()
-        except MetastoreError as error:  # the file cannot be opened: the pool's frames say nothing more
-            raise error.with_traceback(None) from None
-        except PoolTimeout:
-            raise self._limits.exhausted() from None
+            if connection.in_transaction:
+                connection.rollback()
+        except DRIVER.Error:
+            return False
+        return not self._closed
 
     def begin(self, connection: Any) -> None:
         """Begin to write: wait for the process that writes now, until the call's deadline.
@@ -212,8 +217,8 @@ class Pool:
         self._close_idle()
 
     def _close_idle(self) -> None:
-        if os.getpid() == self._pid:
-            self._pool.dispose()
+        if self._pool.pid == process_id():
+            self._pool.close_idle()
 
     def before_fork(self) -> None:
         """Let a child inherit no connection: it would take the locks of its parent for its own.

@@ -12,26 +12,16 @@ from __future__ import annotations
 
 import threading
 from typing import Final
-from weakref import ref
 
+from metastore.block import Block
 from metastore.clock import SYSTEM
 from metastore.errors import BackendRefused
 
-__all__ = ["FORKS", "PATIENCE", "Forks", "Use"]
+__all__ = ["FORKS", "PATIENCE", "Forks"]
 
 PATIENCE: Final = 10.0
 """How long a fork waits for the calls under way (seconds): a long read, or a write behind another process's."""
 _STEP: Final = 0.0005
-
-
-class Use:
-    """A thread's use of one connection. One that an interrupt leaves behind ends with its call's frame."""
-
-    __slots__ = ("__weakref__", "shown", "thread")
-
-    def __init__(self, uses: set[ref[Use]]) -> None:
-        self.thread = threading.get_ident()
-        self.shown = ref(self, uses.discard)
 
 
 class Forks:
@@ -42,29 +32,34 @@ class Forks:
         self._begin()
 
     def _begin(self) -> None:
-        self._uses = set[ref[Use]]()
+        self._uses: dict[Block, int] = {}
+        """The thread of each block that has a connection."""
         self._forking: set[int] = set()
         self._mutex = threading.Lock()
         self._over = threading.Event()
 
-    def enter(self) -> Use:
-        """Return the use of a connection by this thread, which begins now; wait while another thread forks."""
-        use = Use(self._uses)
+    def enter(self, use: Block) -> None:
+        """Note that a block begins to use a connection in this thread; wait while another thread forks."""
+        thread = threading.get_ident()
         while True:
-            self._uses.add(use.shown)  # before the look: a fork that does not show yet sees this use
+            self._uses[use] = thread  # before the look: a fork that does not show yet sees this use
             # a thread that forks, or has another connection, must not wait for a fork, which waits for it
-            if not self._forking or use.thread in self._forking or self._threads().count(use.thread) > 1:
-                return use
-            self._uses.discard(use.shown)
+            if not self._forking or thread in self._forking or self._threads().count(thread) > 1:
+                return
+            self.leave(use)
             self._over.wait(PATIENCE)
 
-    def leave(self, use: Use) -> None:
-        """End a use: the connection was given back."""
-        self._uses.discard(use.shown)
+    def leave(self, use: Block) -> None:
+        """Note that a block gave its connection back."""
+        self._uses.pop(use, None)
 
     def _threads(self) -> list[int]:
-        """Return the thread of each connection in use. (To copy a set is atomic.)"""
-        return [use.thread for shown in list(self._uses) if (use := shown()) is not None]
+        """Return the thread of each connection in use. A block that an interrupt ended is none any more."""
+        uses = list(self._uses.items())  # in one step: other threads change it
+        for use, _ in uses:
+            if not use.runs:
+                self.leave(use)
+        return [thread for use, thread in uses if use.runs]
 
     def before(self) -> None:
         """Let no connection be lent from now on; wait for those of other threads. (The own ones cannot come back.)"""

@@ -134,5 +134,5 @@ def _spied(store: Store, sent: Sent) -> Iterator[None]:
         with lend() as connection:
             yield _Spy(connection, sent)
 
-    pool.connection = spying  # type: ignore[method-assign]
+    pool.connection = spying  # type: ignore[method-assign, assignment]
     yield

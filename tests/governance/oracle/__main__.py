@@ -22,7 +22,7 @@ _WORLD = 3_000
 
 @contextmanager
 def _stores(seed: int) -> Iterator[list[Store]]:
-    """Open the stores of a world: most in memory, one of eight in SQLite, where two processes remember by themselves."""
+    """Open the stores of a world: most in memory, one of eight in SQLite, where two processes remember apart."""
     with ExitStack() as stack:
         if seed % 8:
             yield [stack.enter_context(ms.open("memory://", principal="root"))]

@@ -110,7 +110,7 @@ def _changes(world: World, user: str) -> Call:
     steps = [
         step
         for step in store._session.backend.feed(seq, 25).rows
-        if {one for one in (step.owner_id or step.entity_id, step.other_id)} - {None} <= world.rules.things.keys()
+        if {step.owner_id or step.entity_id, step.other_id} - {None} <= world.rules.things.keys()
     ]
     ends = {
         step.seq: [one for one in (step.owner_id or step.entity_id, step.other_id) if one is not None]
@@ -181,23 +181,23 @@ def _related(world: World, user: str) -> Call:
     way = world.chance.choice(("owner", "owned", "grants", "members", "roles", "groups"))
     if way == "owner":
         one, other = world.chance.choice(sorted(rules.owners.items()))
-        run: Callable[[Any], Iterable[object]] = lambda s: _ids([s.owners.of(held[one])])
+        run: Callable[[Any], Iterable[object]] = lambda s: _ids([s.owners.of(held[one])])  # noqa: E731
     elif way == "owned":
         other, one = world.chance.choice(sorted(rules.owners.items()))
-        run = lambda s: [thing.id for thing in s.owners.owned_by(held[one]) if thing.id == other]
+        run = lambda s: [thing.id for thing in s.owners.owned_by(held[one]) if thing.id == other]  # noqa: E731
     elif way == "grants":
         one, _, _, other = world.chance.choice(sorted(rules.grants))
         path = rules.path(other)
-        run = lambda s: [other for grant in s.roles.grants(held[one]) if grant.path == path]
+        run = lambda s: [other for grant in s.roles.grants(held[one]) if grant.path == path]  # noqa: E731
     elif way == "members":
         other, one = world.chance.choice(sorted(rules.has))
-        run = lambda s: [thing.id for thing in s.roles.members(held[one]) if thing.id == other]
+        run = lambda s: [thing.id for thing in s.roles.members(held[one]) if thing.id == other]  # noqa: E731
     elif way == "roles":
         one, other = world.chance.choice(sorted(rules.has))
-        run = lambda s: [thing.id for thing in s.roles.of(held[one]) if thing.id == other]
+        run = lambda s: [thing.id for thing in s.roles.of(held[one]) if thing.id == other]  # noqa: E731
     else:
         one, other = world.chance.choice(sorted(rules.joined))
-        run = lambda s: [thing.id for thing in s.users.groups(held[one]) if thing.id == other]
+        run = lambda s: [thing.id for thing in s.users.groups(held[one]) if thing.id == other]  # noqa: E731
     if not rules.live(one) or not rules.live(other):
         raise IndexError
     return Call(f"{way} of {rules.path(one)}", user, run, _seen(user, [other], one))
