@@ -135,4 +135,5 @@ def leads_to_several(url: URL) -> bool:
     """Whether connections may lead to different servers; what the URL does not say, the environment may."""
     defaults = {one.keyword.decode(): (one.val or b"").decode() for one in psycopg.pq.Conninfo.get_defaults()}
     said = {name: str(url.query.get(name) or defaults.get(name)) for name in ("host", "hostaddr", "load_balance_hosts")}
-    return "," in f"{url.host or said['host']}{said['hostaddr']}" or said["load_balance_hosts"] == "random"
+    hosts = f"{url.host}{url.query.get('host')}" if url.host else said["host"]
+    return "," in f"{hosts}{said['hostaddr']}" or said["load_balance_hosts"] == "random"
