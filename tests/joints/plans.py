@@ -125,12 +125,13 @@ PLANS: Final = {
     ),
     "all": Plan(
         (
-            _crew("threads", "mixed", 6, interrupts=0.1, forks=1.0),
-            _crew("tasks", "mixed", 8, interrupts=0.05),
-            _crew("threads", "mixed", 4, interrupts=0.2, cache=("validate", 10.0)),
+            _crew("threads", "mixed", 5, interrupts=0.1, forks=1.5),
+            _crew("tasks", "mixed", 6, interrupts=0.05),
+            _crew("threads", "mixed", 3, interrupts=0.2, cache=("validate", 10.0)),
+            _crew("tasks", "mixed", 3, cache=("lease", 1.0)),
             _MOVER,
         ),
-        rough={"kill": 2, "stop": 4, "cut": 6, "silence": 1, "restart": 1, "busy": 3},
+        rough={"kill": 2, "stop": 3, "cut": 4, "silence": 1, "restart": 1, "busy": 3},
         needs=(*CALLS, "interrupt", "cancelled", "fork"),
     ),
 }

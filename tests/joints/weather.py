@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -45,6 +45,7 @@ class Weather:
         self._file = (folder / "weather.jsonl").open("a", buffering=1)
         self._dice, self._crews, self._server, self._proxy = dice, crews, server, proxy
         self._stopped: dict[str, tuple[float, int]] = {}
+        self._deck: list[str] = []
         self._helpers: list[threading.Thread] = []
         self.done: Counter[str] = Counter()
         self.largest = 0
@@ -55,13 +56,21 @@ class Weather:
         self._file.write(json.dumps({"what": what, "at": time.monotonic_ns(), **about}) + "\n")
         self.done[what] += 1
 
-    def step(self, faults: dict[str, int]) -> None:
-        """Do one of the faults; let the stopped processes go on whose time is over."""
+    def step(self, faults: Mapping[str, int]) -> None:
+        """Do the next of the faults, each as often as it says; let stopped processes go on whose time is over."""
         self.resume(time.monotonic())
         if faults:
-            what = self._dice.choices(list(faults), list(faults.values()))[0]
-            act: Callable[[], None] = getattr(self, f"_{what}")
+            self._deck = [one for one in self._deck if one in faults] or self._shuffled(faults)
+            act: Callable[[], None] = getattr(self, f"_{self._deck.pop()}")
             act()
+
+    def _shuffled(self, faults: Mapping[str, int]) -> list[str]:
+        """Return a deck of cards with each fault at the top once: a short run has all of them."""
+        rest = [what for what, often in faults.items() for _ in range(often - 1)]
+        first = list(faults)
+        self._dice.shuffle(rest)
+        self._dice.shuffle(first)
+        return [*rest, *first]
 
     def resume(self, now: float) -> None:
         """Let the processes go on whose time is over."""

@@ -18,11 +18,11 @@ def never_committed(evidence: Evidence) -> Iterator[Found]:
             committed = documents.get((one["id"], one["version"]))
             if committed is None:
                 message = f"it returned version {one['version']} of entity {one['id']}, which the feed does not have"
-                yield Found("document", message, (evidence.line(call),))
+                yield evidence.found("document", message, call)
             elif wrong := [name for name in committed if committed[name] != one[name]]:
                 shown = ", ".join(f"{name} {one[name]} instead of {committed[name]}" for name in wrong)
                 message = f"it returned what was never committed as version {one['version']} of {one['path']}: {shown}"
-                yield Found("document", message, (evidence.line(call),))
+                yield evidence.found("document", message, call)
 
 
 def _documents(evidence: Evidence) -> dict[tuple[int, int], dict[str, Any]]:

@@ -19,8 +19,9 @@ _ANSWERS: Final = frozenset(
 _STOPPED: Final = frozenset({"KeyboardInterrupt", "TimeoutError"})
 """What a client did to itself."""
 _NETWORK: Final = frozenset({"BackendUnavailable", "OutcomeUnknown", "PoolExhausted"})
-_WAITS: Final = 3.0
-"""A connection becomes free sooner than that (seconds)."""
+_BUSY: Final = frozenset({"BackendUnavailable", "PoolExhausted"})
+_WAITS: Final = 1.0
+"""A connection, or SQLite's lock, becomes free sooner than that (seconds)."""
 
 
 def untrue_errors(evidence: Evidence) -> Iterator[Found]:
@@ -38,7 +39,7 @@ def untrue_errors(evidence: Evidence) -> Iterator[Found]:
             continue
         if call.error in _NETWORK and call.end is not None and call.end >= network:
             continue
-        if call.error == "PoolExhausted" and call.seconds < _WAITS:
-            continue  # the pool is smaller than the crew, and the deadline was short
+        if call.error in _BUSY and call.deadline < _WAITS:
+            continue  # the pool is smaller than the crew, SQLite has one writer, and the deadline was short
         why = "and nothing was wrong with the network" if call.error in _NETWORK else "which is not an answer to it"
-        yield Found("error", f"it raised {call.error}, {why}: {call.message}", (evidence.line(call),))
+        yield evidence.found("error", f"it raised {call.error}, {why}: {call.message}", call)

@@ -27,6 +27,8 @@ class Found:
     rule: str
     message: str
     calls: tuple[str, ...] = ()
+    at: int = 0
+    """When the last of them began: what comes later may follow from it."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,13 @@ class Evidence:
             if event.seq in self.writer:
                 found.setdefault(self.writer[event.seq].principal, []).append(event)
         return found
+
+    def found(self, rule: str, message: str, *calls: Call | None) -> Found:
+        """Return a contradiction between calls."""
+        known = [call for call in calls if call is not None]
+        return Found(
+            rule, message, tuple([self.line(call) for call in known]), max([c.start for c in known], default=0)
+        )
 
     def line(self, call: Call) -> str:
         """Return a line about a call, with what it wrote."""

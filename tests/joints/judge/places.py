@@ -20,10 +20,10 @@ def misplaced(evidence: Evidence) -> Iterator[Found]:
     for call in evidence.calls:
         for event in evidence.written.get(call.principal, ()):
             if (why := _elsewhere(call, event)) is not None:
-                yield Found("elsewhere", why, (evidence.line(call),))
+                yield evidence.found("elsewhere", why, call)
         if isinstance(call.answer, dict) and (wanted := call.to or call.path) not in (None, call.answer["path"]):
             message = f"it returned {call.answer['path']}, and was called for {wanted}"
-            yield Found("elsewhere", message, (evidence.line(call),))
+            yield evidence.found("elsewhere", message, call)
 
 
 def _elsewhere(call: Call, event: Event) -> str | None:

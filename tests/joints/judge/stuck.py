@@ -44,4 +44,4 @@ def _row(path: str, row: list[Call], evidence: Evidence) -> Iterator[Found]:
     seconds = (ended - began - away) / 1e9
     if seconds > _LONG / evidence.run["left"]:
         message = f"nobody could write {path} for {seconds:.1f} s: {len(row)} calls gave up"
-        yield Found("stuck", message, tuple(evidence.line(call) for call in (row[0], row[-1])))
+        yield evidence.found("stuck", message, row[0], row[-1])

@@ -28,25 +28,22 @@ _USUAL: Final = 5
 
 def untimely(evidence: Evidence) -> Iterator[Found]:
     """Yield each call that ended too late, gave up too early, ran too often, or took long for no reason."""
-    left = evidence.run["left"]
-    fair, usual = evidence.run["rough"], median([call.seconds for call in evidence.calls] or [0.0])
-    slow, grace = max(_SLOW / left, _USUAL * usual), _GRACE / left
+    left, fair = evidence.run["left"], evidence.run["rough"]
+    usual = median([call.seconds for call in evidence.calls] or [0.0])
+    slow = max(_SLOW / left, _USUAL * usual)
     for call in evidence.calls:
-        late = call.seconds - call.deadline - _stopped(call, evidence)
-        if late > grace:
-            yield Found(
-                "late", f"it ended {late:.1f} s after its deadline of {call.deadline} s", (evidence.line(call),)
-            )
-        elif call.error == "DeadlineExceeded" and call.seconds < _EARLY * min(
-            call.deadline, call.timeout or call.deadline
-        ):
-            message = f"it said after {call.seconds:.3f} s that its deadline of {call.deadline} s had passed"
-            yield Found("early", message, (evidence.line(call),))
+        moved = call.seconds - _stopped(call, evidence)
+        if moved - call.deadline > _GRACE / left:
+            late = f"it ended {moved - call.deadline:.1f} s after its deadline of {call.deadline} s"
+            yield evidence.found("late", late, call)
+        elif call.error == "DeadlineExceeded" and call.seconds < _EARLY * min(call.deadline, call.timeout or 1e9):
+            early = f"it said after {call.seconds:.3f} s that its deadline of {call.deadline} s had passed"
+            yield evidence.found("early", early, call)
         elif call.runs > _RUNS:
-            yield Found("starved", f"its function ran {call.runs} times", (evidence.line(call),))
-        elif call.end is not None and call.end < fair and call.seconds - _stopped(call, evidence) > slow:
-            message = f"it took {call.seconds:.1f} s, and nothing that had been done is a reason to wait"
-            yield Found("slow", message, (evidence.line(call),))
+            yield evidence.found("starved", f"its function ran {call.runs} times", call)
+        elif moved > slow and (call.end or 0) < fair:
+            long = f"it took {moved:.1f} s, and nothing that had been done is a reason to wait"
+            yield evidence.found("slow", long, call)
 
 
 def _stopped(call: Call, evidence: Evidence) -> float:

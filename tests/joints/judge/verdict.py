@@ -56,7 +56,7 @@ class Verdict:
 def judged(folder: Path, needed: Iterable[str] = ()) -> Verdict:
     """Judge a record folder. ``needed``: what the run must have contained."""
     evidence = Evidence.of(folder)
-    found = sorted(_found(evidence), key=lambda one: (len(one.calls), one.rule))
+    found = sorted(_found(evidence), key=lambda one: one.at)
     counts = dict(sorted(counted(evidence).items()))
     return Verdict(tuple(found), tuple(doubts(evidence, needed)), len(evidence.calls), len(evidence.events), counts)
 
