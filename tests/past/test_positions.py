@@ -1,4 +1,4 @@
-"""The position that a time means, where stamps go back and positions have gaps: compared with a walk over all changes."""
+"""The position that a time means, where stamps go back and positions have gaps: compared with a walk over all."""
 
 from __future__ import annotations
 
