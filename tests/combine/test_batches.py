@@ -63,9 +63,13 @@ def test_reads_below_a_schema_that_was_renamed(store: Store, url: str) -> None:
 def test_alters_of_one_batch_are_operations_of_their_own(store: Store) -> None:
     _, writes = lanes(store)
     calls = [set_in(store, n % 3, f"k{n}", principal=f"p{n}") for n in range(9)]
+    before = store.metrics().operations.get("alter", {})
     with batches_of(writes) as sizes:
         found = together(writes, calls)
     assert sizes == [9]
+    counted = store.metrics()
+    assert counted.operations["alter"] == before | {"self": before.get("self", 0) + 9}
+    assert counted.attempts["alter"].count == counted.commit_seconds["alter"].count >= 9
     assert [t.version for t in found] == [2, 2, 2, 3, 3, 3, 4, 4, 4]
     for n, table in enumerate(found):
         assert table.modified_by == f"p{n}"

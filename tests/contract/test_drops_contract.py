@@ -80,6 +80,7 @@ REFUSED: dict[str, Callable[[Store, ms.Table], Any]] = {
     "owner": lambda s, t: s.owners.of(T),
     "in a transaction": lambda s, t: s.run(lambda tx: tx.tables.load(T)),
     "create in a transaction": lambda s, t: s.run(lambda tx: tx.tables.create(T)),
+    "its changes": lambda s, t: list(s.changes(under=T)),
     "in the past": lambda s, t: s.at(s.position()).tables.load(T),
     "revert": lambda s, t: s.revert(T, to=_before(s, t)),
     "revert what is above": lambda s, t: s.revert("m.c.one", to=_before(s, t)),

@@ -63,6 +63,14 @@ class TestGc:
         ground.store.gc(retention=NOW, keep_versions=1)
         with pytest.raises(ms.InvalidArgument):
             list(ground.store.changes(after=changes[0].position))
+        epoch, collected = ground.backend.feed_start()
+        made = ground.backend.history(ground.lake.id, 0, 1)[0]
+        assert made.seq is not None
+        assert made.seq <= collected
+        with pytest.raises(ms.InvalidArgument, match="restored from an older backup"):
+            ground.store.at(position_of(epoch, made.seq, ground.store._session.clock.operation_id()))
+        with pytest.raises(ms.HistoryGone):
+            ground.store.at(position_of(epoch, made.seq, made.operation_id))
         rest = list(ground.store.changes())
         assert (rest[0].action, rest[0].path_after) == ("create", "m")
         assert rest[-1].action == "purge"

@@ -90,6 +90,19 @@ def test_one_value_for_several_things(store: ms.Store, table: ms.Table) -> None:
     assert left(store) == []
 
 
+def test_a_function_writes_in_the_commit_that_publishes(store: ms.Store, table: ms.Table) -> None:
+    with store.leases.acquire("job") as lease:
+        lease.stage(table, KEY, NEW)
+        (found,) = lease.publish(lambda tx: tx.partitions.create(table, "p", values={}))
+        assert found.properties[KEY] == NEW
+        assert list(store.partitions.names(table)) == ["p"]
+        assert len({change.operation_id for change in list(store.changes())[-2:]}) == 1
+        lease.stage(table, KEY, OLD)
+        with pytest.raises(ms.EntityAlreadyExists):
+            lease.publish(lambda tx: tx.partitions.create(table, "p", values={}))
+        assert store.tables.load(table).properties[KEY] == NEW, "nothing is published"
+
+
 def test_what_is_being_cleaned_up_cannot_be_staged(store: ms.Store, table: ms.Table) -> None:
     """Else it would be published, and gone."""
     lost(store, table, OLD)

@@ -69,7 +69,8 @@ _NEAR: Final[Mapping[str, str]] = {
     f"{_LITE}/restore.py": "tests/transfer/test_round_trip.py tests/transfer/test_into.py -k sqlite",
     f"{_LITE}/tickets.py": _contract("tickets", "freeze", on="sqlite"),
     _SQL: _contract(*_READS, *_CHECKS, "managers", on="sqlite"),
-    f"{_SQL}/gc.py": f"{_contract('gc', 'left_behind')} tests/past/test_retention.py tests/past/test_promises.py",
+    f"{_SQL}/gc.py": f"{_contract('gc', 'left_behind')} tests/past/test_retention.py tests/past/test_promises.py"
+    " tests/past/test_as_of.py",
     f"{_SQL}/past.py": "tests/past -k sqlite",
     f"{_SQL}/relations.py": _contract("relations", "relation_pages", "governance_kinds", on="sqlite"),
     f"{_SQL}/rights.py": _contract("authorized_trips", "as_user", on="sqlite"),
@@ -124,6 +125,7 @@ _NEAR: Final[Mapping[str, str]] = {
     " tests/leases/test_object_storage.py tests/leases/test_contract.py -k 'object'",
     "metastore/feed": "tests/past/test_consumers.py tests/past/test_consumers_fail.py tests/past/test_as_of.py"
     f" {_contract('past', 'gc', 'as_user', 'user_calls', on=_NO_SERVER)}",
+    "metastore/feed/follow.py": f"tests/past/test_consumers.py {_contract('drops', 'scope', on=_NO_SERVER)}",
     "metastore/feed/page.py": _contract("scope", "pages", on=_NO_SERVER),
     "metastore/feed/scope.py": _contract("scope", "pages", on=_NO_SERVER),
     "metastore/feed/position.py": "tests/past/test_positions.py tests/past/test_as_of.py -k 'not postgres'",
