@@ -72,6 +72,11 @@ class _Stay:
         """Whether it was elected."""
         return self._fate.get(None) == ("leads",)
 
+    @property
+    def left(self) -> bool:
+        """Whether it gave up."""
+        return self._fate.get(None) == ("left",)
+
     def is_in(self, term: Term) -> bool:
         """Whether the leader of this term took it along."""
         return self._fate.get(None, (None,))[0] is term

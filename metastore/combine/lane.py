@@ -22,7 +22,12 @@ while it is in a batch, its thread waits no longer: it runs ``alone()``, which k
 If nothing has moved for ``patience``, a waiting thread takes over and leads beside the old leader, on another
 connection. So a message that waits for a locked row, a dead thread, or an interrupt between two lines delays the others
 by no more than that. An error or an interrupt in the leader hands the lane on at once. A forked child begins with an
-empty lane. After ``patience`` a request also checks whether an interrupt has lost it, or its leader.
+empty lane.
+
+**Who looks.** A look costs a thread or a task its sleep, so not all that wait may look often. One of them, the
+*watcher*, looks after each ``patience`` whether a leader is stuck. It is the newest of the queue, which waits longest.
+The others look seldom, all of them together ``_LOOKS`` times a second: whether an interrupt has lost them, or the
+watcher. What a call costs the lane does not depend on how many wait.
 
 **Threads and tasks.** A request waits with a waker of the lane's clock: a thread waits on a lock, a task of an event
 loop lets other tasks run. A leader is then a task. :meth:`Lane.submit` and :meth:`Lane.result` are the two halves of
@@ -54,8 +59,11 @@ _log = logging.getLogger("metastore.combine")
 _GATHERS, _SEVERAL = 0.0001, 4
 """How long a leader waits for others (seconds) if the last batch had several requests. ``sleep(0)`` lets only few
 threads run. In the mix with 64 threads, this took 10 % off the clients' processor time, and half off the p99."""
+_LOOKS = 250
+"""How often all that wait look, together (in a second). Fewer than ``PATIENCE * _LOOKS`` look after each patience."""
 _CANDIDATES = 8
-"""How many of the oldest waiting requests are candidates for the next leader: the one with the most time left leads."""
+"""So many of the oldest requests that wait, and the newest, are candidates for the next leader: the one with the most
+time left leads. If the oldest ones have hardly any, a batch that one of them leads fails for all."""
 
 
 Tell = Callable[[], None]
@@ -94,6 +102,8 @@ class Lane(Generic[Q, A]):
         """Taken while a thread leads, or is elected and has not begun. No thread ever waits for it."""
         self._term = Term()
         self._queue: deque[Handle[Q, A]] = deque()
+        """In the order of their numbers. Those that wait no more are still there, until they are at its head."""
+        self._watcher: Handle[Q, A] | None = None
         self._numbers = count()
         self._size = 0
         """How many requests the last batch had."""
@@ -164,6 +174,7 @@ class Lane(Generic[Q, A]):
             except BaseException:
                 if not handle.stay.decide("left") and handle.leads:
                     self.leave(handle.stay.term)  # perhaps one more: its batch put it back, and it was elected again
+                self._let_watch()
                 raise
             finally:
                 if term is not None:
@@ -184,19 +195,25 @@ class Lane(Generic[Q, A]):
     def elected(self, handle: Handle[Q, A], expired: Callable[[], BaseException]) -> Term:
         """Wait until a request is elected; return its term, which the caller must :meth:`leave`. ``most`` must be 1."""
         try:
-            if not self._woken(handle):
-                raise expired()
+            while not handle.leads:
+                if not self._woken(handle):
+                    raise expired()
         except BaseException:
             handle.stay.decide("left")
             if handle.leads:
                 self.leave(handle.stay.term)
+            self._let_watch()
             raise
         return handle.stay.term
 
-    @property
-    def waiting(self) -> int:
-        """How many requests wait in the queue, about."""
-        return sum(handle.waits for handle in list(self._queue))
+    def number(self) -> int:
+        """Return a number that is greater than those of all requests until now."""
+        return next(self._numbers)
+
+    def waits_before(self, number: int) -> bool:
+        """Whether a request waits whose number is smaller."""
+        candidates = self._candidates()
+        return bool(candidates) and candidates[0].number < number
 
     def _woken(self, handle: Handle[Q, A]) -> bool:
         """Wait until there is something to do for the request; False: its time was over while it was in the queue."""
@@ -204,21 +221,45 @@ class Lane(Generic[Q, A]):
             handle.catch_up()
             left = handle.ends - self._clock.monotonic()
             if left <= 0:
-                return not handle.stay.decide("left")
+                handle.stay.decide("left")
+                return not handle.stay.left
             term = self._term
-            if handle._waker.wait(min(left, self._patience)) or handle.goes_on:  # noqa: SLF001  (the same module)
+            if handle._waker.wait(min(left, self._next_look(handle))) or handle.goes_on:  # noqa: SLF001  (our own)
                 return True
             if handle.waits:
                 self._look_after(handle, term, left)
 
+    def _next_look(self, handle: Handle[Q, A]) -> float:
+        """Return after how long a request looks again (seconds). It watches, if no other does."""
+        if not handle.waits:  # it is in a batch: there are few of these
+            return self._patience
+        if self._watcher is None or not self._watcher.waits:
+            self._watcher = handle
+        return self._patience if self._watcher is handle else max(self._patience, len(self._queue) / _LOOKS)
+
+    def _let_watch(self) -> None:
+        """Wake the newest request, so that it watches, if the watcher waits no more."""
+        if self._watcher is not None and not self._watcher.waits and (candidates := self._candidates()):
+            candidates[-1]._waker.wake()  # noqa: SLF001
+
     def _look_after(self, handle: Handle[Q, A], term: Term, left: float) -> None:
         """Make sure that a thread leads: nothing has moved for a while. ``term``: the one that was open before."""
-        if handle not in list(self._queue):  # an interrupt hit a leader between the two lines that move the request
-            self._queue.append(handle)
+        if self._is_lost(handle):
+            self._queue.appendleft(handle)
         if self._token.acquire(False):
             self._elect()
         elif left > self._patience and term is self._term:  # the same term is still open: its leader is stuck
             self._take_over(term)
+
+    def _is_lost(self, handle: Handle[Q, A]) -> bool:
+        """Whether a waiting request is not in the queue: an interrupt hit the leader that put it back.
+
+        In the queue, it would be behind older ones only. (If it was passed by one, it is put there twice.)
+        """
+        try:
+            return self._queue[0].number > handle.number
+        except IndexError:
+            return True
 
     def _take_over(self, term: Term) -> None:
         """Elect another leader beside one that takes long."""
@@ -249,16 +290,32 @@ class Lane(Generic[Q, A]):
     def _take(self, term: Term, met: dict[Handle[Q, A], None]) -> None:
         """Take those that wait, the oldest first, as many as may travel with the leader; add them to ``met``.
 
-        Each is there before it is taken, so that an interrupt forgets none. One may stand in the queue twice.
+        Each is there before it is taken, so that an interrupt forgets none. One may stand in the queue twice. One whose
+        time is over gives up, even if its thread has not noticed yet: late answers would make those behind it late too.
         """
-        taken = 1
+        taken, now = 1, self._clock.monotonic()
         while taken < self._most:
             try:
-                handle = self._queue.popleft()
+                handle = self._queue[0]
             except IndexError:
                 break
-            met[handle] = None
-            taken += handle.stay.decide(term)
+            if handle.ends <= now:
+                handle.stay.decide("left")
+            else:
+                met[handle] = None
+                taken += handle.stay.decide(term)
+            self._forget(handle)
+        self._let_watch()
+
+    def _forget(self, handle: Handle[Q, A]) -> None:
+        """Remove a request that waits no more from the head of the queue. It is decided first: no interrupt loses it.
+
+        (To remove from a deque is atomic: no handle compares by Python code.)
+        """
+        try:  # noqa: SIM105
+            self._queue.remove(handle)
+        except ValueError:  # another leader was faster
+            pass
 
     def _elect(self, first: Handle[Q, A] | None = None) -> None:
         """Elect the next leader, ``first`` if it waits, or put the token back."""
@@ -276,18 +333,38 @@ class Lane(Generic[Q, A]):
                 return
 
     def _elected(self, first: Handle[Q, A] | None) -> Handle[Q, A] | None:
-        """Take ``first``; else one of the oldest: the one with the most time left."""
+        """Take ``first``; else the candidate with the most time left. Where each goes by itself, the oldest."""
         if first is not None and self._leads(first):
             return first
-        while self._queue:
-            waiting = [handle for handle in list(self._queue)[:_CANDIDATES] if handle.waits]
-            if not waiting:
-                self._drop_decided()
-                continue
-            elected = max(waiting, key=_ends)
+        while candidates := self._candidates():
+            elected = max(candidates, key=_ends) if self._most > 1 else candidates[0]
             if self._leads(elected):
                 return elected
         return None
+
+    def _candidates(self) -> list[Handle[Q, A]]:
+        """Return the oldest requests that wait, and last the newest; []: none waits.
+
+        Remove those before the oldest whose wait is over.
+        """
+        now = self._clock.monotonic()
+        while True:
+            try:
+                first = self._queue[0]
+            except IndexError:
+                return []
+            if first.ends <= now:
+                first.stay.decide("left")
+            if first.waits:
+                break
+            self._forget(first)
+        found = [first]
+        try:
+            for n in (*range(1, _CANDIDATES), -1):
+                found.append(self._queue[n])  # noqa: PERF401  (what was found before the end counts)
+        except IndexError:  # there are fewer
+            pass
+        return [one for one in found if one is first or one.waits]
 
     def _leads(self, handle: Handle[Q, A]) -> bool:
         """Let a request lead, if it waits still."""
@@ -296,17 +373,6 @@ class Lane(Generic[Q, A]):
             return False
         self._term = stay.term
         return True
-
-    def _drop_decided(self) -> None:
-        """Remove those at the head of the queue that do not wait any more."""
-        while True:
-            try:
-                handle = self._queue.popleft()
-            except IndexError:
-                return
-            if handle.waits:
-                self._queue.appendleft(handle)
-                return
 
 
 def _number(handle: Handle[Any, Any]) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from metastore.combine.lane import Handle, Lane, Tell
+from metastore.combine.lane import Handle, Lane, Resign, Tell
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded
 from metastore.operation.guards import key_under
@@ -53,8 +53,13 @@ class Finds:
         if wanted is None:
             return session.resolve_alone(lookup)
         ends = session.clock.monotonic() + remaining(session.clock, session.policy.deadline)
-        handle = lane.submit(wanted, ends)
-        return lane.result(handle, lambda _: session.resolve_alone(lookup), self._together, _expired)
+
+        def alone(_: Resign) -> Resolved:
+            if session.clock.monotonic() >= ends:
+                raise _expired()
+            return session.resolve_alone(lookup)
+
+        return lane.result(lane.submit(wanted, ends), alone, self._together, _expired)
 
     def _together(self, handles: Sequence[Handle[Below, Resolved]]) -> Tell:
         wanted = {handle.request.asked: handle.request for handle in handles}

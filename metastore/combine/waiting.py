@@ -89,9 +89,11 @@ class Waiting(Generic[T]):
         return self.request.attempt(_Seen(self, found))
 
     def alone(self, resign: Resign) -> T:
-        """Run the full operation, which takes up what the batches left."""
+        """Run the full operation, which takes up what the batches left. Raises DeadlineExceeded if none was sent."""
         self.given_up = True  # before the look at the batch, which looks at this after it has begun
         doubt = self.doubt or (_UNDER_WAY if self.under_way else None)
+        if doubt is None and self.session.clock.monotonic() >= self.ends:
+            raise self.expired()
         begun = Begun(self.id, self.started, self.ends, self.lost, doubt, self.announce_on)
         return Operation(self.session, self.request, self.call, begun, resign).run()
 

@@ -43,8 +43,8 @@ class Door:
         self._lane: Lane[None, None] = Lane(clock, 1, patience=_PATIENCE)
         self._inside: list[Alive] = []
         """The threads that are in: more than one where another went on beside one that did not."""
-        self._left = 0
-        """How many threads may still follow in the turn."""
+        self._until = 0
+        """The threads that came before this number of the lane may still follow in the turn."""
         self._handed: _Handed | None = None
         """The ticket that one thread left to the next, when, and in which process."""
 
@@ -68,17 +68,16 @@ class Door:
         if self._clock.monotonic() - handed.at > _STALE:
             handed.ticket.leave()
             return None
-        self._left -= 1
         return handed.ticket
 
     def begin(self) -> None:
         """Note that a turn begins: those that wait now take part in it."""
-        self._left = self._lane.waiting
+        self._until = self._lane.number()
 
     @property
     def goes_on(self) -> bool:
         """Whether another thread follows in this turn."""
-        return self._left > 0 and self._lane.waiting > 0
+        return self._lane.waits_before(self._until)
 
     def leave(self, term: Term, ticket: OwnTicket | None) -> None:
         """Let the next thread go on: in the same turn, if its ticket still stands."""
