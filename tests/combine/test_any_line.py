@@ -6,11 +6,9 @@ left.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -19,6 +17,7 @@ from metastore.combine import handle, lane
 from metastore.combine.handle import Handle
 from tests.combine.gate import LONGEST, waiting
 from tests.combine.test_lane import Sender
+from tests.interrupts.raising import Raising
 from tests.servers.process import wait_until
 
 _CODE = {handle.__file__, lane.__file__}
@@ -26,33 +25,6 @@ _PATIENCE = 0.1
 _PROMPT = LONGEST / 3
 """Who waits for longer was forgotten: until its own time is over (seconds)."""
 _MOST = 20_000
-
-
-class _Raising:
-    """Raises an error in the thread that calls ``run``, at one line or instruction of the lane's code."""
-
-    def __init__(self, at: int, error: type[BaseException], *, instructions: bool) -> None:
-        self.left, self.error, self.event = at, error, "opcode" if instructions else "line"
-
-    def run(self, call: Callable[[], Any]) -> Any:
-        sys.settrace(self._begin)
-        try:
-            return call()
-        finally:
-            sys.settrace(None)
-
-    def _begin(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if frame.f_code.co_filename not in _CODE:
-            return None
-        frame.f_trace_opcodes = self.event == "opcode"
-        return self._step
-
-    def _step(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if event == self.event and self.left > 0:
-            self.left -= 1
-            if not self.left:
-                raise self.error
-        return self._step
 
 
 class _PutsBack(Sender):
@@ -99,7 +71,7 @@ def _all(sender: Sender, calls: Sequence[Callable[[], Any]]) -> list[tuple[Any, 
         return [future.result(2 * LONGEST) for future in futures]
 
 
-def _hurt(raising: _Raising, role: str) -> bool:
+def _hurt(raising: Raising, role: str) -> bool:
     """Let three requests wait, and one that the error meets; return whether it met it."""
     sender = _PutsBack()
     seconds = {"leader": LONGEST + 100, "member": LONGEST - 10, "again": LONGEST - 10}[role]
@@ -118,7 +90,7 @@ def _hurt(raising: _Raising, role: str) -> bool:
 
 def _everywhere(role: str, error: type[BaseException], *, instructions: bool, places: range = range(1, _MOST)) -> int:
     for at in places:
-        if not _hurt(_Raising(at, error, instructions=instructions), role):
+        if not _hurt(Raising(_CODE, at, error, instructions=instructions), role):
             return at - 1
     raise AssertionError("it has no end")
 
