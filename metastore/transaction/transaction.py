@@ -275,7 +275,8 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
             transaction.enter_line()
             with transaction:
                 result = fn(transaction)
-            line.took(session.clock.monotonic() - transaction.began)
+                # before the commit: a run that loses there has taken its time too; the next turn must last as long
+                line.took(session.clock.monotonic() - transaction.began)
         except MetastoreError as error:
             # an error that fn raises is the caller's, unless it rests on reads of different instants
             if transaction.refused or (not transaction.sent and not transaction.holds()):

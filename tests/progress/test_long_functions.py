@@ -1,0 +1,43 @@
+"""A function of ``store.run`` that works for long does not starve beside another process's writers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import metastore as ms
+from metastore.transaction.transaction import Transaction
+
+_WORK = 0.3
+"""How long the function works (seconds): longer than the turns of those that only alter."""
+
+
+def test_a_function_that_works_for_long_runs_a_few_times(postgres_url: str) -> None:
+    runs, over = list[int](), threading.Event()
+    with ms.open(postgres_url) as store, ms.open(postgres_url) as other:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        store.tables.create("m.c.s.t", parents=True)
+
+        def write(name: str) -> None:
+            n = 0
+            while not over.is_set():
+                other.tables.alter("m.c.s.t", ms.SetProperty(name, str(n := n + 1)))
+
+        def work(tx: Transaction) -> None:
+            runs.append(1)
+            table = tx.tables.load("m.c.s.t")
+            time.sleep(_WORK)  # the work of a user's function
+            tx.tables.alter(table, ms.SetComment(f"run {len(runs)}"))
+
+        with ThreadPoolExecutor(2) as pool:
+            writers = [pool.submit(write, name) for name in "ab"]
+            try:
+                store.run(work, deadline=60.0)
+            finally:
+                over.set()
+            for writer in writers:
+                writer.result()
+        assert len(runs) <= 8
+        assert store.tables.load("m.c.s.t").comment == f"run {len(runs)}"
