@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 import metastore as ms
+from metastore.backends.sqlite import group
 from metastore.backends.sqlite.connect import DRIVER
 from metastore.backends.sqlite.group import MOST
+from metastore.clock import ThreadWaker
 from metastore.deadlines import until
 from tests.contract.intents import eventually
 
@@ -222,6 +224,68 @@ def test_a_deadline_in_the_queue_is_the_callers_own(crowd: Crowd) -> None:
             crowd.waiting(1)
         assert patient.result(20.0) == "a"
     assert names(crowd.store) == {"a"}
+
+
+def test_a_change_that_is_made_after_its_deadline_waits_quietly(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread asked again and again for the answer, and so kept the interpreter from the leader."""
+    waits, go, inside = list[float](), threading.Event(), threading.Event()
+
+    class Counting(ThreadWaker):
+        def wait(self, seconds: float) -> bool:
+            waits.append(seconds)
+            return super().wait(seconds)
+
+    monkeypatch.setattr(group, "ThreadWaker", Counting)
+
+    def slow(connection: Any, _: int) -> None:
+        inside.set()
+        assert go.wait(20.0)
+
+    def impatient() -> Any:
+        with until(crowd.store._session.clock.monotonic() + 0.5):
+            return crowd.group.run(inserted("late"))
+
+    with ThreadPoolExecutor(5) as threads:
+        with crowd.behind(threads):
+            leader = threads.submit(crowd.group.run, slow)
+            crowd.waiting(1)
+            late = threads.submit(impatient)
+            crowd.waiting(2)
+        assert inside.wait(20.0)
+        with suppress(TimeoutError):
+            late.result(1.5)  # three times its deadline
+        assert len(waits) < 20
+        go.set()
+        leader.result(20.0)
+        with suppress(DRIVER.OperationalError):  # its time was over before it was made
+            assert late.result(20.0) == "late"
+
+
+class _Cut(ThreadWaker):
+    """Raises an interrupt in the thread that wakes the first one."""
+
+    cuts = 0
+
+    def wake(self) -> None:
+        _Cut.cuts += 1
+        if _Cut.cuts == 1:
+            raise KeyboardInterrupt
+        super().wake()
+
+
+def test_an_interrupt_of_the_leader_at_its_end_lets_nobody_wait(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        with crowd.behind(threads):
+            futures = [threads.submit(crowd.group.run, inserted("0"))]
+            crowd.waiting(1)
+            monkeypatch.setattr(group, "ThreadWaker", _Cut)
+            futures += [threads.submit(crowd.group.run, inserted(str(n))) for n in range(1, 5)]
+            crowd.waiting(5)
+        for future in futures:
+            with suppress(KeyboardInterrupt):
+                future.result(20.0)
+    assert names(crowd.store) == {str(n) for n in range(5)}
+    assert _Cut.cuts > 1
 
 
 def test_many_threads_alter_and_all_of_it_is_there(store: ms.Store) -> None:

@@ -114,13 +114,16 @@ class GroupCommit:
 
     def _waited(self, job: _Job) -> bool:
         """Wait for the answer, or until the job leads; False: its time was over while it was in the queue."""
+        taken = False
         while True:
             left, moves = remaining(SYSTEM, _PATIENCE), self._moves
-            if job.waker.wait(max(0.0, min(left, _PATIENCE))):
+            # without an end of its own once it is taken: a thread that asks again and again takes the leader's time
+            if job.waker.wait(_PATIENCE if taken else max(0.0, min(left, _PATIENCE))):
                 return True
             with self._mutex:
                 if job not in self._queue:
-                    continue  # it is being made: the answer comes
+                    taken = True  # it is being made: the answer comes
+                    continue
                 if left <= _PATIENCE or moves == self._moves:
                     self._queue.remove(job)
                     job.leads = left > _PATIENCE
@@ -145,10 +148,24 @@ class GroupCommit:
                     return value
                 self._make(connection, jobs)
         finally:
-            self._resign()
-            for job in jobs[1:]:
-                job.waker.wake()
+            self._end(jobs[1:])
         return self._answer(jobs[0])
+
+    def _end(self, waiting: list[_Job]) -> None:
+        """Resign, and wake those that wait for an answer: all of them, whatever interrupts this thread meanwhile."""
+        leads, interrupt = True, None
+        while leads or waiting:
+            try:
+                if leads:
+                    self._resign()  # once more after an interrupt: then two lead, one after the other
+                    leads = False
+                while waiting:
+                    waiting[-1].waker.wake()
+                    waiting.pop()
+            except BaseException as error:  # noqa: BLE001  (raised below)
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
     def _make(self, connection: Any, jobs: list[_Job]) -> None:
         """Make all changes, and commit once. A job without an answer goes alone."""
