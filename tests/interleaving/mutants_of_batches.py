@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
 from metastore.backends.memory.tables import Tables
+from metastore.combine.decided import Waiter
 from metastore.combine.group import Group
-from metastore.port.batches import Altered, AlterTogether, Batch, Taken, Written
+from metastore.port.batches import Altered, AlterTogether, Batch, Below, Taken, Written
 from metastore.port.commit import Conflicted
+from metastore.port.records import Record
 from metastore.port.writes import Result
 from tests.interleaving.batches import MemoryBatches
 from tests.interleaving.mutant import Mutant
@@ -24,6 +26,25 @@ class _GuardsOfTheFirst(MemoryBatches):
     def write_together(self, batch: Batch, patience: int) -> Written | Conflicted:
         same = [one._replace(guards=batch.alters[0].guards) for one in batch.alters]
         return super().write_together(batch._replace(alters=same), patience)
+
+
+class _VouchesForOthers(MemoryBatches):
+    """A parent stands for all members where one of them has seen it, whatever the others have seen."""
+
+    def find_below(self, wanted: Sequence[Below]) -> list[Record | bool]:
+        stands = self._tables.stands
+        held = {n.id: n for one in wanted for n in one.parents if stands[n.id].scope_version == n.scope_version}
+        seen = [one._replace(parents=tuple([held.get(n.id, n) for n in one.parents])) for one in wanted]
+        return super().find_below(seen)
+
+
+class _AnyVersionOfThatNumber(MemoryBatches):
+    """A rename behind an alter of its batch takes another commit's version for that alter's."""
+
+    def write_together(self, batch: Batch, patience: int) -> Written | Conflicted:
+        return super().write_together(
+            batch._replace(updates=[u._replace(follows=None) for u in batch.updates]), patience
+        )
 
 
 class _CreatesUnguarded(MemoryBatches):
@@ -96,6 +117,18 @@ def _told_anyway() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _where_another_found_it() -> Iterator[None]:
+    """A request by path is decided where another one's record says that the entity stands."""
+    decide = Group.decide
+
+    def decided(group: Group, handle: Waiter, seen: Record, taken: set[tuple[int, str]]) -> int:
+        return decide(group, handle, group.first, taken)
+
+    with patch.object(Group, "decide", decided):
+        yield
+
+
 OF_BATCHES: tuple[Mutant, ...] = (
     Mutant(
         "guards that are not counted for each commit",
@@ -108,6 +141,25 @@ OF_BATCHES: tuple[Mutant, ...] = (
         "batch of creates, rename of the parent",
         "verify|no order explains",
         _CreatesUnguarded,
+    ),
+    Mutant(
+        "a parent that another member has seen",
+        "new path and old path, swap of the parents",
+        "no order explains",
+        _VouchesForOthers,
+    ),
+    Mutant(
+        "a path that another member's record answers",
+        "batches in a row, by an old and a new name, rename",
+        "no order explains",
+        MemoryBatches,
+        broken=_where_another_found_it,
+    ),
+    Mutant(
+        "a version that another commit made",
+        "batch of an alter and a rename, alter",
+        "no order explains",
+        _AnyVersionOfThatNumber,
     ),
     Mutant("the answer of another row", "batches on two tables", "no order explains", _AnswersInTheOrderOfIds),
     Mutant("the answer of another drop", "batches of drops, alter", "no order explains", _DropsInTheOrderOfIds),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 from threading import get_ident
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 from uuid import UUID
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -127,7 +127,14 @@ class _Paused(BaseException):
     """The answers are used up: this is where the process is."""
 
 
-def first_of(ops: Sequence[Op], number: int) -> int:
+class Waiting(Protocol):
+    """An operation of a process, as far as it says which ones wait together."""
+
+    @property
+    def with_next(self) -> bool: ...
+
+
+def first_of(ops: Sequence[Waiting], number: int) -> int:
     """Return the first of the operations that wait together with this one."""
     while number and ops[number - 1].with_next:
         number -= 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 
 from greenlet import getcurrent, greenlet
 
@@ -36,6 +37,7 @@ class Tasks:
         begun = [greenlet(body) for body in bodies]
         try:
             for task in begun:
+                task.gr_context = copy_context()
                 task.switch()
             together()
             while self._ready:

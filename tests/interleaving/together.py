@@ -32,6 +32,8 @@ BEFORE = 2
 protocol does not depend on it: with a small one, few steps lead to what is announced."""
 U, V = f"{S}.b", "lake.cat.o.v"
 """Another table in the schema, and one in another schema."""
+R, OTHER_S = "lake.cat.r", "lake.cat.o"
+"""Where the schema stands after its rename, and the schema that then takes its place."""
 LOSABLE = (*WRITES, "write_together")
 
 
@@ -40,13 +42,21 @@ def _three(store: Store) -> Mapping[str, Any]:
     return {"u": store.tables.create(U), "v": store.tables.create(V)}
 
 
+def _twins(store: Store) -> Mapping[str, Any]:
+    """Make another schema with a table of the same name."""
+    store.schemas.create(OTHER_S)
+    store.tables.create(f"{OTHER_S}.t", comment="twin")
+    return {}
+
+
 def together(*ops: Op) -> tuple[Op, ...]:
     """Return operations that wait together."""
     return (*[replace(op, with_next=True) for op in ops[:-1]], ops[-1])
 
 
 def _program(name: str, *processes: tuple[Op, ...], **options: Any) -> Program:
-    return Program(name, processes, losable=LOSABLE, setup=_three, make=MemoryBatches, before=BEFORE, **options)
+    options = {"setup": _three, **options}
+    return Program(name, processes, losable=LOSABLE, make=MemoryBatches, before=BEFORE, **options)
 
 
 A, B, C, D, F, G = (by_path(key) for key in "abcdfg")
@@ -56,6 +66,14 @@ E_HOT, F_HOT = by_path("e", hot=True), by_path("f", hot=True)
 DROP_U = Op("drop u", lambda h: h.store.tables.drop(U))
 RENAME_O = Op("rename o", lambda h: bool(h.store.schemas.rename("lake.cat.o", "q")))
 AB, CD = together(A, B), together(C, D)
+LOOK = Op("look at the new path", lambda h: h.store.tables.exists(f"{R}.t"))
+"""Where the old path led is known from the start: behind this, one process knows both."""
+A_IN_R, B_IN_R = by_path("a", at=f"{R}.t"), by_path("b", at=f"{R}.t")
+DROP_IN_R = Op("drop by the new path", lambda h: h.store.tables.drop(f"{R}.t"))
+RENAME_IN_R = Op("rename by the new path", lambda h: h.store.tables.rename(f"{R}.t", "u"))
+O_TO_S = Op("rename o to s", lambda h: bool(h.store.schemas.rename(OTHER_S, "s")))
+S_TO_R = Op("rename s to r", lambda h: bool(h.store.schemas.rename(S, "r")))
+SWAP = (S_TO_R, O_TO_S)
 
 TOGETHER: tuple[Program, ...] = (
     _program("batches on one table", AB, CD, crash=(0, 1), lose=(0, 1)),
@@ -78,6 +96,16 @@ TOGETHER: tuple[Program, ...] = (
     _program("batch, hot alter, a fault", AB, (E_HOT,), crash=(0, 1), lose=(0, 1)),
     _program("batch, two hot alters in a row", AB, (E_HOT, F_HOT)),
     _program("batch, freeze, a crash", AB, (freeze(),), crash=(0, 1)),
+    _program("old path and new path, rename of the parent", (LOOK, *together(A, B_IN_R)), (S_TO_R,)),
+    _program("new path and old path, swap of the parents", (LOOK, *together(A_IN_R, B)), SWAP, setup=_twins),
+    _program("old path, new path and entity, swap", (LOOK, *together(A, B_IN_R, by_entity("c"))), SWAP, setup=_twins),
+    _program("drops by an old and a new path, swap", (LOOK, *together(DROP, DROP_IN_R)), SWAP, setup=_twins),
+    _program("old path and rename by a new one, swap", (LOOK, *together(A, RENAME_IN_R)), SWAP, setup=_twins),
+    _program(
+        "batches in a row, by an old and a new name, rename", (*AB, *together(C, by_path("d", at=f"{S}.u"))), (RENAME,)
+    ),
+    _program("batch of an alter and a rename, alter", together(A, RENAME), (B,), lose=(0,)),
+    _program("batch of an alter and a drop, alter", together(A, DROP), (B,)),
     _program("batch of drops, hot alter", together(DROP, DROP_U), (E_HOT,), lose=(0, 1)),
 )
 TOO_LARGE = _program("batches on one table, freeze", AB, CD, (freeze(),))

@@ -24,7 +24,7 @@ from tests.statements.matrix import Seen, matrix, read_tables, tables, write_tab
 from tests.statements.mutants import MUTANTS
 from tests.statements.on_postgres import PostgresDatabase
 from tests.statements.on_sqlite import SqliteDatabase
-from tests.statements.programs import FEW, FEW_CALLED, PAIRS, PROGRAMS
+from tests.statements.programs import FEW, FEW_CALLED, PAIRS, PROGRAMS, TOGETHER
 from tests.statements.running import Done, Job, opened, run_all, seen_in
 from tests.statements.schedule import Workers
 
@@ -80,7 +80,10 @@ def main() -> int:
         parser.error("no program has such a name")
     on = [n for n, not_wanted in ((SqliteDatabase.name, arguments.postgres), (PostgresDatabase.name, arguments.sqlite))
           if not not_wanted]  # fmt: skip
-    jobs = [Job(database, name) for database in on for name in names]
+    together = {program.name for program in TOGETHER}
+    jobs = [
+        Job(database, n) for database in on for n in names if database == PostgresDatabase.name or n not in together
+    ]
     if arguments.minutes is not None:
         random.Random(arguments.seed).shuffle(jobs)
         print(f"seed {arguments.seed}")

@@ -16,9 +16,9 @@ __all__ = ["together", "touched_by"]
 
 _SHARED: Final = {"guard_ids": "row", "read_ids": "row", "owned_ids": "row", "lease_names": "lease"}
 _CHANGED: Final = {
-    **dict.fromkeys(("id", "u_ids", "bar_ids", "turn_ids", "w_owners", "entity_id", "held"), "row"),
-    **dict.fromkeys(("key", "i_keys", "u_keys"), "name"),
-    **dict.fromkeys(("path_before", "path_after", "e_before", "e_after"), "path"),
+    **dict.fromkeys(("id", "u_ids", "bar_ids", "turn_ids", "w_owners", "entity_id", "held", "own_ids"), "row"),
+    **dict.fromkeys(("key", "i_keys", "u_keys", "keys"), "name"),
+    **dict.fromkeys(("path_before", "path_after", "e_before", "e_after", "before", "after", "paths"), "path"),
     "names": "lease",
     "r_from": "relation",
 }

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from metastore.clock import Clock
 from tests.interleaving.process import operation_id
+from tests.interleaving.tasks import Tasks
 from tests.interleaving.world import START
 
 __all__ = ["Abandoned", "Atom", "Kind", "Time", "Touched", "Worker", "WorkerClock", "current"]
@@ -24,6 +25,8 @@ statement that nobody else can see, or whose answer nobody can change; a COMMIT;
 
 _here: ContextVar[Worker | None] = ContextVar("_here", default=None)
 """Whose statements these are: also in a thread that the worker's operation has started."""
+_GATHERS = 0.0001
+"""How long the leader of a batch waits for others at most (seconds)."""
 _AHEAD = 1_000_000_000.0
 """Our monotonic clock is ahead of the machine's: a deadline by ours is never over for what looks at the other one."""
 
@@ -151,8 +154,8 @@ def current() -> Worker | None:
 class WorkerClock(Clock):
     """One process's clock: it stops at the gates, and draws ids that are the same in each run."""
 
-    def __init__(self, time: Time, number: int) -> None:
-        self._time, self._number, self._drawn = time, number, 0
+    def __init__(self, time: Time, number: int, tasks: Tasks | None = None) -> None:
+        self._time, self._number, self._drawn, self._tasks = time, number, 0, tasks
 
     def monotonic(self) -> float:
         return _AHEAD + (self._time.at - START) / 1_000_000
@@ -166,6 +169,8 @@ class WorkerClock(Clock):
     def sleep(self, seconds: float) -> None:
         ends = self._time.at + round(seconds * 1_000_000)
         worker = current()
+        if self._tasks is not None and self._tasks.running and seconds <= _GATHERS:
+            return  # a leader lets others come: all are there
         if worker is None:
             self._time.at = ends
         else:
@@ -173,6 +178,9 @@ class WorkerClock(Clock):
 
     def uniform(self, low: float, high: float) -> Any:
         return high
+
+    def waker(self) -> Any:
+        return self._tasks.waker() if self._tasks is not None and self._tasks.running else super().waker()
 
     def operation_id(self) -> UUID:
         self._drawn += 1

@@ -9,14 +9,17 @@ from typing import Any
 from unittest.mock import patch
 
 from metastore.backends.postgres import fragments, general_commit, parameters
+from metastore.backends.postgres.together import below
 from metastore.backends.sqlite import checks
 from metastore.backends.sqlite import commit as sqlite_commit
 from metastore.backends.sqlite import writer as sqlite_writer
 from metastore.managers import target
 from metastore.managers.attempts import chunk, create
 from metastore.operation.request import Proposal
+from metastore.port.batches import Below
 from metastore.port.commit import Commit
 from metastore.port.conditions import Children, Guard, Newest
+from metastore.port.records import Record
 from metastore.port.writes import Delete, Put, Update
 from tests.statements.explore import Program
 from tests.statements.programs import PROGRAMS
@@ -56,6 +59,7 @@ _CHECK_GUARDS = checks.check_guards
 _CHECK_UPDATE = checks.check_update
 _APPLY = sqlite_commit.apply
 _EXISTING = create.of_existing
+_FOUND = below.found
 _NO_BUMP = "DROP TRIGGER guard_scope_bump"
 
 
@@ -147,6 +151,21 @@ def _two_instants() -> Iterator[None]:
 
 
 _PG, _LITE = "PostgreSQL", "SQLite"
+
+
+@contextmanager
+def _parents_by_their_ids() -> Iterator[None]:
+    """What one member of a batch knows of a parent vouches for what another one knows."""
+
+    def found(wanted: Sequence[Below], rows: Sequence[Any]) -> list[Record | bool]:
+        held = {entity_id for entity_id, _ in rows[0][0] or ()}
+        every = [[n.id, n.scope_version] for one in wanted for n in one.parents if n.id in held]
+        return _FOUND(wanted, [(every, *rows[0][1:]), *rows[1:]])
+
+    with patch.object(below, "found", found):
+        yield
+
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant("no guard on the grandparent", _PG, "create | rename the catalog", planted=_parent_only_on_postgres),
     Mutant("no guard on the grandparent", _LITE, "create | rename the catalog", planted=_parent_only_on_sqlite),
@@ -287,5 +306,17 @@ MUTANTS: tuple[Mutant, ...] = (
         _LITE,
         "create | create in hand",
         (("BEGIN IMMEDIATE", "SELECT 1"), ("COMMIT", "SELECT 1")),
+    ),
+    Mutant(
+        "a parent that another member of the batch has seen",
+        _PG,
+        "reads by an old and a new path | swap",
+        planted=_parents_by_their_ids,
+    ),
+    Mutant(
+        "a rename behind another commit's version",
+        _PG,
+        "an alter and a rename | an alter",
+        (("w.follows IS NULL", "true"),),
     ),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from typing import Any, Self
@@ -90,6 +90,7 @@ class PostgresDatabase:
         self._installed.enter_context(patch.object(postgres_connect, "Connection", gated))
         self._installed.enter_context(patch.object(postgres_connect.Pool, "_set_up", _set_up))
         self._installed.enter_context(patch.object(sending, "rows_of_writes", _rows_of_writes))
+        self._installed.enter_context(patch.object(postgres_connect.Pool, "send", _sent_together))
         # each statement goes through a cursor, which is where its gate is
         self._installed.enter_context(patch.object(Wire, "_is_frequent", lambda *_: False))
 
@@ -230,6 +231,7 @@ def _gated(rewrite: Rewrite, told: Callable[[str], None]) -> type[Connection]:
                 worker.gate(kind, text)
                 return super().execute(text, params, **options)
             with _transaction(connection, worker) as step:
+                params = _patient(params, worker)
                 step(text, params)
                 return super().execute(text, params, **options)
 
@@ -264,7 +266,7 @@ def _kind(text: str) -> Kind:
     return "inner" if text.startswith("SELECT nextval") else "read"  # a number that nobody else gets
 
 
-_SET_UP = postgres_connect.Pool._set_up
+_SET_UP, _SEND = postgres_connect.Pool._set_up, postgres_connect.Pool.send
 
 
 def _set_up(pool: postgres_connect.Pool, connection: Any) -> Any:
@@ -312,6 +314,31 @@ def _transaction(connection: Any, worker: Worker) -> Iterator[Step]:
         worker.freed = True
 
 
+def _patient(parameters: Any, worker: Worker | None) -> Any:
+    """Let a statement wait for locks without end: whether its patience is over is for the scheduler to say."""
+    if not isinstance(parameters, Mapping) or parameters.get("patience") is None:
+        return parameters
+    if worker is not None:
+        worker.patient = True
+    return {**parameters, "patience": "0"}
+
+
+def _sent_together(pool: postgres_connect.Pool, statements: Sequence[tuple[str, Any]], pooled: Any) -> list[list[Any]]:
+    """Stand in for the method of that name, which sends a batch's statements as one message."""
+    worker = current()
+    if worker is None:
+        return _SEND(pool, statements, pooled)
+    with pool.connection() as connection:
+        worker.pid = connection.info.backend_pid
+        rows: list[list[Any]] = []
+        with _transaction(connection, worker) as step:
+            for text, given in statements:
+                parameters = _patient(given, worker)
+                step(text, parameters)
+                rows.append(connection.execute(text, parameters).fetchall())
+        return rows
+
+
 def _rows_of_writes(connection: Any, statements: Sequence[Statement]) -> list[tuple[Any, ...]]:
     """Stand in for the function of that name, which sends all of them as one message."""
     worker = current()
@@ -326,11 +353,7 @@ def _send(connection: Any, statements: Sequence[Statement], step: Step) -> list[
     worker = current()
     rows: list[tuple[Any, ...]] = []
     for statement in statements:
-        parameters = statement.parameters
-        if parameters.get("patience") is not None:
-            parameters = {**parameters, "patience": "0"}  # whether that is over is for the scheduler to say
-            if worker is not None:
-                worker.patient = True
+        parameters = _patient(statement.parameters, worker)
         step(statement.text, parameters)
         cursor = connection.execute(statement.text, parameters)
         if statement.writes:

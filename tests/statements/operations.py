@@ -46,6 +46,8 @@ class Operation:
     run: Callable[[Hand], object]
     may_conflict: bool = False
     """A VersionConflict says only that something else was written meanwhile, and nothing was applied."""
+    with_next: bool = False
+    """It waits together with the process's next one: the two travel in one batch, on PostgreSQL."""
 
 
 class Held:

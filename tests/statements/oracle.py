@@ -12,7 +12,7 @@ from metastore.port.records import Origin
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
 from tests.interleaving.oracle import OracleClock, Which
-from tests.interleaving.process import URL, Hand, Outcome
+from tests.interleaving.process import URL, Hand, Outcome, first_of
 from tests.statements.content import COLUMNS, ORDER, Content, content_of
 from tests.statements.operations import Operation, outcome_of
 
@@ -82,7 +82,7 @@ class Oracle:
         if not left:
             yield point.content == seen
         for which in left:
-            due = before[which] | {(which[0], n) for n in range(which[1])}
+            due = before[which] | {(which[0], n) for n in range(first_of(self._processes[which[0]], which[1]))}
             if due.isdisjoint(left):
                 yield from self._orders((*prefix, which), outcomes, before, seen)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import combinations_with_replacement, product
 
+from tests.statements.batched import BATCHED, twins
 from tests.statements.explore import Program
 from tests.statements.operations import CALLERS, GONE, OPERATIONS, Operation, T, named
 
-__all__ = ["CALLED", "FEW", "FEW_CALLED", "PAIRS", "PROGRAMS", "TRIPLES", "program"]
+__all__ = ["CALLED", "FEW", "FEW_CALLED", "PAIRS", "PROGRAMS", "TOGETHER", "TRIPLES", "program"]
 
 
 def program(*names: str) -> Program:
@@ -84,6 +85,9 @@ TRIPLES: tuple[Program, ...] = (
 )
 """Three operations, or one and two in a row."""
 
+TOGETHER: tuple[Program, ...] = tuple([Program(name, both, twins) for name, both in BATCHED.items()])
+"""Operations that travel together, on PostgreSQL."""
+
 FEW: tuple[str, ...] = (
     "create | create",
     "create | create a sibling",
@@ -132,5 +136,5 @@ FEW_CALLED: tuple[str, ...] = (
 )
 """Those of what callers make of the calls."""
 
-PROGRAMS: tuple[Program, ...] = (*PAIRS, *CALLED, *TRIPLES)
+PROGRAMS: tuple[Program, ...] = (*PAIRS, *CALLED, *TRIPLES, *TOGETHER)
 """All that the full exploration goes through."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
@@ -14,7 +15,9 @@ from metastore.port.backend import Backend
 from metastore.retry.policy import Attempt, RetryPolicy
 from metastore.store import Store
 from tests.interleaving.oracle import Which
-from tests.interleaving.process import Hand, Outcome
+from tests.interleaving.process import Hand, Outcome, first_of
+from tests.interleaving.tasks import Tasks
+from tests.statements.batched import together
 from tests.statements.content import Content
 from tests.statements.gate import Time, Touched, Worker, WorkerClock
 from tests.statements.operations import Operation, outcome_of
@@ -144,24 +147,38 @@ class Run:
             if attempt.cause is not None:
                 self._causes.setdefault((number, worker.finished), []).append(attempt.cause)
 
-        clock = WorkerClock(self.database.time, number)
+        tasks = Tasks()
+        clock = WorkerClock(self.database.time, number, tasks)
         backend = self.database.backend(number)
         store = Store(_URL, backend, RetryPolicy(hooks=(hook,)), f"p{number}", clock)
         hand = Hand(store, dict(self.given))
 
+        def one(n: int) -> None:
+            self._outcomes[number, n] = outcome_of(lambda: self.processes[number][n].run(hand))
+
         def job() -> None:
-            for n, operation in enumerate(self.processes[number]):
-                self._outcomes[number, n] = outcome_of(lambda run=operation.run: run(hand))  # type: ignore[misc]
+            while worker.finished < len(self.processes[number]):
+                mates = self._mates(worker)
+                if len(mates) == 1:
+                    one(mates[0])
+                else:
+                    together(tasks, hand, [partial(one, n) for n in mates])
                 if worker.fresh:
                     self._began(worker)
-                worker.finished, worker.fresh = n + 1, True
+                worker.finished, worker.fresh = mates[-1] + 1, True
 
         return job
+
+    def _mates(self, worker: Worker) -> list[int]:
+        """Return the operation that a worker is at, and those that wait together with it."""
+        operations = self.processes[worker.number]
+        return [n for n in range(len(operations)) if first_of(operations, n) == worker.finished]
 
     def _began(self, worker: Worker) -> None:
         worker.fresh = False
         done = frozenset((w.number, n) for w in self.workers for n in range(w.finished))
-        self._before[worker.number, worker.finished] = done
+        for n in self._mates(worker):
+            self._before[worker.number, n] = done
 
     # --- what may happen
 

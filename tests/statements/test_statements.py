@@ -19,7 +19,7 @@ from tests.statements.matrix import CAUSES, GROUPS, NEVER, read_tables
 from tests.statements.mutants import MUTANTS, Mutant
 from tests.statements.on_postgres import PostgresDatabase
 from tests.statements.on_sqlite import SqliteDatabase
-from tests.statements.programs import FEW, FEW_CALLED, PAIRS, PROGRAMS
+from tests.statements.programs import FEW, FEW_CALLED, PAIRS, PROGRAMS, TOGETHER
 from tests.statements.running import opened, seen_in
 from tests.statements.schedule import Database, Workers
 
@@ -45,6 +45,9 @@ _LONG = (
     "finish it | restore it",
     "finish it | alter in hand",
     "purge the empty schema | rename the empty schema and fill it",
+    "alters by a new and an old path | rename",
+    "drops by an old and a new path | rename",
+    "an alter and a rename | an alter",
 )
 """Half of the time of all that is explored on SQLite. What is planted for the last one is tried in each run."""
 
@@ -149,6 +152,14 @@ def test_drops_in_steps_on_postgres(name: str, postgres: Database, workers: Work
     (program,) = [p for p in (*BEGUN, *STEPS) if p.name == name]
     explored = explore(program, postgres, workers, _LIMIT)
     assert explored.schedules > 0
+    assert not explored.cut_off
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("program", long_unless(TOGETHER, lambda p: p.name not in _LONG), ids=lambda p: p.name)
+def test_what_travels_together(program: Program, postgres: Database, workers: Workers) -> None:
+    explored = explore(program, postgres, workers, _LIMIT)
+    assert explored.schedules > 1
     assert not explored.cut_off
 
 
