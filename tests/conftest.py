@@ -227,15 +227,21 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def java() -> Path:
+    """Give a Java that Spark runs on; skip where there is none, but in CI."""
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
+    found = find_java()
+    if found is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("Spark needs Java 17 or later: make java")
+    return found
+
+
+@pytest.fixture(scope="session")
+def spark(java: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Start Spark on two threads of this machine, with nothing listening elsewhere and no web page.
 
     A task that fails runs once more, as on a cluster.
     """
-    pytest.importorskip("pyspark", reason="pyspark is not installed")
-    java = find_java()
-    if java is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("Spark needs Java 17 or later: make java")
     with ExitStack() as stack, pytest.MonkeyPatch.context() as environment:
         environment.setenv("JAVA_HOME", str(java))
         environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")

@@ -21,7 +21,6 @@ import pytest
 
 import metastore as ms
 from metastore.cli.app import run as run_command
-from tests.setup.java import find_java
 
 pytestmark = pytest.mark.each_run_on("sqlite")  # a command knows nothing of the database
 
@@ -364,11 +363,7 @@ def test_crawl_fails_on_error_if_asked(sqlite_url: str, tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-def test_crawl(sqlite_url: str, tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
-    java = find_java()
-    if java is None:
-        pytest.skip("Spark needs Java 17 or later: make java")
+def test_crawl(java: Path, sqlite_url: str, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "good.csv").write_text("a,b\n1,x\n2,y\n")
     (tmp_path / "in" / "[red]bad.parquet").write_text("no parquet")

@@ -22,22 +22,15 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
-    if "JAVA_HOME" not in os.environ:
-        pytest.skip("needs Java: make java")
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.sql.warehouse.dir", f"{tmp_path}/warehouse")
-    session = builder.config("spark.sql.catalogImplementation", "in-memory").getOrCreate()
-    session.sql("CREATE DATABASE IF NOT EXISTS eu")
-    session.sql(
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    spark.sql("CREATE DATABASE IF NOT EXISTS eu")
+    spark.sql(
         "CREATE TABLE eu.orders (id INT COMMENT 'the id', day STRING) USING parquet PARTITIONED BY (day) COMMENT 'all'"
     )
-    session.sql("CREATE VIEW eu.big AS SELECT id FROM eu.orders WHERE id > 1")
-    yield session
+    spark.sql("CREATE VIEW eu.big AS SELECT id FROM eu.orders WHERE id > 1")
+    yield spark
     for name in ("VIEW eu.big", "TABLE eu.orders", "DATABASE eu"):
-        session.sql(f"DROP {name}")
+        spark.sql(f"DROP {name}")
 
 
 def test_tables_and_views_come_over_and_again_nothing_changes(sqlite_url: str, session: SparkSession) -> None:
@@ -63,14 +56,13 @@ def test_tables_and_views_come_over_and_again_nothing_changes(sqlite_url: str, s
 
 
 @pytest.mark.long
-def test_the_command_imports_a_hive_metastore(sqlite_url: str, tmp_path: Path) -> None:
+@pytest.mark.spark
+def test_the_command_imports_a_hive_metastore(java: Path, sqlite_url: str, tmp_path: Path) -> None:
     """Hive's jars are Spark's own, and the metastore is a Derby database in a folder."""
-    if "JAVA_HOME" not in os.environ:
-        pytest.skip("needs Java: make java")
     database = f"spark.hadoop.javax.jdo.option.ConnectionURL=jdbc:derby:;databaseName={tmp_path}/hive;create=true"
     options = ["spark.sql.catalogImplementation=hive", database, f"spark.sql.warehouse.dir={tmp_path}/warehouse"]
     fill = [sys.executable, "-m", "tests.imports.hive_program", f"{tmp_path}/warehouse", *options]
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(Path.cwd())}
+    environment = {**os.environ, "JAVA_HOME": str(java), "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(Path.cwd())}
     subprocess.run(fill, check=True, env=environment, cwd=tmp_path, timeout=300, capture_output=True)
     words = ["import", "spark", "--from", "local[2]", "--into", "lake"]
     for option in options:

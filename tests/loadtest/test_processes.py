@@ -18,21 +18,11 @@ import pytest
 import metastore as ms
 from tests.servers.process import wait_until
 from tests.servers.spark_standalone import SparkCluster
-from tests.setup.java import find_java
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 ROOT = Path(ms.__file__).parents[1]
 DAEMON = "metastore.loadtest.worker_daemon"
 PATIENCE = 180.0
-
-
-@pytest.fixture
-def java() -> Path:
-    pytest.importorskip("pyspark", reason="pyspark is not installed")
-    found = find_java()
-    if found is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("Spark needs Java 17 or later: make java")
-    return found
 
 
 @contextmanager

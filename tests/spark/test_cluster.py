@@ -13,20 +13,10 @@ import pytest
 
 import metastore as ms
 from tests.servers.spark_standalone import SparkCluster
-from tests.setup.java import find_java
 from tests.spark.cluster_program import TABLES, WRITTEN
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(3000)]
 ROOT = Path(ms.__file__).parents[1]
-
-
-@pytest.fixture
-def java() -> Path:
-    """Give a Java that Spark runs on."""
-    found = find_java()
-    if found is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("Spark needs Java 17 or later: make java")
-    return found
 
 
 def check(java: Path, master: str, url: str, folder: Path) -> None:
