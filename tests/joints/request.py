@@ -47,6 +47,7 @@ class Request:
             "to": self.to,
             "id": self.entity_id,
             "user": self.user,
+            "after": self.after,
         }
         every |= {"timeout": HELD if self.block in ("freeze", "lease") else None}
         every |= {"operation": self.operation_id, "paths": self.paths, "steps": steps}

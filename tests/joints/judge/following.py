@@ -12,7 +12,7 @@ __all__ = ["skipped"]
 
 def skipped(evidence: Evidence) -> Iterator[Found]:
     """Yield each page of the feed that has another change next than the feed has at the end."""
-    behind = {position: later for position, later in pairwise((None, *evidence.positions))}
+    behind = dict(pairwise((None, *evidence.positions)))
     for call in evidence.calls:
         if call.action != "changes" or call.error is not None or call.end is None:
             continue

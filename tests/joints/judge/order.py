@@ -76,13 +76,15 @@ def _outcome(call: Call, wrote: bool) -> str:
         return "applied" if wrote and call.error in _SETTLED else "unknown"
     if call.error is not None:
         return "conflicted" if call.error in _GAVE_UP else "failed"
-    if call.action in READS:
-        return "read"
+    return "read" if call.action in READS else "applied" if _says_it_wrote(call, wrote) else "nothing"
+
+
+def _says_it_wrote(call: Call, wrote: bool) -> bool:
     if call.action in _RIGHTS:
-        return "applied" if wrote else "nothing"  # what the role had, or had not, is not changed
+        return wrote  # what the role had, or had not, is not changed
     if isinstance(call.answer, dict):
-        return "applied" if call.answer["by"] in (call.principal, call.user) else "nothing"
-    return "nothing" if call.answer is False else "applied"
+        return call.answer["by"] in (call.principal, call.user)
+    return call.answer is not False
 
 
 def _returned(call: Call) -> tuple[int | None, int | None]:
