@@ -21,6 +21,8 @@ Script = Generator[Request, Any, None]
 _WORKS: Final = 0.15
 """How long a slow transaction works (seconds)."""
 _WIDE: Final = 4000
+_PAGE: Final = 300
+"""How many changes a follower of the feed reads at once."""
 _BULK: Final = 4000
 _KEYS: Final = 6
 """How many properties a document gets: it must not grow with the number of clients."""
@@ -33,6 +35,8 @@ class Who:
         self.name, self.dice, self.weights = name, dice, weights or {}
         self.number = 0
         self.hand: list[ms.Entity] = []
+        self.position: str | None = None
+        """How far it has read the change feed."""
 
     @property
     def token(self) -> ms.SetProperty:
@@ -191,6 +195,27 @@ def alter_as_user(who: Who) -> Script:
     yield Request("alter", path, send, user="ann", operation_id=str(mine))
 
 
+def follow(who: Who) -> Script:
+    """Read on in the change feed, from where the client was."""
+    after = who.position
+    page = yield Request("changes", None, lambda s: s.changes_page(after=after, size=_PAGE), after=after)
+    if page is not None and page.items:
+        who.position = page.items[-1].position
+
+
+def rights(who: Who) -> Script:
+    """Take the user's right on a schema away, and give it back after a moment."""
+    path = schema_path(who.dice)
+    schema = yield Request("load", path, lambda s: s.schemas.load(path))
+    if schema is None:
+        return
+    right = f"{LAKE}.reader", "use_schema", schema
+    yield Request("revoke", None, lambda s: s.roles.revoke(*right), entity_id=schema.id)
+    for _ in range(who.dice.randrange(4)):
+        yield from load(who)
+    yield Request("grant", None, lambda s: s.roles.grant(*right), entity_id=schema.id)
+
+
 def swap_schemas(who: Who) -> Script:
     """Blue and green: the schema in use steps aside, the new one takes its name."""
     catalog = f"{LAKE}.{who.dice.choice(CATALOGS[:2])}"
@@ -309,6 +334,7 @@ _MIXED: Final[Chances] = {
     freeze: 1,
     leased: 1,
     drop_in_steps: 1,
+    follow: 2,
     read_as_user: 3,
     alter_as_user: 2,
 }
@@ -319,6 +345,7 @@ _MOVER: Final[Chances] = {
     move_schema: 2,
     drop_schema: 2,
     drop_empty: 1,
+    rights: 2,
 }
 _LIGHT: Final[Chances] = {load: 3, alter: 1}
 _READER: Final[Chances] = {load: 12, load_id: 2, exists: 3, load_many: 2, alter: 1}

@@ -32,6 +32,9 @@ _LIVES: Final = 1.0
 _ENDS: Final = 30.0
 """Within how many seconds it ends."""
 
+_ASKED: Final = 0.5
+"""How long it has to say where it hangs."""
+
 
 class _Process:
     def __init__(self, crew: Crew) -> None:
@@ -107,6 +110,9 @@ class _Process:
         if child.exitcode != 0:
             with (self._folder / "wrong").open("a") as file:
                 file.write(f"the forked process {crew.name} ended with {child.exitcode} after at most {_ENDS:.0f} s\n")
+            if child.pid is not None and child.exitcode is None:
+                os.kill(child.pid, signal.SIGUSR1)  # it writes where it is
+                time.sleep(_ASKED)
             child.kill()
         self._next_fork = time.monotonic() + self._crew.forks
 

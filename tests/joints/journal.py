@@ -57,6 +57,8 @@ def told(answer: Any) -> Any:
     if isinstance(answer, ms.Entity):
         document = {"comment": answer.comment, "properties": dict(answer.properties)}
         return {"id": answer.id, "version": answer.version, "path": answer.path, "by": answer.modified_by, **document}
+    if isinstance(answer, ms.Change):
+        return answer.position
     if isinstance(answer, ms.Page):
         return [told(one) for one in answer.items]
     if isinstance(answer, list | tuple):

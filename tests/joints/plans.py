@@ -14,7 +14,7 @@ __all__ = ["PLANS", "Plan"]
 CALLS: Final = (
     "load", "exists", "load_many", "page", "names_page", "alter", "create", "drop", "rename", "move", "restore",
     "transaction", "freeze", "leased", "begin_drop", "finish", "roll_back", "drop_cascade", "rename of an ancestor",
-    "as user",
+    "as user", "changes", "grant", "revoke",
 )  # fmt: skip
 """What each run with mixed clients and movers must contain."""
 

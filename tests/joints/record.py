@@ -16,10 +16,11 @@ _STORED = tuple(name for name in Event._fields if name not in ("asked", "wrong")
 
 
 def keep(url: str, folder: Path) -> None:
-    """Write ``feed.jsonl`` and ``verify.json`` to a record folder."""
+    """Write ``feed.jsonl``, ``positions.json`` and ``verify.json`` to a record folder."""
     documents = Documents()
     with ms.open(url) as store, (folder / "feed.jsonl").open("w") as file:
         (folder / "verify.json").write_text(json.dumps([str(violation) for violation in store.verify()]))
+        (folder / "positions.json").write_text(json.dumps([change.position for change in store.changes()]))
         with store._session.backend.snapshot() as snapshot:
             for row in snapshot.rows("operation", [*_STORED, "doc", "changes"], ["seq"]):
                 event: dict[str, Any] = dict(zip((*_STORED, "doc", "changes"), row, strict=True))

@@ -32,6 +32,8 @@ class Request:
     block: str | None = None
     steps: tuple[Step, ...] = ()
     user: str | None = None
+    after: str | None = None
+    """Of the change feed: the position behind which it reads on."""
     operation_id: str | None = None
     works: float = 0.0
     """How long the function of a transaction works before it ends (seconds)."""
@@ -45,6 +47,7 @@ class Request:
             "to": self.to,
             "id": self.entity_id,
             "user": self.user,
+            "after": self.after,
         }
         every |= {"timeout": HELD if self.block in ("freeze", "lease") else None}
         every |= {"operation": self.operation_id, "paths": self.paths, "steps": steps}

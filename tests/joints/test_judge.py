@@ -72,13 +72,24 @@ def _changed(record: Path, action: str, change: Callable[[Line, Line], None]) ->
     begun = {(line["client"], line["n"]): line for line in lines if "start" in line}
     for line in lines:
         call = begun.get((line["client"], line.get("n", 0)))
-        if call and call["action"] == action and "path" in call and "user" not in call and line.get("answer"):
+        if (
+            call
+            and call["action"] == action
+            and ("path" in call or action == "changes")
+            and "user" not in call
+            and line.get("answer")
+        ):
             change(call, line)
             break
     else:
         raise AssertionError(f"no {action} was answered")
     _write(_journal(record), lines)
     return judged(record)
+
+
+def _is_plain(call: Line) -> bool:
+    """Whether a call is not made by id, nor by a user."""
+    return "id" not in call and "user" not in call
 
 
 def test_a_record_as_it_was_written_is_clean(record: Path) -> None:
@@ -138,6 +149,10 @@ def _lost(call: Line, line: Line) -> None:
     line["answer"] = line["answer"][1:]
 
 
+def _skips(call: Line, line: Line) -> None:
+    del line["answer"][1]
+
+
 LIES: dict[str, tuple[str, Callable[[Line, Line], None], str]] = {
     "a version that is not there yet": ("load", _older, "read"),
     "another entity than the one at the path": ("load", _other_entity, "read"),
@@ -152,6 +167,7 @@ LIES: dict[str, tuple[str, Callable[[Line, Line], None], str]] = {
     "a network that was not away": ("load", _away, "error"),
     "an error that was never true": ("load", _untrue, "read"),
     "a transaction that runs again and again": ("transaction", _starved, "starved"),
+    "a change of the feed that a follower did not get": ("changes", _skips, "feed"),
     "a listing that leaves somebody out": ("page", _lost, "read"),
 }
 
@@ -162,6 +178,28 @@ def test_what_cannot_be_is_found(record: Path, lie: str) -> None:
     verdict = _changed(record, action, change)
     assert verdict.word == "contradicted"
     assert rule in verdict.rules, verdict.found
+
+
+def test_a_call_of_a_user_that_had_no_right_any_more_is_found(record: Path) -> None:
+    """A call of the library itself, told as one of a user, after a right was taken away and before it came back."""
+    lines = _lines(_journal(record))
+    taken = next(line for line in lines if line.get("action") == "revoke")
+    events = _lines(record / "feed.jsonl")
+    schema = next(one["path_after"] for one in events if one["entity_id"] == taken["id"])
+    number = max(line["n"] for line in lines if line["client"] == taken["client"] and "n" in line)
+    table = next(one for one in events if one["kind"] == "table" and one["path_after"] == f"{schema}.t0")
+    answer = {"id": table["entity_id"], "version": 1, "path": f"{schema}.t0", "by": "world", **table["document"]}
+    given = [line["start"] for line in lines if line.get("action") == "grant" and line["id"] == taken["id"]]
+    ended = next(
+        line["end"]
+        for line in lines
+        if line.get("n") == taken["n"] and "end" in line and line["client"] == taken["client"]
+    )
+    assert given[0] > ended
+    mine = {"client": taken["client"], "n": number + 1}
+    call = {"action": "load", "path": f"{schema}.t0", "user": "ann", "deadline": 5.0, "start": ended + 1}
+    _write(_journal(record), [*lines[:-1], {**mine, **call}, {**mine, "end": ended + 2, "answer": answer}, lines[-1]])
+    assert "right" in judged(record).rules
 
 
 def test_what_was_acknowledged_and_is_not_there_is_found(record: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 __all__ = ["DROPS", "READS", "Call"]
 
-READS: Final = frozenset({"load", "exists", "load_many", "page", "names_page"})
+READS: Final = frozenset({"changes", "exists", "load", "load_many", "names_page", "page"})
 """The actions that never write."""
 
 DROPS: Final = ("drop", "drop_cascade")
@@ -26,6 +26,8 @@ class Call:
     to: str | None = None
     entity_id: int | None = None
     user: str | None = None
+    after: str | None = None
+    """Of the change feed: the position behind which it read on; None: from the beginning."""
     timeout: float | None = None
     """How long a freeze or a lease was waited for at most."""
     operation: str | None = None

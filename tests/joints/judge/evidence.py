@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from metastore.checker.event import Event
+from metastore.checker.finding import Finding
+from metastore.checker.tree import Placed, Tree
 from tests.joints.judge.call import Call
 from tests.joints.judge.calls import read
 from tests.joints.record import kept_events
@@ -44,6 +46,8 @@ class Evidence:
     documents: list[dict[str, Any] | None]
     """Of each event."""
     weather: list[dict[str, Any]]
+    positions: list[str]
+    """Of the whole feed, as the store gives it."""
     run: dict[str, Any]
     violations: list[str]
 
@@ -52,10 +56,11 @@ class Evidence:
         """Read a record folder."""
         journals, kept = read(folder), kept_events(folder)
         weather = [json.loads(line) for line in (folder / "weather.jsonl").read_text().splitlines()]
-        run, violations = (json.loads((folder / name).read_text()) for name in ("run.json", "verify.json"))
+        files = ("positions.json", "run.json", "verify.json")
+        positions, run, violations = (json.loads((folder / name).read_text()) for name in files)
         missing = journals.missing + [f"a client died: {line}" for line in _died(folder)]
         events, documents = [event for event, _ in kept], [document for _, document in kept]
-        return cls(journals.calls, missing, events, documents, weather, run, violations)
+        return cls(journals.calls, missing, events, documents, weather, positions, run, violations)
 
     @cached_property
     def began(self) -> int:
@@ -89,6 +94,23 @@ class Evidence:
         return later if later is not None and later.action in _ENDS else call
 
     @cached_property
+    def replayed(self) -> tuple[list[Placed], list[Finding]]:
+        """The effect of each event, and what is wrong with the feed by itself."""
+        tree, placed, findings = Tree(), list[Placed](), list[Finding]()
+        for event in self.events:
+            writer = self.writer.get(event.seq)
+            effect, wrong = tree.apply(event if writer is None else event._replace(asked=writer.action))
+            placed.append(effect)
+            findings += wrong
+        return placed, findings
+
+    @cached_property
+    def parents(self) -> dict[int, int]:
+        """What each entity was made below."""
+        made = zip(self.events, self.replayed[0], strict=True)
+        return {event.entity_id: effect.names[0].parent_id for event, effect in made if _makes(event, effect)}
+
+    @cached_property
     def written(self) -> dict[str, list[Event]]:
         """The events of each call, by the call's name."""
         found: dict[str, list[Event]] = {}
@@ -112,6 +134,10 @@ class Evidence:
             for event in self.written.get(call.principal, ())[:3]
         )
         return call.text(self.began) + wrote
+
+
+def _makes(event: Event, effect: Placed) -> bool:
+    return event.action == "create" and event.owner_id is None and bool(effect.names)
 
 
 def _died(folder: Path) -> list[str]:

@@ -14,7 +14,7 @@ from metastore.checker.finding import Finding
 from metastore.checker.operation import ClientOperation
 from metastore.checker.records import Seen
 from metastore.checker.sweep import Sweep
-from metastore.checker.tree import Placed, Tree
+from metastore.checker.tree import Placed
 from tests.joints.judge.call import DROPS, READS, Call
 from tests.joints.judge.evidence import Evidence, Found
 from tests.joints.judge.explain import explained
@@ -27,6 +27,7 @@ _UNKNOWN: Final = frozenset({"OutcomeUnknown", "KeyboardInterrupt", "TimeoutErro
 """Errors after which a call may have been applied."""
 _SETTLED: Final = frozenset({"TimeoutError", "CancelledError"})
 """Of those: errors after which nothing is in flight any more. What was written before is there."""
+_RIGHTS: Final = frozenset({"grant", "revoke"})
 _GAVE_UP: Final = frozenset(
     {"BackendUnavailable", "PoolExhausted", "DeadlineExceeded", "RetriesExhausted", "ScopeFrozen"}
 )
@@ -34,13 +35,8 @@ _GAVE_UP: Final = frozenset(
 
 def contradictions(evidence: Evidence) -> Iterator[Found]:
     """Yield what no order of the calls explains."""
-    asked = {seq: call.action for seq, call in evidence.writer.items()}
-    tree, placed, findings = Tree(), list[Placed](), list[Finding]()
-    for event in evidence.events:
-        effect, wrong = tree.apply(event._replace(asked=asked.get(event.seq)))
-        placed.append(effect)
-        findings += wrong
-    findings += _swept(evidence, placed)
+    placed, findings = evidence.replayed
+    findings = [*findings, *_swept(evidence, placed)]
     yield from explained(evidence, findings, placed)
 
 
@@ -80,11 +76,15 @@ def _outcome(call: Call, wrote: bool) -> str:
         return "applied" if wrote and call.error in _SETTLED else "unknown"
     if call.error is not None:
         return "conflicted" if call.error in _GAVE_UP else "failed"
-    if call.action in READS:
-        return "read"
+    return "read" if call.action in READS else "applied" if _says_it_wrote(call, wrote) else "nothing"
+
+
+def _says_it_wrote(call: Call, wrote: bool) -> bool:
+    if call.action in _RIGHTS:
+        return wrote  # what the role had, or had not, is not changed
     if isinstance(call.answer, dict):
-        return "applied" if call.answer["by"] in (call.principal, call.user) else "nothing"
-    return "nothing" if call.answer is False else "applied"
+        return call.answer["by"] in (call.principal, call.user)
+    return call.answer is not False
 
 
 def _returned(call: Call) -> tuple[int | None, int | None]:

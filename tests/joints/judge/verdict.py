@@ -11,8 +11,10 @@ from typing import Any, Final, Literal
 from tests.joints.judge.documents import never_committed
 from tests.joints.judge.errors import untrue_errors
 from tests.joints.judge.evidence import Evidence, Found
+from tests.joints.judge.following import skipped
 from tests.joints.judge.order import contradictions
 from tests.joints.judge.places import misplaced
+from tests.joints.judge.rights import unlawful
 from tests.joints.judge.stuck import stuck
 from tests.joints.judge.times import untimely
 from tests.joints.judge.whole import counted, doubts
@@ -68,6 +70,8 @@ def _found(evidence: Evidence) -> Iterator[Found]:
     yield from untimely(evidence)
     yield from untrue_errors(evidence)
     yield from stuck(evidence)
+    yield from skipped(evidence)
+    yield from unlawful(evidence)
     for event in evidence.events:
         if event.seq > evidence.since and event.seq not in evidence.writer:
             yield Found("nobody", f"no call wrote this: {event}")
