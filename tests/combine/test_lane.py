@@ -225,6 +225,18 @@ def test_a_leader_that_does_not_come_back_is_replaced() -> None:
     assert sender.call(3) == 3
 
 
+@pytest.mark.parametrize("same", [True, False], ids=["the same", "another"])
+def test_only_the_term_that_was_open_before_is_taken_over(same: bool) -> None:
+    """Another one has begun meanwhile: its leader has not had its time yet, and two would send at once."""
+    lane: Lane[Any, Any] = Lane(patience=0.01)
+    assert lane._token.acquire(False)
+    term = lane._term = Term()
+    handle = lane.submit(1, time.monotonic() + LONGEST)
+    lane._look_after(handle, term if same else Term(), LONGEST)
+    assert handle.leads is same
+    assert handle.waits is not same
+
+
 def test_a_leader_that_takes_long_holds_nobody_up() -> None:
     sender = Sender(patience=0.01)
     began, goes_on = threading.Event(), threading.Event()

@@ -103,6 +103,20 @@ class TestOwnWrites:
         assert list(ground.store.tables.names("m.c.a")) == ["x", "y"]
         assert list(ground.store.tables.names("m.c.a.b")) == ["u"]
 
+    def test_what_was_written_in_a_folding_catalog_is_found_by_any_spelling(self, ground: Ground) -> None:
+        ground.store.catalogs.create("m.Folds", type="relational", fold_case=True)
+        table = ground.store.tables.create("m.Folds.Straße.Orders", parents=True)
+        with ground.store.transaction() as tx:
+            tx.tables.alter(table, ms.SetComment("1"))
+            tx.schemas.alter("m.Folds.Straße", ms.SetComment("2"))
+            assert tx.tables.load("m.Folds.STRASSE.orders").comment == "1"
+            assert tx.schemas.load("m.Folds.strasse").comment == "2"
+            with pytest.raises(ms.EntityAlreadyExists):
+                tx.schemas.create("m.Folds.STRASSE")
+            assert tx.tables.drop("m.Folds.STRASSE.ORDERS")
+            assert not tx.tables.exists("m.Folds.Straße.Orders")
+        assert list(ground.store.tables.names("m.Folds.Straße")) == []
+
     def test_owned_rows_have_the_version_that_they_get(self, ground: Ground) -> None:
         store = ground.store
         model = store.models.create("m.c.one.model")

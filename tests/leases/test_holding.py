@@ -208,6 +208,14 @@ def test_it_is_told_of_a_lease_that_was_taken_away(store: ms.Store) -> None:
         assert "another process has it, or broke it" in str(errors[0])
 
 
+def test_without_on_lost_a_loss_is_no_failure_of_it(store: ms.Store, caplog: pytest.LogCaptureFixture) -> None:
+    with store.leases.acquire("work", ttl=30.0) as lease:
+        store.leases.break_("work")
+        with pytest.raises(ms.LeaseLost):
+            lease.renew()
+    assert "on_lost" not in caplog.text
+
+
 def test_on_lost_that_raises_changes_nothing(store: ms.Store, caplog: pytest.LogCaptureFixture) -> None:
     def fail(_: ms.Lease) -> None:
         raise RuntimeError("of the caller's own")

@@ -90,6 +90,20 @@ def test_one_value_for_several_things(store: ms.Store, table: ms.Table) -> None:
     assert left(store) == []
 
 
+def test_what_no_entity_could_hold_is_not_staged(
+    store: ms.Store, table: ms.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metastore.leases.staging.MAX_DOC", 10)
+    with store.leases.acquire("job") as lease:
+        for value in ("", "a\0b", "x" * 11):
+            with pytest.raises(ms.InvalidArgument):
+                lease.stage(table, "k", value)
+        with pytest.raises(ms.InvalidArgument, match="an entity that was loaded"):
+            lease.stage("m.c.s.t", KEY, OLD)  # type: ignore[arg-type]
+        lease.stage(table, "k", "x" * 10)
+        assert lease.publish()[0].properties["k"] == "x" * 10
+
+
 def test_a_function_writes_in_the_commit_that_publishes(store: ms.Store, table: ms.Table) -> None:
     with store.leases.acquire("job") as lease:
         lease.stage(table, KEY, NEW)

@@ -65,7 +65,7 @@ _ABOVE = (
     Area(
         "operations", ("metastore/operation",), 23, "tests/contract tests/progress tests/interleaving -k 'not postgres'"
     ),
-    Area("requests that travel together", ("metastore/combine",), 13, "tests/interleaving tests/aio"),
+    Area("requests that travel together", ("metastore/combine",), 13, "tests/combine tests/interleaving tests/aio"),
     Area(
         "transactions",
         ("metastore/transaction",),

@@ -101,7 +101,8 @@ _NEAR: Final[Mapping[str, str]] = {
     f" -k {_NO_SERVER}",
     "metastore/operation/seals.py": f"tests/secrets {_contract('secrets', 'sealed', on=_NO_SERVER)}",
     "metastore/operation/tickets.py": _contract("tickets", "freeze", "transactions", on=_NO_SERVER),
-    "metastore/combine": "tests/combine",
+    "metastore/combine": "tests/combine/test_lane.py tests/combine/test_batches.py tests/combine/test_pitfalls.py"
+    " tests/combine/test_work.py tests/combine/test_bound.py tests/combine/test_ancestors.py tests/operation/test_cost.py",
     "metastore/transaction": f"{_contract(*_CHECKS, 'tickets', 'bind')} tests/unit/test_read_set.py -k {_NO_SERVER}",
     "metastore/transaction/freeze.py": _contract("freeze", "freezes_meet", on=_NO_SERVER),
     "metastore/transaction/line.py": f"{_contract('tickets', 'transactions')} tests/operation -k {_NO_SERVER}",
@@ -120,7 +121,7 @@ _NEAR: Final[Mapping[str, str]] = {
     },
     "metastore/cache/store.py": "tests/cache/test_verdict.py tests/cache/test_lease.py tests/cli/test_cache.py",
     "metastore/leases": f"{_LEASES} tests/leases/test_holding.py tests/leases/test_waiting.py -k 'not s3 and not hudi'",
-    "metastore/leases/staging.py": "tests/leases/test_left_behind.py tests/leases/test_with_everything.py",
+    "metastore/leases/staging.py": "tests/leases/test_left_behind.py tests/bad_input/test_leases.py",
     "metastore/leases/objects": "tests/leases/test_object_model.py tests/leases/test_object_faults.py"
     " tests/leases/test_object_storage.py tests/leases/test_contract.py -k 'object'",
     "metastore/feed": "tests/past/test_consumers.py tests/past/test_consumers_fail.py tests/past/test_as_of.py"

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import metastore as ms
+from metastore.combine.reads import below
 from metastore.operation.guards import both, guards_of
 from metastore.port.conditions import Guard
-from metastore.port.records import ROOT
+from metastore.port.records import ROOT, Lookup
 from metastore.store import Store
 from tests.operation.ground import PATH, StillClock, session_of, store_on, store_with
 
@@ -82,3 +83,18 @@ def test_below_the_root_the_root_is_guarded() -> None:
     lake, other = ROOT._replace(id=1, scope_version=3), ROOT._replace(id=1, scope_version=4)
     assert guards_of((lake,)) == (Guard(1, 3),)
     assert both((lake,), (other,)) == (Guard(1, 3),), "as the first read saw it"
+
+
+def test_what_travels_with_others_begins_at_the_root(store: Store) -> None:
+    """A path from an entity in hand, or a very long one, is read by itself: a batch would look below the root."""
+    session, schema = session_of(store), store.schemas.load("lake.c.s")
+    store.topics.load(PATH)
+    whole = Lookup(("metalake", "catalog", "schema", "topic"), tuple(PATH.split(".")))
+    session.recent.note_parents(whole, schema.record.chain)
+    wanted = below(session, whole)
+    assert wanted is not None
+    assert (wanted.parents, wanted.key) == (schema.record.chain, "t")
+    assert below(session, Lookup(("topic",), ("t",), schema.record.chain[-1])) is None
+    long = Lookup(("schema",) * 17, ("s",) * 17)
+    session.recent.note_parents(long, (schema.record.chain[-1],) * 16)
+    assert below(session, long) is None
