@@ -102,7 +102,8 @@ _NEAR: Final[Mapping[str, str]] = {
     "metastore/operation/seals.py": f"tests/secrets {_contract('secrets', 'sealed', on=_NO_SERVER)}",
     "metastore/operation/tickets.py": _contract("tickets", "freeze", "transactions", on=_NO_SERVER),
     "metastore/combine": "tests/combine/test_lane.py tests/combine/test_batches.py tests/combine/test_pitfalls.py"
-    " tests/combine/test_work.py tests/combine/test_bound.py tests/combine/test_ancestors.py tests/operation/test_cost.py",
+    " tests/combine/test_work.py tests/combine/test_bound.py tests/combine/test_ancestors.py"
+    " tests/operation/test_cost.py",
     "metastore/transaction": f"{_contract(*_CHECKS, 'tickets', 'bind')} tests/unit/test_read_set.py -k {_NO_SERVER}",
     "metastore/transaction/freeze.py": _contract("freeze", "freezes_meet", on=_NO_SERVER),
     "metastore/transaction/line.py": f"{_contract('tickets', 'transactions')} tests/operation -k {_NO_SERVER}",
