@@ -126,3 +126,27 @@ def test_a_restored_cluster_is_another_database(postgres_url: str) -> None:
         assert "/" in rows[0][0]
     with ms.open(postgres_url) as store, pytest.raises(ms.InvalidArgument, match="restored"):
         store.changes(after=position)
+
+
+def test_a_run_beside_a_swap_of_catalogs_runs_again(url: str) -> None:
+    """It reads by the old path, and writes by it. What it has read stays, so that it must begin again."""
+    runs = list[int]()
+    with ms.open(url) as store, ms.open(url) as other:
+        store.metalakes.create("lake")
+        for name in "cd":
+            store.catalogs.create(f"lake.{name}", type="relational")
+            store.tables.create(f"lake.{name}.s.t", parents=True, comment=name)
+
+        def work(tx: Any) -> None:
+            runs.append(1)
+            tx.tables.load("lake.c.s.t")
+            if len(runs) == 1:
+                for old, new in (("c", "x"), ("d", "c"), ("x", "d")):
+                    other.catalogs.rename(f"lake.{old}", new)
+            tx.tables.alter("lake.c.s.t", ms.SetProperty("run", str(len(runs))))
+
+        store.run(work)
+        assert len(runs) <= 3
+        assert store.tables.load("lake.c.s.t").comment == "d"
+        assert store.tables.load("lake.c.s.t").properties == {"run": str(len(runs))}
+        assert store.tables.load("lake.d.s.t").properties == {}

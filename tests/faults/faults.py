@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.faults.fault import Fault
 from tests.faults.in_backends import IN_BACKENDS
+from tests.faults.in_batches import IN_BATCHES
 from tests.faults.in_caches import IN_CACHES
 from tests.faults.in_connections import IN_CONNECTIONS
 from tests.faults.in_defects import IN_DEFECTS
@@ -21,6 +22,7 @@ FAULTS: tuple[Fault, ...] = (
     *IN_LIBRARY,
     *IN_GOVERNANCE,
     *IN_DEFECTS,
+    *IN_BATCHES,
     *IN_CACHES,
     *IN_CONNECTIONS,
     *IN_EDGES,

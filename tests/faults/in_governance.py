@@ -20,7 +20,7 @@ _EVIDENCE = (
     Fault(
         "the evidence of a user's write is not guarded",
         _CHECKED,
-        "guards = (*proposal.guards, *more)",
+        "guards = requiring(proposal.guards, rests.scopes.without([i for i, _ in exclusive]))",
         "guards = proposal.guards",
         f"{_REVOKED} -k memory",
     ),

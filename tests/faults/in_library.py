@@ -41,8 +41,8 @@ _NAMES = (
     Fault(
         "a move guards what it read last",
         "metastore",
-        "guards_of(second) + guards_of(first)",
-        "guards_of(first) + guards_of(second)",
+        "[Guard(*pair) for pair in Scopes([(g.id, g.scope_version) for c in chains for g in guards_of(c)]).pairs]",
+        "[*{g.id: g for c in chains for g in guards_of(c)}.values()]",
         "tests/contract/test_moving_contract.py -k common_ancestor",
     ),
     Fault(

@@ -86,7 +86,7 @@ case " $FAILS " in *" $1 "*) exit 2 ;; esac
 
 @pytest.mark.parametrize("fails", ["", "check", "test-long", "test", "check test"])
 def test_continuous_integration_checks_and_tests(fails: str, tmp_path: Path) -> None:
-    """All run, each makes it fail, and the tests' closing line is the last one."""
+    """All run, and the tests' closing line is the last one. A failure in the share of long tests is told."""
     fake, calls = tmp_path / "make", tmp_path / "calls"
     fake.write_text(MAKE)
     fake.chmod(0o755)
@@ -96,4 +96,5 @@ def test_continuous_integration_checks_and_tests(fails: str, tmp_path: Path) -> 
     assert (first, third) == ("make check", "make test")
     assert re.fullmatch("make test-long ARGS=--share [0-9]/10", second)
     assert done.stdout.splitlines()[-1] == "the closing line of test"
-    assert done.returncode == (2 if fails else 0)
+    assert done.returncode == (2 if fails not in ("", "test-long") else 0)
+    assert ("of the long tests failed" in done.stderr) == (fails == "test-long")

@@ -94,11 +94,12 @@ def rows_of_each(connection: psycopg.Connection[Any], statements: list[Statement
         parameters = [statements[0].parameters[name] for name in names]
         return [psycopg.RawCursor(connection).execute(text, parameters).fetchall()]
     composer = psycopg.ClientCursor(connection)
-    sent = [Statement(ARRAYS, {}), *statements] if pooled else statements
+    first = 1 if statements[0].text.startswith("SET TRANSACTION") else 0  # the server takes it only before any query
+    sent = [*statements[:first], Statement(ARRAYS, {}), *statements[first:]] if pooled else statements
     message = ";\n".join([composer.mogrify(s.text, s.parameters) for s in sent])
     cursor = connection.execute(message.encode(), prepare=False)
     rows = []
     for _ in sent:
         rows.append(cursor.fetchall() if cursor.description is not None else [])
         cursor.nextset()
-    return rows[len(sent) - len(statements) :]
+    return [*rows[:first], *rows[first + 1 :]] if pooled else rows

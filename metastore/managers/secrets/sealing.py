@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
+from metastore.errors import VersionConflict
 from metastore.kinds.change import EntityChange, RemoveProperty, SetProperty
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import parent_kind
 from metastore.kinds.kind import Kind
 from metastore.managers.target import Target
-from metastore.names import parse_path
+from metastore.names import format_path, parse_path
 from metastore.operation.seals import NO_SEAL, Seal, Stale, settings_of
 from metastore.operation.session import ManagerSession
 from metastore.secrets.declared import KEY, PATTERNS, declared_in
@@ -78,4 +79,8 @@ def sealed_call(session: ManagerSession, kind: Kind, where: Target, call: Callab
         try:
             return call(seal)
         except Stale:
+            if fresh and session.in_transaction:  # it has read already, and reads the same again: it must run again
+                path = where.path if isinstance(where, Entity) else format_path(parse_path(where))
+                changed = f"the catalog above {path} was changed while the transaction ran; run it again"
+                raise VersionConflict(path, None, None, changed) from None
             fresh = True

@@ -1,0 +1,61 @@
+"""Faults of batches, of those that wait in line, and of what batches and gc leave to the past."""
+
+from __future__ import annotations
+
+from tests.faults.fault import Fault
+
+__all__ = ["IN_BATCHES"]
+
+_ANCESTORS = "tests/combine/test_ancestors.py"
+
+IN_BATCHES: tuple[Fault, ...] = (
+    Fault(
+        "Batch of reads: a fresh scope version vouches for an outdated one",
+        "metastore/backends/postgres/together/below.py",
+        "held.issuperset(_scopes(one.parents)) for one in wanted}",
+        "{i for i, _ in held}.issuperset([n.id for n in one.parents]) for one in wanted}",
+        _ANCESTORS,
+    ),
+    Fault(
+        "Batch: a rename takes another commit's version for its own",
+        "metastore/backends/postgres/together/exclusive.py",
+        "AND (w.follows IS NULL OR w.version = (SELECT",
+        "AND (TRUE OR w.version = (SELECT",
+        f"{_ANCESTORS} tests/combine/test_batches.py",
+    ),
+    Fault(
+        "Batch: what it carries along has no place in the past",
+        "metastore/backends/postgres/together/alter.py",
+        "    parent_id = s.parent_id, name = s.name, fold = s.fold, state = s.state,\n",
+        "",
+        "tests/past/test_together.py",
+    ),
+    Fault(
+        "gc: two at once hand a name on to a step that the other deletes",
+        "metastore/backends/postgres/backend.py",
+        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        "tests/past/test_two_collectors.py",
+    ),
+    Fault(
+        "Transactions: a run that lost notes no time",
+        "metastore/transaction/transaction.py",
+        "                line.took(session.clock.monotonic() - transaction.began)\n",
+        "",
+        "tests/progress/test_long_functions.py",
+    ),
+    Fault(
+        "Group commit: a thread whose change is made asks again and again",
+        "metastore/backends/sqlite/group.py",
+        "job.waker.wait(_PATIENCE if taken else max(0.0, min(left, _PATIENCE)))",
+        "job.waker.wait(max(0.0, min(left, _PATIENCE)))",
+        "tests/concurrency/test_group_commit.py",
+    ),
+    Fault(
+        "Group commit: an interrupt of the leader at its end loses those that wait",
+        "metastore/backends/sqlite/group.py",
+        "                interrupt = error\n",
+        "                raise\n",
+        "tests/concurrency/test_group_commit.py --timeout 60",
+    ),
+)
