@@ -9,11 +9,12 @@ other thread needs to go on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, Self, TypeVar
 
+from metastore.block import Block
 from metastore.clock import Waker
 
-__all__ = ["Handle", "Resign", "Term"]
+__all__ = ["Batch", "Handle", "Resign", "Term"]
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -28,10 +29,12 @@ _ALONE: Final[Any] = object()
 class Term:
     """The time in which one thread leads. Exactly one thread ends it: the leader, or the one that takes over."""
 
-    __slots__ = ("_open",)
+    __slots__ = ("_open", "batch")
 
     def __init__(self) -> None:
         self._open = [None]
+        self.batch: Batch | None = None
+        """The batch that its leader sends."""
 
     def end(self) -> bool:
         """End the term; False: another thread did. (Popping a list is atomic.)"""
@@ -80,6 +83,12 @@ class _Stay:
     def is_in(self, term: Term) -> bool:
         """Whether the leader of this term took it along."""
         return self._fate.get(None, (None,))[0] is term
+
+    @property
+    def is_forsaken(self) -> bool:
+        """Whether an interrupt kept the leader that took it along from ending its batch."""
+        fate = self._fate.get(None, (None,))[0]
+        return isinstance(fate, Term) and fate.batch is not None and not fate.batch.runs
 
     def end(self) -> None:
         """End the stay without an answer: the request goes alone, unless its batch has put it back."""
@@ -165,6 +174,26 @@ class Handle(Generic[Q, A]):
             return alone(_nothing)
         value: A = self._value
         return value
+
+
+class Batch(Block):
+    """The requests that the leader of a term took along. At its end, those without an answer go alone."""
+
+    __slots__ = ("members", "term")
+
+    def __init__(self, term: Term) -> None:
+        self.term = term
+        self.members: dict[Handle[Any, Any], None] = {}
+
+    def __enter__(self) -> Self:
+        self.term.batch = self
+        return self
+
+    def end(self, *_: object) -> None:
+        for member in self.members:
+            if member.stay.is_in(self.term) and not member.answered:
+                member.stay.end()
+                member._waker.wake()  # noqa: SLF001  (our own)
 
 
 def _nothing() -> None:

@@ -18,11 +18,12 @@ Flat combining (Hendler, Incze, Shavit, Tzafrir, SPAA 2010), as group commit doe
 **Deadlines.** A request waits in the queue until ``ends``, then leaves it and raises ``expired()``. If its time ends
 while it is in a batch, its thread waits no longer: it runs ``alone()``, which knows what may be in flight.
 
-**Leaders that do not come back.** Correctness does not rest on one leader: the term only says which thread sends next.
-If nothing has moved for ``patience``, a waiting thread takes over and leads beside the old leader, on another
-connection. So a message that waits for a locked row, a dead thread, or an interrupt between two lines delays the others
-by no more than that. An error or an interrupt in the leader hands the lane on at once. A forked child begins with an
-empty lane.
+**Leaders that do not come back.** Correctness does not rest on one leader: the term only says which thread sends
+next. If nothing has moved for ``patience``, a waiting thread takes over and leads beside the old leader, on another
+connection. So a message that waits for a locked row, a dead thread, or an interrupt between two lines delays the
+others by no more than that. An error or an interrupt in the leader hands the lane on at once. A request whose batch
+is over without its answer goes alone, even if an interrupt kept the leader from saying so (:class:`~.handle.Batch`).
+A forked child begins with an empty lane.
 
 **Who looks.** A look costs a thread or a task its sleep, so not all that wait may look often. One of them, the
 *watcher*, looks after each ``patience`` whether a leader is stuck. It is the newest of the queue, which waits longest.
@@ -44,7 +45,7 @@ from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
 from metastore.clock import SYSTEM, Clock, ThreadWaker, Waker, process_id
-from metastore.combine.handle import Handle, Resign, Term
+from metastore.combine.handle import Batch, Handle, Resign, Term
 
 __all__ = ["MOST", "PATIENCE", "Handle", "Lane", "Resign", "Term", "ThreadWaker", "Waker"]
 
@@ -228,6 +229,9 @@ class Lane(Generic[Q, A]):
                 return True
             if handle.waits:
                 self._look_after(handle, term, left)
+            elif handle.stay.is_forsaken:
+                handle.stay.end()
+                return True
 
     def _next_look(self, handle: Handle[Q, A]) -> float:
         """Return after how long a request looks again (seconds). It watches, if no other does."""
@@ -269,23 +273,18 @@ class Lane(Generic[Q, A]):
 
     def _lead(self, handle: Handle[Q, A], term: Term, together: Together[Q, A]) -> None:
         """Send a batch, let the next leader begin, then give each its answer."""
-        met: dict[Handle[Q, A], None] = {}
-        try:
-            # others that can run come first, and travel along
-            self._clock.sleep(self._gathers if self._size >= _SEVERAL else 0)
-            self._take(term, met)
-            batch = sorted([handle, *[one for one in met if one.stay.is_in(term)]], key=_number)
-            self._size = len(batch)
-            tell = together(batch)
-            self.leave(term, handle)
-            tell()
-        except Exception as error:  # noqa: BLE001  (each of them meets its own error, alone)
-            _log.debug("a batch failed, and its %d requests go alone: %r", len(met) + 1, error)
-        finally:
-            for other in met:
-                if other.stay.is_in(term) and not other.answered:
-                    other.stay.end()
-                    other._waker.wake()  # noqa: SLF001
+        with Batch(term) as batch:
+            try:
+                # others that can run come first, and travel along
+                self._clock.sleep(self._gathers if self._size >= _SEVERAL else 0)
+                self._take(term, batch.members)
+                going = sorted([handle, *[one for one in batch.members if one.stay.is_in(term)]], key=_number)
+                self._size = len(going)
+                tell = together(going)
+                self.leave(term, handle)
+                tell()
+            except Exception as error:  # noqa: BLE001  (each of them meets its own error, alone)
+                _log.debug("a batch failed, and its %d requests go alone: %r", len(batch.members) + 1, error)
 
     def _take(self, term: Term, met: dict[Handle[Q, A], None]) -> None:
         """Take those that wait, the oldest first, as many as may travel with the leader; add them to ``met``.

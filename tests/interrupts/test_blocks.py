@@ -148,9 +148,9 @@ class Connection:
 
 
 def pool_of(size: int, *, wait: float = LONG) -> WaitingPool:
-    def settle(connection: Connection, failed: bool) -> bool:
+    def settle(connection: Connection, error: type[BaseException] | None) -> bool:
         connection.unfinished = False
-        return not failed
+        return error is None
 
     return WaitingPool(Connection, settle, Limits(size, wait), wait)
 
@@ -193,7 +193,7 @@ def test_what_an_interrupt_left_unfinished_is_ended_first(monkeypatch: pytest.Mo
     assert [place.settled for place in pool._places] == [True, True]
 
 
-def _interrupted(connection: Connection, failed: bool) -> bool:
+def _interrupted(connection: Connection, error: type[BaseException] | None) -> bool:
     raise KeyboardInterrupt
 
 

@@ -7,10 +7,12 @@ what another store says, which reads the database.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import metastore as ms
@@ -33,6 +35,7 @@ POOL = frozenset(
         metastore.deadlines,
     )
 )
+DRIVER = frozenset(str(module.__file__) for module in (psycopg.connection, psycopg._pipeline, psycopg._pipeline_base))
 NAMES = ["a", "b", "c", "d", "e"]
 
 
@@ -128,3 +131,20 @@ def test_reads_under_a_lease(postgres_url: str) -> None:
 @ERRORS
 def test_reads_under_a_lease_between_any_two_lines(postgres_url: str, error: type[BaseException]) -> None:
     _leases(postgres_url, error, count(1))
+
+
+@pytest.mark.postgres
+def test_reads_that_psycopg_does_not_end(postgres_url: str) -> None:
+    """An interrupt in psycopg leaves its lock taken, or a pipeline begun, in a connection that seems idle."""
+    with ms.open(postgres_url, deadline=10.0, pool_size=1) as store, ms.open(postgres_url) as other:
+        _seed(other)
+        paths = [f"lake.c.s.{name}" for name in NAMES]
+        for at in count(1, 2):
+            raising = Raising(DRIVER, at, KeyboardInterrupt)
+            with suppress(KeyboardInterrupt):
+                raising.run(lambda: store.tables.load_many(paths))
+            assert store.bind(deadline=2.0).tables.load(paths[0]), f"after an interrupt at line {at}"
+            assert None not in store.bind(deadline=2.0).tables.load_many(paths)
+            if raising.left:
+                break
+        assert at > 100

@@ -227,17 +227,20 @@ class Pool:
                 return pooled(connection)
             return _wire_of(loan.place).message(statements)
 
-    def _settle(self, connection: Connection, failed: bool) -> bool:
+    def _settle(self, connection: Connection, error: type[BaseException] | None) -> bool:
         """Whether a connection may be lent again: unfinished business must not meet the next borrower.
 
+        After an interrupt none may: a lock or the pipeline mode may be left behind in it, although it seems idle.
         Raises if the answers that came must not count: the server may have become another one (``connection.py``).
         """
-        if not failed:
+        if error is None:
             connection.ask()
         if self._closed or connection.stopped:
             return False
-        return not failed or (
-            not connection.closed and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        return error is None or (
+            issubclass(error, Exception)
+            and not connection.closed
+            and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
         )
 
     def forget(self) -> None:

@@ -27,6 +27,7 @@ from metastore.port.stats import PoolUse
 __all__ = ["Loan", "Place", "WaitingPool"]
 
 C = TypeVar("C")
+Settle = Callable[[Any, type[BaseException] | None], bool]
 _LOOKS: Final = 0.1
 """After how long a call that waits looks by itself (seconds): an interrupt may have hit the one that should wake it."""
 
@@ -84,7 +85,7 @@ class Loan(Block, Generic[C]):
         if pool.pid != process_id():
             return  # the block was begun before a fork: the connection is the parent's
         try:
-            if pool.settle(place.connection, kind is not None):
+            if pool.settle(place.connection, kind):
                 place.settled = True
             else:
                 place.close()
@@ -102,10 +103,11 @@ class _Waiter(NamedTuple):
 class WaitingPool:
     """At most ``limits.size`` connections, all of which are kept. Raises PoolExhausted if all are lent for too long."""
 
-    def __init__(
-        self, connect: Callable[[], Any], settle: Callable[[Any, bool], bool], limits: Limits, timeout: float
-    ) -> None:
-        """``settle`` ends what a loan left, after an error or not; False: the connection must not be lent again."""
+    def __init__(self, connect: Callable[[], Any], settle: Settle, limits: Limits, timeout: float) -> None:
+        """``settle`` ends what a loan left, after an error of some type or none; False: never lend it again.
+
+        BaseException stands for an interrupt that kept the loan from saying how it ended.
+        """
         self.pid = process_id()
         self._connect, self.settle, self._limits = connect, settle, limits
         self._longest = timeout if limits.max_wait is None else limits.max_wait
@@ -145,7 +147,10 @@ class WaitingPool:
 
     def make_ready(self, place: Place) -> None:
         """Let a place have a connection in which nothing is unfinished."""
-        if not (place.settled or self.settle(place.connection, True)) or place.generation is not self._generation:
+        if (
+            not (place.settled or self.settle(place.connection, BaseException))
+            or place.generation is not self._generation
+        ):
             place.close()
         if place.connection is None:
             place.generation = self._generation  # before: what is forgotten meanwhile is not lent

@@ -178,7 +178,7 @@ class Pool:
             self._pool.forget()
         return _Use(self._pool, self._database)
 
-    def _settle(self, connection: Any, failed: bool) -> bool:
+    def _settle(self, connection: Any, _: type[BaseException] | None) -> bool:
         """Roll back what a loan left unfinished; return whether the connection may be lent again."""
         try:
             if connection.in_transaction:
