@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from itertools import count
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from metastore.backends.sqlite.group import MOST
 from metastore.clock import ThreadWaker
 from metastore.deadlines import until
 from tests.contract.intents import eventually
+from tests.interrupts.raising import Raising
 
 Change = Callable[[Any, int], Any]
 
@@ -286,6 +289,34 @@ def test_an_interrupt_of_the_leader_at_its_end_lets_nobody_wait(crowd: Crowd, mo
                 future.result(20.0)
     assert names(crowd.store) == {str(n) for n in range(5)}
     assert _Cut.cuts > 1
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_an_interrupt_at_any_line_of_the_leader_lets_nobody_wait(crowd: Crowd, first: bool) -> None:
+    """The leader comes first, or waits with the others; each of these is made once."""
+    for at in count(1):
+        raising, wanted = Raising([group.__file__], at, KeyboardInterrupt), [f"{at}-{n}" for n in range(3)]
+
+        def lead(raising: Raising = raising, at: int = at) -> Any:
+            with suppress(KeyboardInterrupt):
+                return raising.run(lambda: crowd.group.run(inserted(f"{at}-leader")))
+
+        with ThreadPoolExecutor(8) as threads:
+            with nullcontext() if first else crowd.behind(threads):
+                leader = threads.submit(lead)
+                if not first and raising.left:
+                    eventually(lambda one=leader: len(crowd.group._queue) == 1 or one.done())  # type: ignore[misc]
+                others = [threads.submit(crowd.group.run, inserted(name)) for name in wanted]
+            began = monotonic()
+            assert [other.result(20.0) for other in others] == wanted
+            leader.result(20.0)
+            assert monotonic() - began < 0.9  # before anybody's patience is over
+        assert names(crowd.store) - {f"{at}-leader"} == set(wanted)
+        for pin in crowd.store.pins():
+            crowd.store.unpin(pin.name)
+        if raising.left:
+            break
+    assert at > 20
 
 
 def test_many_threads_alter_and_all_of_it_is_there(store: ms.Store) -> None:

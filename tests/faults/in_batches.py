@@ -47,8 +47,8 @@ IN_BATCHES: tuple[Fault, ...] = (
     Fault(
         "Group commit: a thread whose change is made asks again and again",
         "metastore/backends/sqlite/group.py",
-        "job.waker.wait(_PATIENCE if taken else max(0.0, min(left, _PATIENCE)))",
-        "job.waker.wait(max(0.0, min(left, _PATIENCE)))",
+        "job.waker.wait(_PATIENCE if taken else max(0.0, min(left, _LOOKS)))",
+        "job.waker.wait(max(0.0, min(left, _LOOKS)))",
         "tests/concurrency/test_group_commit.py",
     ),
     Fault(

@@ -8,18 +8,23 @@ Each change stands behind a savepoint: one that fails is rolled back by itself, 
 deadline of the thread that asked for it. Nobody gets an answer before the COMMIT, so that a group means what its
 changes mean one after the other. If the transaction fails as a whole, each of the others goes alone, and meets its own
 error. An error of the COMMIT itself is the answer to all.
+
+A thread leads while its block runs (:mod:`metastore.block`). If an interrupt ends that, those that wait see that nobody
+leads, and one of them begins.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from metastore.backends.sqlite.connect import DRIVER, Pool
+from metastore.block import Block
 from metastore.clock import SYSTEM, Clock, ThreadWaker
 from metastore.deadlines import remaining
 
@@ -31,7 +36,9 @@ Change = Callable[[Any, int], Any]
 MOST: Final = 64
 """How many changes share a transaction at most."""
 _PATIENCE: Final = 1.0
-"""After how long without any move a thread that waits leads beside the leader (seconds): that may have died."""
+"""After how long without any move a thread that waits leads beside the leader (seconds): that may be stuck."""
+_LOOKS: Final = 0.1
+"""How often a thread that waits looks whether another leads (seconds)."""
 _NOTHING: Final[Any] = object()
 
 
@@ -41,14 +48,28 @@ class Written(Protocol):
     def __call__(self, change: Callable[[Any, int], T], /) -> T: ...
 
 
+class _Turn(Block):
+    """The block of a thread that makes a change: it leads, or waits."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def end(self, *_: object) -> None:
+        """Do nothing: what counts is that it does not run any more."""
+
+
 class _Job:
     """One change that waits, and its answer."""
 
-    def __init__(self, change: Change) -> None:
-        self.change = change
+    def __init__(self, change: Change, turn: _Turn) -> None:
+        self.change, self.turn = change, turn
         self.context = copy_context()
         self.waker = ThreadWaker()
         self.leads = False
+        self.leader: _Turn | None = None
+        """The thread that makes it, if that is not its own."""
         self.value: Any = _NOTHING
         self.error: BaseException | None = None
 
@@ -84,7 +105,7 @@ class GroupCommit:
     def _begin(self) -> None:
         self._pid = os.getpid()
         self._mutex = threading.Lock()
-        self._busy = False
+        self._leader: _Turn | None = None
         self._moves = 0
         self._queue: deque[_Job] = deque()
 
@@ -92,20 +113,25 @@ class GroupCommit:
         """Make a change in a transaction; return what it returns. Raises what it raises, and the driver's errors."""
         if os.getpid() != self._pid:  # a forked child finds nobody in the middle of a transaction
             self._begin()
-        job = self._queued(change)
-        if job is None or (self._waited(job) and job.leads):
-            value: T = self._lead(change)
-        else:
-            value = self._answer(job)
+        with _Turn() as turn:
+            job = self._queued(change, turn)
+            if job is None or (self._waited(job) and job.leads):
+                value: T = self._lead(change, turn)
+            else:
+                value = self._answer(job)
         return value
 
-    def _queued(self, change: Change) -> _Job | None:
+    @property
+    def _is_led(self) -> bool:
+        return self._leader is not None and self._leader.runs
+
+    def _queued(self, change: Change, turn: _Turn) -> _Job | None:
         """Put a change into the queue; None: it leads."""
         with self._mutex:
-            if not self._busy:
-                self._busy = True
+            if not self._is_led:
+                self._leader = turn
                 return None
-            job = _Job(change)
+            job = _Job(change, turn)
             self._queue.append(job)
             return job
 
@@ -114,19 +140,28 @@ class GroupCommit:
 
     def _waited(self, job: _Job) -> bool:
         """Wait for the answer, or until the job leads; False: its time was over while it was in the queue."""
-        taken = False
+        taken, moves, since = False, self._moves, SYSTEM.monotonic()
         while True:
-            left, moves = remaining(SYSTEM, _PATIENCE), self._moves
+            left = remaining(SYSTEM, math.inf)
             # without an end of its own once it is taken: a thread that asks again and again takes the leader's time
-            if job.waker.wait(_PATIENCE if taken else max(0.0, min(left, _PATIENCE))):
+            if job.waker.wait(_PATIENCE if taken else max(0.0, min(left, _LOOKS))):
                 return True
             with self._mutex:
+                if job.leads:  # an interrupt met the thread that should wake it
+                    return True
                 if job not in self._queue:
                     taken = True  # it is being made: the answer comes
-                    continue
-                if left <= _PATIENCE or moves == self._moves:
+                    if job.leader is None or job.leader.runs:
+                        continue
+                    return True  # an interrupt met its leader
+                now = SYSTEM.monotonic()
+                if moves != self._moves:
+                    moves, since = self._moves, now
+                is_over = left <= _LOOKS and remaining(SYSTEM, math.inf) <= 0
+                if is_over or not self._is_led or now - since >= _PATIENCE:
                     self._queue.remove(job)
-                    job.leads = left > _PATIENCE
+                    if not is_over:
+                        self._leader, job.leads = job.turn, True
                     return job.leads
 
     def _alone(self, change: Change) -> Any:
@@ -136,17 +171,17 @@ class GroupCommit:
             connection.execute("COMMIT")
             return value
 
-    def _lead(self, change: Change) -> Any:
-        jobs = [_Job(change)]
+    def _lead(self, change: Change, turn: _Turn) -> Any:
+        jobs = [_Job(change, turn)]
         try:
             with self._pool.connection() as connection:
                 self._pool.begin(connection)
-                self._take(jobs)
+                self._take(jobs, turn)
                 if len(jobs) == 1:
                     value = change(connection, self._clock.micros())
                     connection.execute("COMMIT")
                     return value
-                self._make(connection, jobs)
+                self._make(connection, jobs, turn)
         finally:
             self._end(jobs[1:])
         return self._answer(jobs[0])
@@ -167,7 +202,7 @@ class GroupCommit:
         if interrupt is not None:
             raise interrupt
 
-    def _make(self, connection: Any, jobs: list[_Job]) -> None:
+    def _make(self, connection: Any, jobs: list[_Job], turn: _Turn) -> None:
         """Make all changes, and commit once. A job without an answer goes alone."""
         sent, made = False, 0
         try:
@@ -175,7 +210,7 @@ class GroupCommit:
                 jobs[made].make(connection, self._clock.micros())
                 made += 1
                 if made == len(jobs):
-                    self._take(jobs)  # those that came while the others were made
+                    self._take(jobs, turn)  # those that came while the others were made
             sent = True
             connection.execute("COMMIT")
         except DRIVER.Error as error:
@@ -187,20 +222,25 @@ class GroupCommit:
                     job.value, job.error = _NOTHING, None
             raise
 
-    def _take(self, jobs: list[_Job]) -> None:
+    def _take(self, jobs: list[_Job], turn: _Turn) -> None:
         """Add those that wait, as many as fit."""
         with self._mutex:
             self._moves += 1
             while self._queue and len(jobs) < MOST:
-                jobs.append(self._queue.popleft())
+                job = self._queue[0]
+                job.leader = job.turn if job.leads else turn  # before it leaves the queue: no interrupt loses it
+                self._queue.popleft()
+                if job.leader is turn:
+                    jobs.append(job)
 
     def _resign(self) -> None:
         """Let the one that waits longest lead."""
         with self._mutex:
             self._moves += 1
             if self._queue:
-                job = self._queue.popleft()
-                job.leads = True
+                job = self._queue[0]
+                self._leader, job.leads = job.turn, True  # before it leaves the queue: no interrupt loses it
+                self._queue.popleft()
                 job.waker.wake()
             else:
-                self._busy = False
+                self._leader = None
