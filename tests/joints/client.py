@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import json
+import logging
 import multiprocessing
 import os
 import signal
@@ -152,7 +153,15 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def _warm_logging() -> None:
+    """Let logging remember which levels are on: an interrupt in its first look would keep its lock for ever."""
+    for name in [*logging.root.manager.loggerDict, None]:
+        for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR):
+            logging.getLogger(name).isEnabledFor(level)
+
+
 if __name__ == "__main__":
+    _warm_logging()
     faulthandler.register(signal.SIGUSR1)  # the run asks a process that does not end where it is
     signal.signal(signal.SIGALRM, _interrupt)
     _Process(Crew.of(sys.argv[1])).run()
