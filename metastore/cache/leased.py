@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from itertools import count
+from multiprocessing.util import Finalize
 from typing import ParamSpec, TypeVar
 
 from metastore.cache.entries import Entries
@@ -33,6 +34,8 @@ __all__ = ["Leased"]
 P = ParamSpec("P")
 T = TypeVar("T")
 Names = tuple[str, ...]
+_LAST = -100
+"""The priority of leaving at the end of a worker: after those which may still read."""
 _JOINS = 2.0
 """How long opening a store waits until the cache serves (seconds); then reads ask the database until it does."""
 
@@ -60,8 +63,10 @@ class Leased:
             raise self._member.refused
 
     def _new_member(self) -> Member:
-        self._pid = os.getpid()
-        return Member(self._rows, self._clock, self._options.ttl, _weakly(self._new_lease), _weakly(self._see))
+        member = Member(self._rows, self._clock, self._options.ttl, _weakly(self._new_lease), _weakly(self._see))
+        _leave_at_the_end()
+        self._pid = os.getpid()  # last: after an interrupt before this, the next read makes another
+        return member
 
     def _new_lease(self) -> CacheLease:
         """Return a lease without entries. The one before is over, and its entries are never used again."""
@@ -241,6 +246,14 @@ def _at_exit() -> None:
     """Let a process that ends without closing its stores leave: writers would wait for its ttl."""
     for one in list(_ALL):
         one.close()
+
+
+def _leave_at_the_end() -> None:
+    """Let a worker of multiprocessing leave too: it may end by ``os._exit``, which does not call what atexit has.
+
+    A worker that was forked forgets what its parent registered there. So each new member registers again.
+    """
+    Finalize(None, _at_exit, exitpriority=_LAST)
 
 
 os.register_at_fork(after_in_child=_after_fork)

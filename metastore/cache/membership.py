@@ -39,8 +39,6 @@ _BLIND_POLLS: Final = 0.2
 """How often a member that cannot listen looks if there was no change lately (seconds)."""
 _LEAVES: Final = 1.0
 """How long leaving may take (seconds): after that, writers wait until the lease is over."""
-_ABANDONED: Final = 2.0
-"""After how many ttls a member deletes an announcement: its owner is gone, or announces again."""
 _WHY: Final = "its registration was removed while it joined"
 _log = logging.getLogger("metastore")
 
@@ -240,7 +238,7 @@ class Member:
             self.lease.last(now, self._ttl)
             self._since = now
             with until(self._in_time()):
-                self._rows.forget(self._wake, round(self._ttl * _ABANDONED * 1e6))
+                self._rows.tidy(self._wake)
         self._wake.wait(self._pause())
         return True
 

@@ -177,8 +177,12 @@ class MemberRows(Protocol):
         """Remove a member that has not renewed for its ttl; with ``force``, any. False: there is none to remove."""
         ...
 
-    def forget(self, wake: Wake, older: int) -> None:
-        """Remove announcements that are ``older`` microseconds: their owners are gone, or announce again."""
+    def tidy(self, wake: Wake) -> None:
+        """Remove members that were silent for their ttl, and announcements whose owners are gone.
+
+        An owner that waits, or whose call may still take place, is not gone: that depends on the longest ttl of all
+        members, and not on this member's.
+        """
         ...
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, cast
@@ -12,8 +13,11 @@ import pytest
 
 import metastore as ms
 from metastore.backends.postgres import members as sql
-from metastore.backends.postgres.announcing import Announcing, Pass
+from metastore.backends.postgres import silence
+from metastore.backends.postgres.announcing import Announcing, Pass, Unannounced
 from metastore.backends.postgres.parameters import Statement
+from metastore.cache.leased import Leased
+from metastore.cache.membership import Shown
 from metastore.clock import Clock
 from metastore.port.commit import Conflicted, Unknown
 from metastore.port.members import Covered
@@ -50,12 +54,12 @@ class _Members:
     def ask(self, text: str, parameters: dict[str, Any]) -> list[Any]:
         if text == sql.ANNOUNCE:
             return [(1, 100, "")]
-        if text == sql.ACKNOWLEDGED:
+        if text == silence.ACKNOWLEDGED:
             return self.rows()
-        if text == sql.EVICT:
+        if text == silence.EVICT:
             if not self.evictions:  # it was stopped, and goes on; another thread of the writer sees that first
                 self.renewals += 1
-                self.announcing._noted(self.rows(), 1e3)
+                self.announcing.silence.noted(self.rows(), 1e3)
             self.evictions.append(parameters["renewals"])
             self.there = self.there and parameters["renewals"] != self.renewals
             return [] if self.there else [(1,)]
@@ -71,11 +75,11 @@ def test_a_member_that_renews_after_it_was_judged_is_not_given_up(monkeypatch: p
 
 def test_the_renewals_of_an_eviction_are_those_that_were_judged() -> None:
     members = _Members()
-    (judged,) = members.announcing._noted(members.rows(), 0.0)
+    (judged,) = members.announcing.silence.noted(members.rows(), 0.0)
     members.renewals = 2
-    members.announcing._noted(members.rows(), 1.0)
+    members.announcing.silence.noted(members.rows(), 1.0)
     members.evictions.append("begun")
-    members.announcing._give_up(judged)
+    members.announcing.silence.give_up(members.ask, judged)
     assert members.there
 
 
@@ -141,10 +145,68 @@ def test_an_announcement_that_a_commit_uses_is_not_forgotten(postgres_url: str, 
         first = may.around([Statement("SELECT 1", {})], [uuid4()])[0]
         with psycopg.connect(dsn(postgres_url)) as raw, psycopg.connect(dsn(postgres_url), autocommit=True) as member:
             raw.execute(first.text.encode(), first.parameters)
-            member.execute(sql._FORGET.encode(), {"older": -(10**9)})
+            member.execute("UPDATE cache_announcement SET at = 0")
+            member.execute(sql._FORGET.encode())
             return _left(postgres_url)
 
     assert len(announcing.send(send, lambda: Covered(ids=frozenset([1])), lambda: [uuid4()])) == 1
+
+
+def test_a_short_ttl_takes_no_announcement_of_a_writer_that_waits(postgres_url: str) -> None:
+    """It waits for a member with a long one. Without its announcement it would announce again until its deadline."""
+    lake(postgres_url)
+    with (
+        leased(postgres_url, ttl=60.0) as slow,
+        leased(postgres_url, ttl=0.2) as fast,
+        psycopg.connect(dsn(postgres_url), autocommit=True) as raw,
+    ):
+        raw.execute(sql.ANNOUNCE.encode(), sql.announce_parameters(Covered(ids=frozenset([1]))))
+
+        def tidied_at(age: float) -> list[int]:
+            raw.execute("UPDATE cache_announcement SET at = %s", [int((time.time() - age) * 1e6)])
+            for store in (slow, fast):
+                backend = cast(Any, store._session.backend)
+                wake = backend.cache_members.wake()
+                backend.cache_members.tidy(wake)
+                wake.close()
+            return _left(postgres_url)
+
+        assert len(tidied_at(30.0)) == 1, "a call with the default deadline may wait"
+        assert len(tidied_at(2 * 61.2)) == 1, "so long it may wait for the slow member"
+        assert tidied_at(200.0) == []
+
+
+def test_a_write_beside_a_slow_member_and_one_with_a_short_ttl(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slow one takes longer to acknowledge than announcements would live for the one with the short ttl."""
+    lake(postgres_url)
+    with leased(postgres_url) as slow, leased(postgres_url, ttl=0.2), ms.open(postgres_url) as other:
+        member = cast(Leased, slow._session.cache)._member
+        see = member._see
+
+        def seen(*arguments: Any) -> Shown:
+            time.sleep(1.0)
+            return see(*arguments)
+
+        monkeypatch.setattr(member, "_see", seen)
+        other.tables.alter("lake.c.s.t", ms.SetComment("new"), deadline=6.0)
+
+
+def test_the_error_at_the_deadline_says_that_it_was_announced_again(
+    postgres_url: str, announcing: Announcing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time somebody takes the announcement away. No member is to blame."""
+    times = iter([True, True, False])
+
+    def send(_: Pass) -> object:
+        if not next(times):
+            monkeypatch.setattr(announcing, "_timeout", 0.0)
+        raise Unannounced
+
+    with pytest.raises(ms.DeadlineExceeded, match=r"refused 3 times, because .* was removed") as error:
+        announcing.send(send, lambda: Covered(ids=frozenset([1])), lambda: [uuid4()])
+    assert "did not acknowledge" not in str(error.value)
 
 
 def test_closing_withdraws_what_is_kept(postgres_url: str, announcing: Announcing) -> None:

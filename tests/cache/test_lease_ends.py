@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import select
 import subprocess
@@ -144,6 +145,46 @@ print(len(store.cache.members()))"""
     assert ended.stdout.split() == ["1"]
     with ms.open(postgres_url) as other:
         assert other.cache.members() == ()
+
+
+def test_a_worker_of_multiprocessing_leaves_when_it_ends(postgres_url: str) -> None:
+    """A forked one ends by os._exit: what atexit has is not called."""
+    lake(postgres_url)
+    with leased(postgres_url, ttl=NEVER) as parent:
+        (before,) = parent.cache.members()
+        worker = multiprocessing.get_context("fork").Process(target=_works, args=(parent,))
+        worker.start()
+        worker.join(LONG)
+        assert worker.exitcode == 0
+        assert [member.id for member in parent.cache.members()] == [before.id]
+
+
+def _works(store: ms.Store) -> None:
+    keep(store, lambda: store.tables.load(T))
+    assert os.getpid() in [member.pid for member in store.cache.members()]
+
+
+_DEAD = """INSERT INTO cache_member (id, incarnation, renewals, seen, ttl, host, pid, joined_at, renewed_at)
+SELECT nextval('entity_id_seq'), 'dead', 0, '3:3:', 1000000, 'somewhere', 1, 0, 0"""
+
+
+def test_a_member_gives_up_silent_ones(postgres_url: str) -> None:
+    """So a writer whose deadline is shorter than the ttl of one that was killed is held up for that ttl only."""
+    lake(postgres_url)
+    with leased(postgres_url, ttl=0.9) as cached, psycopg.connect(dsn(postgres_url), autocommit=True) as raw:
+        raw.execute(_DEAD)
+        assert wait_until(lambda: len(cached.cache.members()) == 1, LONG)
+        keep(cached, lambda: cached.tables.load(T))
+
+
+def test_a_writer_whose_deadline_is_short_helps_the_next_one(postgres_url: str) -> None:
+    lake(postgres_url)
+    with ms.open(postgres_url) as store, psycopg.connect(dsn(postgres_url), autocommit=True) as raw:
+        raw.execute(_DEAD)
+        with pytest.raises(ms.DeadlineExceeded, match="did not acknowledge"):
+            store.tables.alter(T, ms.SetComment("new"), deadline=0.3)
+        assert wait_until(lambda: store.cache.members() == (), LONG), "nobody writes meanwhile"
+        store.tables.alter(T, ms.SetComment("new"), deadline=0.5)
 
 
 def test_closing_does_not_wait_for_the_database(postgres_url: str) -> None:

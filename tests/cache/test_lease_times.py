@@ -72,7 +72,7 @@ class _Rows:
         self._answers()
         return member
 
-    def forget(self, wake: object, older: int) -> None:
+    def tidy(self, wake: object) -> None:
         self._answers()
 
 

@@ -7,7 +7,6 @@ An announcement lasts over the attempts of one operation, until one commits. doc
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import threading
@@ -15,35 +14,32 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from metastore.backends.postgres import members as sql
-from metastore.backends.postgres.parameters import Row, Statement, plain
+from metastore.backends.postgres.parameters import Statement, plain
+from metastore.backends.postgres.silence import Asks, Judged, Silence
 from metastore.clock import SYSTEM, Clock
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded, MetastoreError
-from metastore.port.acknowledgement import Answer, Verdict, decide
+from metastore.port.acknowledgement import Verdict, decide
 from metastore.port.commit import Conflicted, Unknown
 from metastore.port.members import NOTHING, Covered
 
 __all__ = ["Announcing", "Pass", "Unannounced"]
 
 T = TypeVar("T")
-Asks = Callable[[str, dict[str, Any]], list[Row]]
 
-DRIFT: Final = 0.01
-"""How far two clocks may drift apart, as a part of the time that passes."""
 _POLLS: Final = (0.0005, 0.005, 0.05)
 """How long a writer waits before it looks at the members again: at first, soon, and when it takes long (seconds)."""
 _LONG: Final = 1.0
 _WATCHES: Final = 0.2
-"""How often a process that writes looks at the members, so that it knows since when one is silent (seconds)."""
+"""How often a process that writes looks at the members, so that it gives up silent ones in time (seconds)."""
 _STOPS: Final = 60.0
 """How long after its last write it goes on to do that (seconds)."""
 _KEPT: Final = 1000
 """How many announcements of attempts that lost are kept at most."""
-_log = logging.getLogger("metastore")
 
 
 class Unannounced(Exception):
@@ -74,12 +70,30 @@ class Pass(NamedTuple):
         ]
 
 
-class _Seen(NamedTuple):
-    """A member as it was judged. What another thread has seen of it since then does not count."""
+class _Unacknowledged(Exception):
+    """The deadline passed before all members had acknowledged an announcement."""
 
-    id: int
-    incarnation: str
-    renewals: int
+    def __init__(self, behind: Sequence[Judged]) -> None:
+        """``behind``: the members that had not, when the writer looked last."""
+        super().__init__()
+        self._behind = behind
+
+    def told(self, refused: int) -> str:
+        """Return what happened; ``refused``: how often the commit was refused before, and announced again."""
+        who = ", ".join([str(member.id) for member in self._behind])
+        why = (
+            f"a process that caches (member {who}) did not acknowledge the change before the deadline, and its lease "
+            "is not over"
+            if who
+            else "the deadline passed before the members of the cache were asked"
+        )
+        again = (
+            f"; before that, the commit was refused {refused} times, because a member joined or the announcement was "
+            "removed, and the change was announced again"
+            if refused
+            else ""
+        )
+        return f"nothing was written: {why}{again}; call again later (metastore cache members says which process it is)"
 
 
 class _Kept(NamedTuple):
@@ -101,10 +115,9 @@ class Announcing:
         """There were members when this process looked last."""
         self._lock = threading.Lock()  # what is kept changes in the callers' threads and in the one that watches
         self._kept: OrderedDict[UUID, _Kept] = OrderedDict()
-        self._silent: dict[tuple[int, str], tuple[int, float]] = {}
-        """Of each member: the renewals that were seen last, and since when (monotonic)."""
+        self.silence = Silence(clock)
         self._wrote = 0.0
-        self._watching = False
+        self._watcher: threading.Thread | None = None
         self._stop = threading.Event()
         self._gone: list[int] = []
         """Announcements that nobody will use."""
@@ -112,7 +125,8 @@ class Announcing:
 
     def fork(self) -> None:
         """Begin again in a forked child: a thread of the parent may hold the locks, and watches for the parent only."""
-        self._lock, self._watching, self._stop = threading.Lock(), False, threading.Event()
+        self._lock, self._watcher, self._stop = threading.Lock(), None, threading.Event()
+        self.silence.fork()
         self._kept, self._gone = OrderedDict(), []  # the parent's operations use them
 
     # --- sending
@@ -131,11 +145,14 @@ class Announcing:
         if changes == NOTHING:
             return send(Pass())
         ids = operations()
+        refused = 0
         while True:
             try:
                 return self._sent(send, changes, ids)
             except Unannounced:
-                continue
+                refused += 1
+            except _Unacknowledged as error:
+                raise DeadlineExceeded(error.told(refused)) from None
 
     def _sent(self, send: Callable[[Pass], T], changes: Covered, operations: Sequence[UUID]) -> T:
         generation = None if self._some else self._alone()
@@ -179,53 +196,26 @@ class Announcing:
         return _Kept(announcement, changes, self._clock.monotonic())
 
     def _wait(self, xid: int) -> None:
+        """Wait until all members have acknowledged, or are given up. Raises _Unacknowledged at the deadline."""
         clock = self._clock
         began, ends = clock.monotonic(), clock.monotonic() + remaining(clock, self._timeout)
         pause = _POLLS[0]
+        behind: list[Judged] = []
         while clock.monotonic() < ends:
-            members = self._ask(sql.ACKNOWLEDGED, {"xid": xid})
-            self._some = bool(members)
+            answers = self.silence.answers(self._ask, xid)
+            self._some = bool(answers)
             now = clock.monotonic()
-            answers = self._noted(members, now)
             verdict = decide(answers.values(), budget_left=now < ends)
-            silent = [m for m, answer in answers.items() if answer.said != "acknowledged" and answer.silent]
-            given_up = [self._give_up(member) for member in silent]
+            behind = [m for m, answer in answers.items() if answer.said != "acknowledged"]
+            silent = [m for m in behind if answers[m].silent]
+            given_up = [self.silence.give_up(self._ask, member) for member in silent]
             if all(given_up) and verdict is Verdict.SAFE:
                 return
             if verdict is Verdict.FAIL:
                 break
             clock.sleep(min(pause, max(0.0, ends - now)))
             pause = _POLLS[2] if now - began > _LONG else min(pause * 1.5, _POLLS[1])
-        raise DeadlineExceeded(
-            "nothing was written: a process that caches did not acknowledge the change before the deadline, and its "
-            "lease is not over; call again later (metastore cache says which process it is)"
-        )
-
-    def _noted(self, members: Sequence[Row], now: float) -> dict[_Seen, Answer]:
-        """Return what is known of each member; note since when its renewals are what they are."""
-        answers: dict[_Seen, Answer] = {}
-        with self._lock:
-            seen, there = self._silent, set[tuple[int, str]]()
-            for member_id, incarnation, renewals, ttl, acknowledged in members:
-                key = (member_id, incarnation)
-                there.add(key)
-                known = seen.get(key)
-                if known is None or known[0] != renewals:
-                    known = seen[key] = (renewals, now)
-                # this clock may be fast, and the member's slow
-                proceed = ttl / 1e6 * (1 + 2 * DRIFT)
-                said: Literal["acknowledged", "nothing"] = "acknowledged" if acknowledged else "nothing"
-                answers[_Seen(*key, renewals)] = Answer(said, now - known[1] >= proceed)
-            for key in seen.keys() - there:
-                del seen[key]
-        return answers
-
-    def _give_up(self, member: _Seen) -> bool:
-        """Remove a member whose lease is over; return whether that was done: not if it has renewed since then."""
-        gone = bool(self._ask(sql.EVICT, member._asdict()))
-        if gone:
-            _log.warning("the cache's member %d did not renew for its ttl: it is not waited for any more", member.id)
-        return gone
+        raise _Unacknowledged(behind)
 
     # --- announcements of attempts that lost
 
@@ -253,25 +243,24 @@ class Announcing:
     # --- watching
 
     def _watch(self) -> None:
-        """Let a thread look at the members for a while."""
+        """Let a thread look at the members for a while. Without one, a write learns of their silence by itself."""
         self._wrote = self._clock.monotonic()
         with self._lock:
-            if self._watching:
+            if self._watcher is not None and self._watcher.is_alive():
                 return
-            self._watching = True
-        threading.Thread(target=self._look_on, name="metastore cache members", daemon=True).start()
+            # noted when it runs: an interrupt before that must not keep others from starting one
+            watcher = threading.Thread(target=self._look_on, name="metastore cache members", daemon=True)
+            with suppress(RuntimeError):  # no thread can be started now
+                watcher.start()
+                self._watcher = watcher
 
     def _look_on(self) -> None:
-        try:
-            while self._clock.monotonic() - self._wrote < _STOPS and not self._stop.wait(_WATCHES):
-                with suppress(MetastoreError):
-                    members = self._ask(sql.ACKNOWLEDGED, {"xid": 3})
-                    self._noted(members, self._clock.monotonic())
-                    self._clear_away()
-                    if not members:
-                        return
-        finally:
-            self._watching = False
+        while self._clock.monotonic() - self._wrote < _STOPS and not self._stop.wait(_WATCHES):
+            with suppress(MetastoreError):
+                members = self.silence.give_up_silent(self._ask)
+                self._clear_away()
+                if not members:
+                    return
 
     def close(self) -> None:
         """Let the thread that looks at the members end, and withdraw what is left."""

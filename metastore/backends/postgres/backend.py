@@ -315,7 +315,7 @@ class PostgresBackend(PostgresReads):
     @property
     def cache_members(self) -> MemberRows:
         """The processes that cache under a lease."""
-        return PostgresMembers(self.pool, self._rows)
+        return PostgresMembers(self.pool, self._rows, self._announcing.silence)
 
     @property
     def past(self) -> PastRows:

@@ -12,6 +12,7 @@ import selectors
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Final
 
 import psycopg
@@ -20,16 +21,15 @@ from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.fragments import DURABLE, NOW
 from metastore.backends.postgres.parameters import Row, plain
 from metastore.backends.postgres.read_errors import raise_read_error
+from metastore.backends.postgres.silence import Asks, Silence
 from metastore.backends.sql.comments import without_comments
 from metastore.clock import SYSTEM
 from metastore.port.members import Announcement, Covered, MemberRow, Membership, Wake
 
 __all__ = [
-    "ACKNOWLEDGED",
     "ANNOUNCE",
     "ANNOUNCED",
     "ANY_MEMBERS",
-    "EVICT",
     "GENERATION_NOW",
     "WITHDRAW",
     "PostgresMembers",
@@ -55,12 +55,6 @@ SELECT nextval('entity_id_seq'), pg_current_xact_id()::text::bigint, %(ids)s::bi
 WHERE {_ASYNCHRONOUS}
 RETURNING id, xid, pg_notify('{CHANNEL}', '')::text""")
 """Always a new row, with its own transaction id: a row that is used twice would count as acknowledged already."""
-
-ACKNOWLEDGED = """SELECT id, incarnation, renewals, ttl, pg_visible_in_snapshot(%(xid)s::text::xid8, seen::pg_snapshot)
-FROM cache_member"""
-EVICT = f"""DELETE FROM cache_member WHERE id = %(id)s::bigint AND incarnation = %(incarnation)s::text
-  AND renewals = %(renewals)s::bigint AND {DURABLE} RETURNING 1"""
-"""Gives up a member, unless it has renewed since it was looked at."""
 
 ANNOUNCED = """WITH held AS (
   SELECT id FROM cache_announcement WHERE id = %(announcement)s::bigint FOR KEY SHARE)
@@ -114,16 +108,20 @@ GROUP BY m.id ORDER BY m.joined_at, m.id"""
 # By the database's clock; the margin is for a member's clock that is slower.
 _REMOVE = f"""DELETE FROM cache_member WHERE id = %(id)s::bigint AND {DURABLE}
   AND (%(force)s::boolean OR renewed_at < {NOW} - ttl * 102 / 100) RETURNING 1"""
+_ABANDONED: Final = 60_000_000
+"""An announcement that is younger (microseconds) may belong to a call that still waits: most calls have less time."""
+# No writer waits for members longer than twice the longest ttl and its margin: then it gives them up.
 # SKIP LOCKED: one that is locked belongs to a commit in flight
-_FORGET = f"""DELETE FROM cache_announcement WHERE id IN (
-  SELECT id FROM cache_announcement WHERE at < {NOW} - %(older)s::bigint FOR UPDATE SKIP LOCKED) RETURNING 1"""
+_FORGET = f"""DELETE FROM cache_announcement WHERE id IN (SELECT id FROM cache_announcement
+  WHERE at < {NOW} - greatest({_ABANDONED}, (SELECT 3 * max(ttl) FROM cache_member))
+  FOR UPDATE SKIP LOCKED) RETURNING 1"""
 
 
 class PostgresMembers:
     """Keeps the promises of :class:`metastore.port.members.MemberRows`."""
 
-    def __init__(self, pool: Pool, ask: Callable[[str, dict[str, Any]], list[Row]]) -> None:
-        self._pool, self._ask = pool, ask
+    def __init__(self, pool: Pool, ask: Asks, silence: Silence) -> None:
+        self._pool, self._ask, self._silence = pool, ask, silence
 
     def wake(self) -> Wake:
         with _Translated():
@@ -160,8 +158,9 @@ class PostgresMembers:
     def evict(self, member_id: int, *, force: bool) -> bool:
         return bool(self._ask(_REMOVE, {"id": member_id, "force": force}))
 
-    def forget(self, wake: Wake, older: int) -> None:
-        self._once(wake, _FORGET, {"older": older})
+    def tidy(self, wake: Wake) -> None:
+        self._silence.give_up_silent(partial(self._once, wake))
+        self._once(wake, _FORGET, {})
 
     def _once(self, wake: Wake | None, text: str, parameters: dict[str, Any]) -> list[Row]:
         """Send a statement that must not be repeated."""

@@ -1,0 +1,95 @@
+"""Learn which members of the cache are silent, and give up those whose lease is over.
+
+A member is silent while its ``renewals`` stay the same. Its lease ends ``ttl`` after its last renewal at the latest. So
+once it was silent for its ttl and a margin, by this process's monotonic clock, it answers nothing from memory any more.
+The statement that removes it changes nothing if it has renewed meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from metastore.backends.postgres.fragments import DURABLE
+from metastore.backends.postgres.parameters import Row
+from metastore.clock import Clock
+from metastore.port.acknowledgement import Answer
+
+__all__ = ["ACKNOWLEDGED", "EVERY_TRANSACTION", "EVICT", "Asks", "Judged", "Silence"]
+
+Asks = Callable[[str, dict[str, Any]], list[Row]]
+
+DRIFT: Final = 0.01
+"""How far two clocks may drift apart, as a part of the time that passes."""
+EVERY_TRANSACTION: Final = 3
+"""The first transaction id of a database: every snapshot shows it."""
+
+ACKNOWLEDGED = """SELECT id, incarnation, renewals, ttl, pg_visible_in_snapshot(%(xid)s::text::xid8, seen::pg_snapshot)
+FROM cache_member"""
+EVICT = f"""DELETE FROM cache_member WHERE id = %(id)s::bigint AND incarnation = %(incarnation)s::text
+  AND renewals = %(renewals)s::bigint AND {DURABLE} RETURNING 1"""
+"""Gives up a member, unless it has renewed since it was looked at."""
+_log = logging.getLogger("metastore")
+
+
+class Judged(NamedTuple):
+    """A member as it was judged. What another thread has seen of it since then does not count."""
+
+    id: int
+    incarnation: str
+    renewals: int
+
+
+class Silence:
+    """What one process knows of the members' silence. Any number of threads may use it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since: dict[tuple[int, str], tuple[int, float]] = {}
+        """Of each member: the renewals that were seen last, and since when (monotonic)."""
+        self._lock = threading.Lock()
+
+    def fork(self) -> None:
+        """Go on in a forked child: a thread of the parent may hold the lock. The clock is the same one."""
+        self._lock = threading.Lock()
+
+    def answers(self, ask: Asks, xid: int) -> dict[Judged, Answer]:
+        """Return of each member whether it has acknowledged a transaction, and whether its lease is over."""
+        members = ask(ACKNOWLEDGED, {"xid": xid})
+        return self.noted(members, self._clock.monotonic())
+
+    def noted(self, members: Sequence[Row], now: float) -> dict[Judged, Answer]:
+        """Return what is known of each member; note since when its renewals are what they are."""
+        answers: dict[Judged, Answer] = {}
+        with self._lock:
+            seen, there = self._since, set[tuple[int, str]]()
+            for member_id, incarnation, renewals, ttl, acknowledged in members:
+                key = (member_id, incarnation)
+                there.add(key)
+                known = seen.get(key)
+                if known is None or known[0] != renewals:
+                    known = seen[key] = (renewals, now)
+                # this clock may be fast, and the member's slow
+                proceed = ttl / 1e6 * (1 + 2 * DRIFT)
+                said: Literal["acknowledged", "nothing"] = "acknowledged" if acknowledged else "nothing"
+                answers[Judged(*key, renewals)] = Answer(said, now - known[1] >= proceed)
+            for key in seen.keys() - there:
+                del seen[key]
+        return answers
+
+    def give_up(self, ask: Asks, member: Judged) -> bool:
+        """Remove a member whose lease is over; return whether that was done: not if it has renewed since then."""
+        gone = bool(ask(EVICT, member._asdict()))
+        if gone:
+            _log.warning("the cache's member %d did not renew for its ttl: it is not waited for any more", member.id)
+        return gone
+
+    def give_up_silent(self, ask: Asks) -> int:
+        """Remove all members whose lease is over; return how many members were there."""
+        answers = self.answers(ask, EVERY_TRANSACTION)
+        for member, answer in answers.items():
+            if answer.silent:
+                self.give_up(ask, member)
+        return len(answers)
