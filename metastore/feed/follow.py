@@ -157,6 +157,7 @@ class Tracked:
 def _tracked(session: Session, under: Path | Entity, after: str | None) -> Tracked:
     """Return the entity with where it stood at a position; where that is not known any more, where it stands."""
     backend = session.backend
+    past = (backend if session.access is None else session.access.backend).past
     if isinstance(under, Entity):
         committed(backend, under)
         entity_id, path = under.id, under.names
@@ -173,7 +174,7 @@ def _tracked(session: Session, under: Path | Entity, after: str | None) -> Track
                 return _tracked(session, under, after)
         entity_id, path = records[0].chain[-1].id, names
     try:
-        (then,) = backend.past.by_id(0 if after is None else number_in(backend, after), [entity_id])
+        (then,) = past.by_id(0 if after is None else number_in(backend, after), [entity_id])
     except NotKept:
         return Tracked(entity_id, path)
     return Tracked(entity_id, None if then is None else tuple(node.name for node in then.record.chain))
