@@ -16,6 +16,7 @@ from metastore.feed.feed import changes, number_in
 from metastore.kinds.entity import Change, Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS
+from metastore.managers.target import look_again
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.dropping import LookAgain, pending_at
 from metastore.operation.request import committed
@@ -170,8 +171,8 @@ def _tracked(session: Session, under: Path | Entity, after: str | None) -> Track
         if not records:
             try:
                 _raise_missing(backend, lookups, resolved, format_path(names))
-            except LookAgain:  # something has the name by now
-                return _tracked(session, under, after)
+            except LookAgain as changed:  # something has the name by now
+                return look_again(changed, lambda: _tracked(session, under, after))
         entity_id, path = records[0].chain[-1].id, names
     try:
         (then,) = past.by_id(0 if after is None else number_in(backend, after), [entity_id])

@@ -26,7 +26,7 @@ ANN, BOB = ("lake", "ann@corp"), ("lake", "bob@corp")
 T, SCHEMA = "lake.sales.eu.orders", "lake.sales.eu"
 
 
-class _Between:
+class Between:
     """A backend that calls ``action`` before its n-th question, once."""
 
     def __init__(self, backend: Any) -> None:
@@ -171,7 +171,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 def _others_go_first(world: World, read: str, loss: Callable[[], None], back: Callable[[], None], cold: bool) -> None:
     """Let ``loss`` come before each question of a read in turn; the control is the read to which it does not come."""
     store, session = world.store, world.store._session
-    between = session.backend = _Between(session.backend)
+    between = session.backend = Between(session.backend)
     at = 0
     while True:
         if cold:
