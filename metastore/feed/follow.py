@@ -16,6 +16,7 @@ from metastore.feed.feed import changes, number_in
 from metastore.kinds.entity import Change, Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS
+from metastore.managers.target import look_again
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.dropping import LookAgain, pending_at
 from metastore.operation.request import committed
@@ -157,6 +158,7 @@ class Tracked:
 def _tracked(session: Session, under: Path | Entity, after: str | None) -> Tracked:
     """Return the entity with where it stood at a position; where that is not known any more, where it stands."""
     backend = session.backend
+    past = (backend if session.access is None else session.access.backend).past
     if isinstance(under, Entity):
         committed(backend, under)
         entity_id, path = under.id, under.names
@@ -169,11 +171,11 @@ def _tracked(session: Session, under: Path | Entity, after: str | None) -> Track
         if not records:
             try:
                 _raise_missing(backend, lookups, resolved, format_path(names))
-            except LookAgain:  # something has the name by now
-                return _tracked(session, under, after)
+            except LookAgain as changed:  # something has the name by now
+                return look_again(changed, lambda: _tracked(session, under, after))
         entity_id, path = records[0].chain[-1].id, names
     try:
-        (then,) = backend.past.by_id(0 if after is None else number_in(backend, after), [entity_id])
+        (then,) = past.by_id(0 if after is None else number_in(backend, after), [entity_id])
     except NotKept:
         return Tracked(entity_id, path)
     return Tracked(entity_id, None if then is None else tuple(node.name for node in then.record.chain))

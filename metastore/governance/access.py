@@ -21,11 +21,11 @@ from metastore.governance.privileges import OWNERSHIP, REVEAL, needs_of
 from metastore.port.backend import Backend
 from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Lookup
-from metastore.port.rights import RightRows
+from metastore.port.rights import Chosen, RightRows
 from metastore.port.scopes import Scopes
 from metastore.port.search import Search
 
-__all__ = ["Access", "Evidence", "Probed", "Want", "guessing"]
+__all__ = ["Access", "Evidence", "Probed", "Want", "guessing", "is_guessing"]
 
 _GUESSED: ContextVar[list[bool] | None] = ContextVar("guessed", default=None)
 """Where a read inside of an attempt that may guess notes that it did; None: reads ask whether their evidence holds."""
@@ -42,6 +42,11 @@ def guessing(allowed: bool) -> Iterator[list[bool]]:
         yield guessed
     finally:
         _GUESSED.reset(token)
+
+
+def is_guessing() -> bool:
+    """Whether this is inside of an attempt whose reads may trust remembered evidence."""
+    return _GUESSED.get() is not None
 
 
 class Want(NamedTuple):
@@ -151,6 +156,25 @@ class Access:
 
     # --- seeing
 
+    def guesses(self, ids: Sequence[int]) -> bool:
+        """Whether an attempt may take it for granted that the user sees all these; if so, that it guessed is noted."""
+        guessed = _GUESSED.get()
+        if guessed is None or self.mine is not None or not ids:
+            return False
+        all_known = [self.remembered(i) for i in ids]
+        if not all(known is not None and known.seen_by for known in all_known):
+            return False
+        guessed.append(True)
+        return True
+
+    def chosen(self, parent_id: int, kind: str) -> Chosen | None:
+        """Return which children of a kind the user saw last; None: nothing is remembered."""
+        return self._facts.chosen.get((parent_id, kind))
+
+    def chose(self, parent_id: int, kind: str, chosen: Chosen | None) -> None:
+        """Remember which children of a kind the user sees; None: it does not see the parent."""
+        self._facts.chose(parent_id, kind, chosen)
+
     def probe(self, ids: Sequence[int]) -> Scopes:
         """Return the scope versions that a read of these may ask about, so that it needs no second question.
 
@@ -259,10 +283,13 @@ class Access:
         message = f"{self.who.name} {needs}: {ruling.because}; ask an owner of it for the right"
         return PermissionDenied(self.who.name, privilege, path, message)
 
-    def require(self, nodes: Nodes, want: Want) -> None:
-        """Raise PermissionDenied unless the user may do it to the object at the end of ``nodes`` now."""
+    def require(self, nodes: Nodes, want: Want) -> Scopes:
+        """Return on which scope versions it rests that the user may do it to the object at the end of ``nodes`` now.
+
+        Raises PermissionDenied, or EntityNotFound for what is not seen.
+        """
         (known,) = self.read([nodes])
-        self.check(known, want)
+        return known.guards(self.check(known, want))
 
     def decision(self, nodes: Nodes, privilege: str) -> Decision:
         """Return whether the user has a privilege at an object now, and why."""

@@ -16,7 +16,7 @@ from metastore.governance.privileges import effect_of
 from metastore.names import clean_name, exact_text, format_path, parse_path
 from metastore.port.backend import Rights
 from metastore.port.records import Lookup, Node
-from metastore.port.rights import RightRows, Whose
+from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.scopes import Scopes
 
 __all__ = ["KnownFacts", "Memory", "Nodes", "Remembered", "Who", "evidence", "evidence_at", "who"]
@@ -24,6 +24,8 @@ __all__ = ["KnownFacts", "Memory", "Nodes", "Remembered", "Who", "evidence", "ev
 Nodes = tuple[Node, ...]
 _MOST: Final = 10_000
 """How many facts, and how many paths, are remembered for one user."""
+_LISTINGS: Final = 100
+"""Of how many listings it is remembered what they show; each may name thousands of children."""
 _USERS: Final = 1_000
 """For how many users something is remembered."""
 
@@ -129,6 +131,8 @@ class Remembered:
     def __init__(self) -> None:
         self.known: dict[int, KnownFacts] = {}
         """By the id of the object."""
+        self.chosen: dict[tuple[int, str], Chosen] = {}
+        """By the id of the parent and the kind: which children were shown last."""
         self._paths: dict[Lookup, int] = {}
 
     def note(self, known: KnownFacts) -> None:
@@ -147,6 +151,15 @@ class Remembered:
         if len(self._paths) >= _MOST:
             self._paths.clear()
         self._paths[path] = entity_id
+
+    def chose(self, parent_id: int, kind: str, chosen: Chosen | None) -> None:
+        """Remember which children are shown; None: none of them, which is read each time."""
+        if chosen is None:
+            self.chosen.pop((parent_id, kind), None)
+            return
+        if len(self.chosen) >= _LISTINGS:
+            self.chosen.clear()
+        self.chosen[parent_id, kind] = chosen
 
 
 class Memory:

@@ -2,23 +2,30 @@
 
 What is hidden is left out: a path ends before it, an id leads nowhere, a listing skips it. The one trace that it
 leaves is a taken name: a path to something hidden has all its nodes, and no record.
+
+Rows are read first and the rights after them, or both at one instant. So nothing is shown that was written after the
+right to see it was taken away. A method of the port that is neither here nor in ``PASSED`` is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
+from metastore.errors import PermissionDenied
 from metastore.governance.access import Access, Probed, Want
 from metastore.governance.evidence import KnownFacts, Nodes
+from metastore.governance.passed import PASSED, REFUSED
 from metastore.port.backend import Backend, Guards
 from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Resolved, RowPage, Step
-from metastore.port.relations import GONE, End, Owning, Related, Relating
+from metastore.port.relations import GONE, End, Owning, Related, Relating, RelationRecord
 from metastore.port.rights import Chosen
 from metastore.port.search import Matches, Search
 
 __all__ = ["Seen", "seen_by"]
+
+T = TypeVar("T")
 
 
 def seen_by(step: Step) -> list[int]:
@@ -27,26 +34,20 @@ def seen_by(step: Step) -> list[int]:
     return [i for i in (own, step.other_id) if i is not None]
 
 
-class _Below(NamedTuple):
-    """Which children of a parent the user sees, and the scope versions on which that rests."""
-
-    chosen: Chosen
-    rests: tuple[tuple[int, int], ...]
-
-    def held(self, guards: Guards) -> list[tuple[int, int]]:
-        """Return the guards of a page that shows them."""
-        return [*dict.fromkeys([*guards, *self.rests])]
-
-
 class Seen:
-    """A backend's reads, for one user. What is not here is the backend's own."""
+    """A backend's reads, for one user. What is in ``PASSED`` is the backend's own."""
 
     def __init__(self, backend: Backend, access: Access) -> None:
         self._base = backend
         self._access = access
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._base, name)
+        if name in PASSED:
+            return getattr(self._base, name)
+        if name in REFUSED:
+            user = self._access.who.name
+            raise PermissionDenied(user, "admin", "", f"{user} may not use {name} of the database; only admins may")
+        raise AttributeError(f"a user's view has no {name}: metastore/governance/passed.py says what it may show")
 
     # --- paths and ids
 
@@ -113,8 +114,9 @@ class Seen:
         rows = self._base.by_id(ids) if ids else []
         return {i: row.record.chain for i, row in zip(ids, rows, strict=True) if row is not None}
 
-    def _sees(self, entity_id: int) -> bool:
-        return self.by_id([entity_id])[0] is not None
+    def _sees(self, ids: Sequence[int]) -> set[int]:
+        """Return which of these the user sees, in whatever state they are."""
+        return {i for i, row in zip(ids, self.by_id(ids) if ids else [], strict=True) if row is not None}
 
     def named(self, parent_id: int, family: str, key: str, guards: Guards) -> RowPage[Child]:
         """Return what has a name, if the user sees it."""
@@ -135,16 +137,17 @@ class Seen:
 
     def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
         """Whether there are children, for owners alone: nothing hidden is told. Raises PermissionDenied."""
+        there = self._base.has_children(entity_id, besides)
         chain = self._nodes_of([entity_id]).get(entity_id)
         if chain is not None:
             self._access.require(chain, Want(entity_id, "own"))
-        return self._base.has_children(entity_id, besides)
+        return there
 
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         """Return the steps of what the user sees now; none of anything else, wherever the id comes from."""
         steps = self._base.history(entity_id, after, limit)
         ids = list(dict.fromkeys(i for step in steps for i in seen_by(step)))
-        shown = {i for i, row in zip(ids, self.by_id(ids) if ids else [], strict=True) if row is not None}
+        shown = self._sees(ids)
         return [step for step in steps if shown.issuperset(seen_by(step))]
 
     # --- listings
@@ -155,13 +158,13 @@ class Seen:
         """Return the next children that the user sees."""
         if self._access.mine is not None:
             return self._filtered(parent_id, kind, family, state, after, limit, guards)
-        below = self._below(parent_id, kind, guards)
-        if below is None:
-            return RowPage(False, [])
-        what = (parent_id, kind, family, state, after, limit, below.held(guards))
-        if below.chosen.ids or below.chosen.only:
-            return self._base.children_chosen(*what, below.chosen)
-        return self._base.children(*what)
+        what = (parent_id, kind, family, state, after, limit, guards)
+        return self._chosen(
+            parent_id,
+            kind,
+            guards,
+            lambda chosen: self._base.children_chosen(*what, chosen) if _some(chosen) else self._base.children(*what),
+        )
 
     def names(
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
@@ -170,13 +173,30 @@ class Seen:
         if self._access.mine is not None:
             page = self._filtered(parent_id, kind, family, LIVE, (after, 0), limit, guards)
             return RowPage(page.held, [(child.key, child.node.name) for child in page.rows])
-        below = self._below(parent_id, kind, guards)
-        if below is None:
-            return RowPage(False, [])
-        what = (parent_id, kind, family, after, limit, below.held(guards))
-        if below.chosen.ids or below.chosen.only:
-            return self._base.names_chosen(*what, below.chosen)
-        return self._base.names(*what)
+        what = (parent_id, kind, family, after, limit, guards)
+        return self._chosen(
+            parent_id,
+            kind,
+            guards,
+            lambda chosen: self._base.names_chosen(*what, chosen) if _some(chosen) else self._base.names(*what),
+        )
+
+    def _chosen(self, parent_id: int, kind: str, guards: Guards, read: Callable[[Chosen], RowPage[T]]) -> RowPage[T]:
+        """Return what ``read`` brings of the children that the user sees.
+
+        The choice that was right last is only a guess of what to read: the rights are read after the rows.
+        """
+        before, fresh = self._access.chosen(parent_id, kind), False
+        if before is None:
+            before, fresh = self._below(parent_id, kind, guards), True
+        while before is not None:
+            page = read(before)
+            now = self._below(parent_id, kind, guards) if page.held else before
+            # what was given since the call began may be missing; what was taken away must be
+            if now == before or (fresh and now is not None and now.shows_all(before)):
+                return page
+            before, fresh = now, True
+        return RowPage(False, [])
 
     def _filtered(
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
@@ -194,10 +214,13 @@ class Seen:
                 return RowPage(page.held, kept[:limit])
             after = (page.rows[-1].key, page.rows[-1].node.id)
 
-    def _below(self, parent_id: int, kind: str, guards: Guards) -> _Below | None:
-        """Return which children of a kind the user sees; None: it does not see the parent."""
-        if parent_id == ROOT_ID:
-            return self._metalakes()
+    def _below(self, parent_id: int, kind: str, guards: Guards) -> Chosen | None:
+        """Read which children of a kind the user sees, and remember it; None: it does not see the parent."""
+        chosen = self._metalakes() if parent_id == ROOT_ID else self._below_entity(parent_id, kind, guards)
+        self._access.chose(parent_id, kind, chosen)
+        return chosen
+
+    def _below_entity(self, parent_id: int, kind: str, guards: Guards) -> Chosen | None:
         chain = self._standing(parent_id, guards)
         if chain is None:
             return None
@@ -205,8 +228,7 @@ class Seen:
         if not known.seen[-1].allowed:
             return None
         usually, but = known.exceptions(kind)
-        rests = {**{node.id: node.scope_version for node in chain}, **known.scopes}
-        return _Below(Chosen(tuple(sorted(but)), only=not usually), tuple(rests.items()))
+        return Chosen(tuple(sorted(but)), only=not usually)
 
     def _standing(self, entity_id: int, guards: Guards) -> Nodes | None:
         """Return the nodes that lead to an entity: those that are remembered, if the page is read under them."""
@@ -215,17 +237,27 @@ class Seen:
             return known.nodes
         return self._nodes_of([entity_id]).get(entity_id)
 
-    def _metalakes(self) -> _Below:
+    def _metalakes(self) -> Chosen:
         """The metalakes that have the user."""
         ids = self._access.metalakes()
         seen = self._access.visible(list(self._nodes_of(ids).values()))
-        return _Below(Chosen(tuple(sorted([known.nodes[0].id for known in seen if known is not None])), only=True), ())
+        return Chosen(tuple(sorted([known.nodes[0].id for known in seen if known is not None])), only=True)
+
+    # --- owned rows
 
     def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
         """Return owned rows of what the user sees; of the root, which has no secrets, all."""
-        if owner_id != ROOT_ID and not self._sees(owner_id):
-            return RowPage(False, [])
-        return self._base.owned(owner_id, kind, after, limit, guards)
+        page = self._base.owned(owner_id, kind, after, limit, guards)
+        return page if owner_id == ROOT_ID or self._sees([owner_id]) else RowPage(False, [])
+
+    def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
+        """Return the owned rows of those that the user sees; of the root, which has no secrets, all."""
+        rows = self._base.owned_by_name(owner_ids, kind, names)
+        owners = [i for i in dict.fromkeys(owner_ids) if i != ROOT_ID]
+        if self._access.guesses(owners):
+            return rows
+        seen = {ROOT_ID, *self._sees(owners)}
+        return [row if owner in seen else None for owner, row in zip(owner_ids, rows, strict=True)]
 
     def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
         """Return an entity that the user sees, and its owned rows."""
@@ -270,6 +302,18 @@ class Seen:
         shown = iter(self._access.visible([end.chain for end in ends if end.chain]))
         return [end if end.chain and next(shown) is not None else GONE for end in ends]
 
+    def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
+        """Return the relations in slots of what the user sees. A slot of its own tells that it is taken, not by whom.
+
+        A write must count up what it replaces, also where the other end is hidden: only the version is used of it.
+        """
+        rows = self._base.relations(kind, slots)
+        froms = list(dict.fromkeys(from_id for from_id, _ in slots))
+        if self._access.guesses(froms):
+            return rows
+        seen = self._sees(froms)
+        return [row for row in rows if row.from_id in seen]
+
     # --- search
 
     def find(self, search: Search) -> Matches:
@@ -278,3 +322,8 @@ class Seen:
         shown = self._access.visible([record.chain for record in matches.records])
         records = [record for record, known in zip(matches.records, shown, strict=True) if known is not None]
         return Matches(records, matches.scanned, matches.last)
+
+
+def _some(chosen: Chosen) -> bool:
+    """Whether a choice leaves some children out."""
+    return bool(chosen.ids) or chosen.only

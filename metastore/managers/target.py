@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
+from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError, VersionConflict
+from metastore.governance.access import is_guessing
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.names import Path, format_path, parse_path
@@ -26,6 +28,7 @@ __all__ = [
     "check_standing",
     "find",
     "find_parent",
+    "look_again",
     "missing",
     "missing_parent",
     "names_of",
@@ -40,6 +43,10 @@ __all__ = [
 
 T = TypeVar("T")
 Target = Path | Entity
+
+_MOST: Final = 50
+"""How often a call looks again at most."""
+_looks: ContextVar[int] = ContextVar("looks", default=0)
 
 
 def names_of(kind: Kind, target: Target) -> tuple[str, ...]:
@@ -87,8 +94,23 @@ def unless_back(error: Callable[[], MetastoreError], again: Callable[[], T]) -> 
     """Raise the error that says what is not there, unless it is back by now: then look again."""
     try:
         raise error()
-    except LookAgain:
+    except LookAgain as changed:
+        return look_again(changed, again)
+
+
+def look_again(changed: LookAgain, again: Callable[[], T]) -> T:
+    """Return what ``again`` finds, as long as the call has not looked too often. Raises VersionConflict."""
+    # remembered rights would show what is above and hide what is below it each time: the attempt runs without them
+    if is_guessing():
+        raise changed
+    if (looks := _looks.get()) == _MOST:
+        message = f"{changed.detail}, {_MOST} times while this call looked; call again"
+        raise VersionConflict(changed.path, None, None, message) from None
+    token = _looks.set(looks + 1)
+    try:
         return again()
+    finally:
+        _looks.reset(token)
 
 
 def target_value(target: Target) -> object:

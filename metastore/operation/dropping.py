@@ -37,6 +37,7 @@ class LookAgain(Conflict):
 
     def __init__(self, path: str) -> None:
         super().__init__("ancestor", f"{path} was dropped, restored, renamed or moved meanwhile", 0.0)
+        self.path = path
 
 
 def pending_at(backend: Reads, where: Lookup, nodes: Sequence[Node]) -> DropPending | None:

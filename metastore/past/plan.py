@@ -23,7 +23,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
 from metastore.kinds.table.dropping import FinishColumnDrop, FinishPartitionDrop
 from metastore.managers.statistics import partition_contents
-from metastore.managers.target import Target
+from metastore.managers.target import Target, look_again
 from metastore.names import format_path, parse_path
 from metastore.operation.dropping import LookAgain, pending_above
 from metastore.operation.guards import key_under
@@ -102,8 +102,8 @@ def planned(session: Session, target: Target, to: int) -> Plan:
     """
     try:
         return _planned(session, target, to)
-    except LookAgain:
-        return planned(session, target, to)
+    except LookAgain as changed:
+        return look_again(changed, lambda: planned(session, target, to))
 
 
 def _planned(session: Session, target: Target, to: int) -> Plan:

@@ -56,3 +56,10 @@ class Chosen(NamedTuple):
 
     ids: tuple[int, ...]
     only: bool
+
+    def shows_all(self, other: Chosen) -> bool:
+        """Whether this shows all that another choice among the same children does."""
+        mine, others = frozenset(self.ids), frozenset(other.ids)
+        if other.only:
+            return others <= mine if self.only else not others & mine
+        return not self.only and mine <= others

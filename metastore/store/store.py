@@ -416,7 +416,7 @@ class Store(Managers):
         ``kind`` says what a path means; None: what is there, a container first. Raises EntityNotFound; InvalidArgument
         if the property is no secret, or its variable or file cannot be read here. Keep the result out of logs.
         """
-        return reveal(self._session, target, key, kind)
+        return reveal(self._session, entity_of(self._session, target, kind), key)
 
     def metrics(self) -> Snapshot:
         """Return the metrics of this process's operations since the store was opened; see docs/metrics.md."""

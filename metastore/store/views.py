@@ -77,20 +77,24 @@ class UserStore(BoundStore):
         """Return a secret, for an owner, or with ``use_secret``. Raises PermissionDenied, and as ``Store.reveal``."""
         entity = entity_of(self._session, target, kind)
         self._access.require(entity.record.chain, Want(entity.id, "reveal"))
-        return reveal(self._session, entity, key, kind)
+        return reveal(self._session, entity, key)  # what was read before the right was
 
     def export_to(self, to: FileOrName, target: Target | None = None, **options: Any) -> Exported:
         """Write what the user owns. Raises PermissionDenied for anything else, and for the whole database."""
         if target is None or options.get("ids") or options.get("history"):
             raise self._refused("export the whole database")
-        entity = entity_of(self._session, target, None)
-        self._access.require(entity.record.chain, Want(entity.id, "own"))
         from metastore.transfer import calls  # noqa: PLC0415  (a process imports only what it uses)
 
         session = copy(self._session)
         session.backend = self._access.backend
         settings: dict[str, Any] = {"ids": False, "history": False, "progress": None} | options
-        return calls.export_to(session, to, entity, **settings)
+        while True:
+            entity = entity_of(self._session, target, None)
+            rests = self._access.require(entity.record.chain, Want(entity.id, "own"))
+            try:
+                return calls.export_to(session, to, entity, **settings, rests=rests.pairs)
+            except calls.RightsChanged:  # each time somebody has changed something on which the right rests
+                continue
 
     def outcome(self, operation_id: UUID | str) -> Outcome:
         """Return what became of an operation of the user's own, if it sees its result; *unknown* for all others."""

@@ -16,17 +16,18 @@ from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import lookup
 from metastore.operation.request import committed
 from metastore.operation.session import Session
-from metastore.port.backend import Backend
+from metastore.port.backend import Backend, Guards
 from metastore.port.records import Lookup
 from metastore.port.unreadable import Unreadable, check_unreadable
 from metastore.transfer import export as exporting
+from metastore.transfer.export import RightsChanged
 from metastore.transfer.files import FileOrName, reading, writing
 from metastore.transfer.importer import import_lines
 from metastore.transfer.outcomes import Exported, Imported
 from metastore.transfer.reader import Progress, check, read_header
 from metastore.transfer.restore import restore
 
-__all__ = ["export_to", "has_ids", "import_from", "restore_into"]
+__all__ = ["RightsChanged", "export_to", "has_ids", "import_from", "restore_into"]
 
 _CHECKING = 0.3
 """The share of the time that the first reading of a file takes, for a progress bar."""
@@ -41,8 +42,9 @@ def export_to(
     history: bool,
     progress: exporting.Progress | None,
     unreadable: Unreadable | None = None,
+    rests: Guards = (),
 ) -> Exported:
-    """See :meth:`metastore.store.Store.export_to`."""
+    """See :meth:`metastore.store.Store.export_to`; ``rests``: what the right to it rests on."""
     check_unreadable(unreadable)
     if progress is not None:
         function(progress, "progress")
@@ -52,7 +54,14 @@ def export_to(
     with writing(to) as (stream, resume):
         options = {"ids": bool(ids or history), "history": bool(history), "resume": resume}
         return exporting.export(
-            session.backend, session.clock, stream, entity, **options, progress=progress, unreadable=unreadable
+            session.backend,
+            session.clock,
+            stream,
+            entity,
+            **options,
+            progress=progress,
+            unreadable=unreadable,
+            rests=rests,
         )
 
 

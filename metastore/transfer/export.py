@@ -16,7 +16,7 @@ from metastore.clock import Clock
 from metastore.errors import BackendUnavailable, InvalidArgument
 from metastore.feed.feed import position_of
 from metastore.kinds.entity import Entity, utc
-from metastore.port.backend import Backend
+from metastore.port.backend import Backend, Guards
 from metastore.port.snapshot import TableSnapshot, Watermark
 from metastore.port.unreadable import Unreadable
 from metastore.transfer.content import lines_of
@@ -28,10 +28,15 @@ from metastore.transfer.tally import Tally
 from metastore.transfer.walk import GuardRow, batched, find
 from metastore.version import __version__
 
-__all__ = ["Progress", "export"]
+__all__ = ["Progress", "RightsChanged", "export"]
 
 Progress = Callable[[int], None]
 """Called with the number of lines so far, from time to time."""
+
+
+class RightsChanged(Exception):
+    """The right to the export may have been taken away before its instant; nothing was written."""
+
 
 _PATIENCE = 1.0
 """How long to wait for running writers, so that the header can name a position (seconds)."""
@@ -49,16 +54,20 @@ def export(
     resume: bool = False,
     progress: Progress | None = None,
     unreadable: Unreadable | None = None,
+    rests: Guards = (),
 ) -> Exported:
     """Write ``target`` and all below it (None: everything); see the module.
 
-    With ``resume`` the stream may hold the beginning of an export. Raises EntityNotFound, InvalidArgument.
+    With ``resume`` the stream may hold the beginning of an export. ``rests``: the scope versions under which it is
+    allowed, at the instant that it shows. Raises EntityNotFound, InvalidArgument, RightsChanged.
     """
     if target is not None and (ids or history):
         raise InvalidArgument("ids and history belong to a whole database; export without a path")
     watermark = _watermark(backend, clock)
     epoch, time = backend.feed_start()[0], utc(backend.now()).isoformat()
     with backend.snapshot() as snapshot:
+        if rests and not _holds(snapshot, rests):
+            raise RightsChanged
         root, names = (None, None) if target is None else find(snapshot, target.id, target.path)
         header = Header(
             names,
@@ -83,6 +92,12 @@ def export(
         return replace(
             _write(snapshot, stream, root, header, None, progress or _silent, unreadable), restarted=restarted
         )
+
+
+def _holds(snapshot: TableSnapshot, scopes: Guards) -> bool:
+    """Whether these (id, scope version) are true at the instant of the snapshot."""
+    columns, ids = ("id", "scope_version"), [i for i, _ in scopes]
+    return {*scopes} == {(row[0], row[1]) for row in snapshot.rows("guard", columns, ("id",), ids)}
 
 
 def _cut(stream: BinaryIO, end: int) -> None:

@@ -14,6 +14,8 @@ _REVOKED = "tests/contract/test_revoked_contract.py"
 _USER = "tests/contract/test_as_user_contract.py"
 _RELATIONS = "tests/contract/test_relations_contract.py"
 _COMMIT = "tests/contract/test_commit_contract.py"
+_READS = "tests/governance/test_read_after_revoked.py"
+_HIDDEN = "tests/governance/test_reads_of_the_hidden.py"
 _ROWS = "tests/unit/test_create_owned.py"
 
 _EVIDENCE = (
@@ -58,6 +60,49 @@ _EVIDENCE = (
         "%(key)s::text, d.last, ",
         "%(key)s::text, d.seq, ",
         _ROWS,
+    ),
+)
+
+_SHOWN = (
+    Fault(
+        "rows are read after the right to see them",
+        f"{_RIGHTS}/seen.py",
+        "        page = self._base.owned(owner_id, kind, after, limit, guards)\n"
+        "        return page if owner_id == ROOT_ID or self._sees([owner_id]) else RowPage(False, [])",
+        "        seen = owner_id == ROOT_ID or self._sees([owner_id])\n"
+        "        return self._base.owned(owner_id, kind, after, limit, guards) if seen else RowPage(False, [])",
+        _READS,
+    ),
+    Fault(
+        "a listing trusts the choice that it read before its page",
+        f"{_RIGHTS}/seen.py",
+        "now = self._below(parent_id, kind, guards) if page.held else before",
+        "now = before",
+        _READS,
+    ),
+    Fault(
+        "an export does not ask whether its right held at its instant",
+        "metastore/transfer/export.py",
+        "if rests and not _holds(snapshot, rests):",
+        "if False:",
+        _READS,
+    ),
+    Fault(
+        "a user's view passes on whatever it does not know",
+        f"{_RIGHTS}/seen.py",
+        "        if name in PASSED:\n",
+        "        if name not in REFUSED:\n",
+        _READS,
+    ),
+)
+
+_TOLD = (
+    Fault(
+        "an attempt that trusts what is remembered looks again for ever",
+        "metastore/managers/target.py",
+        "    if is_guessing():\n        raise changed\n",
+        "",
+        f"{_HIDDEN} -k 'revocation_ends and alter'",
     ),
 )
 
@@ -123,4 +168,4 @@ _ALLOWED = (
     ),
 )
 
-IN_GOVERNANCE: tuple[Fault, ...] = (*_EVIDENCE, *_TAKEN, *_ALLOWED)
+IN_GOVERNANCE: tuple[Fault, ...] = (*_EVIDENCE, *_SHOWN, *_TOLD, *_TAKEN, *_ALLOWED)

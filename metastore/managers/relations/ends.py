@@ -15,7 +15,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import KINDS, kind_named
-from metastore.managers.target import Target, absent_from, no_more, not_live, target_value
+from metastore.managers.target import Target, absent_from, look_again, no_more, not_live, target_value
 from metastore.names import format_path, parse_path
 from metastore.operation.dropping import LookAgain
 from metastore.operation.request import View
@@ -88,8 +88,8 @@ def find_ends(view: View, *ends: EndOf) -> list[Record]:
     """Return the live entity that each end means. Raises EntityNotFound, DropPending, InvalidArgument."""
     try:
         return _found(view, ends)
-    except LookAgain:
-        return find_ends(view, *ends)
+    except LookAgain as changed:
+        return look_again(changed, lambda: find_ends(view, *ends))
 
 
 def _found(view: View, ends: Sequence[EndOf]) -> list[Record]:

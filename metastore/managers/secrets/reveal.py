@@ -14,15 +14,14 @@ from metastore.operation.request import View
 from metastore.operation.session import ManagerSession
 from metastore.port.records import Lookup, Record
 
-__all__ = ["reveal", "secret_of"]
+__all__ = ["entity_of", "reveal", "secret_of"]
 
 
-def reveal(session: ManagerSession, target: Target, key: str, kind: str | None) -> str:
-    """Return the secret that the property ``key`` of ``target`` refers to, or has encrypted.
+def reveal(session: ManagerSession, entity: Entity, key: str) -> str:
+    """Return the secret that the property ``key`` of an entity, as it was read, refers to, or has encrypted.
 
     Raises EntityNotFound, InvalidArgument; for an encrypted one SecretKeyMissing, SecretKeyWrong, SecretDamaged.
     """
-    entity = entity_of(session, target, kind)
     reference, what = secret_of(entity, key)
     if not reference.stored.startswith(SEALED):
         return read(reference, what)

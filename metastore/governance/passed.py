@@ -1,0 +1,37 @@
+"""What of the port a user's view passes on as it is, because it shows nothing of what is hidden; and what it refuses.
+
+Each method of the port is read by :mod:`metastore.governance.seen`, or named here. So a new one is refused until
+somebody has said what it shows a user.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["PASSED", "REFUSED"]
+
+_COMMITS: Final = (
+    *("commit", "write_down", "pending", "scopes", "turn", "help", "forbid", "confirm", "cancel", "steps"),
+    *("mark", "unmark", "marked", "clear", "queue", "line", "leave", "hold"),
+)
+"""What an operation does once it was allowed, with the entities and under the id that are its own."""
+
+_FEED: Final = ("feed", "hearing", "hint", "feed_start", "event_at", "watermark", "decided")
+"""The feed, whose reader leaves out what the user does not see: :mod:`metastore.feed.visible`."""
+
+_PURGE: Final = ("below", "delete_relations", "delete_columns", "delete_entities", "delete_steps", "forget")
+"""What deletes a tree of which the purge was allowed, and rows of refused operation ids."""
+
+_DATABASE: Final = ("origin", "identify", "now", "reserve_ids", "format", "pool_use", "ping", "leases")
+"""The database itself, and the rows of a lease that the service gave to a call."""
+
+PASSED: Final = frozenset((*_COMMITS, *_FEED, *_PURGE, *_DATABASE))
+
+REFUSED: Final = frozenset(
+    (
+        *("rights", "resolve_rights", "resolve_holding", "by_id_holding", "children_chosen", "names_chosen"),
+        *("touched", "past", "readers", "secret_keys", "snapshot", "restorer", "stats", "close"),
+        *("dropped_before", "purging", "sweep_relations", "forget_tickets", "forget_pins"),
+    )
+)
+"""What no call of a user needs: what decides about rights, the past, whole tables, and upkeep."""
