@@ -54,7 +54,9 @@ def diff(
     """
     if since is not None:
         with ctx.obj.open() as store:
-            show_differences(store.diff(when(since), None if until is None else when(until), under=path), json)
+            show_differences(
+                store.diff(when(since), None if until is None else when(until), under=path, kind=kind), json
+            )
         return
     if path is None or before is None:
         raise InvalidArgument("name what to compare: PATH and V1, or --from with a position or a time")

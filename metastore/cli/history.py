@@ -75,6 +75,10 @@ def changes(
     under: Annotated[
         str | None, typer.Option("--under", help="Only this entity and what is below it.", show_default=False)
     ] = None,
+    under_kind: Annotated[
+        str | None,
+        typer.Option("--under-kind", help="The kind of --under, where several share the name.", show_default=False),
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more.")] = False,
     timeout: Annotated[
         float | None,
@@ -95,6 +99,7 @@ def changes(
             unreadable=left_out(skip_unreadable),
             kinds=kind or None,
             under=under,
+            kind=under_kind,
             follow=follow,
             timeout=timeout,
         )

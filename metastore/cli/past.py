@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from metastore.cli.context import Json
+from metastore.cli.context import Json, KindOption
 from metastore.cli.output import Line, change_text, console, one_line, table, time, write, write_json, write_lines
 from metastore.cli.output import write_table as _write_table
 from metastore.errors import InvalidArgument
@@ -103,6 +103,7 @@ def revert(
     ctx: typer.Context,
     path: Annotated[str, typer.Argument(help="Such as lake.catalog.schema.")],
     to: Annotated[str, typer.Option("--to", help="A position, or a time such as 2026-11-22T10:00.")],
+    kind: KindOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     json: Json = False,
 ) -> None:
@@ -113,7 +114,7 @@ def revert(
     It keeps its present name and place. Its history goes on.
     """
     with ctx.obj.open() as store:
-        reverted = store.revert(path, to=when(to), dry_run=dry_run)
+        reverted = store.revert(path, to=when(to), kind=kind, dry_run=dry_run)
     show_differences(reverted, json)
     if not reverted and not json:
         write(console(), f"{path} is what it was then")

@@ -8,7 +8,7 @@ a backup was put back in place: the change at the position is missing, or anothe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -26,6 +26,7 @@ from metastore.port.records import Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
 __all__ = [
+    "Watch",
     "changes",
     "check_drawn",
     "check_kept",
@@ -36,6 +37,8 @@ __all__ = [
     "steps_between",
 ]
 
+Watch = Callable[[Sequence[Step]], object]
+"""Takes the next page of the feed, whatever is shown of it."""
 _PAGE = 500
 _PATIENCE = 1.0
 """How long the feed waits for a commit in flight below one that is visible, in seconds."""
@@ -100,10 +103,11 @@ def changes(
     limit: int | None,
     unreadable: Unreadable | None = None,
     access: Access | None = None,
+    watch: Watch | None = None,
 ) -> Iterator[Change]:
     """Yield the changes after a position, oldest first, up to the last one that is decided.
 
-    ``access``: for which user they are, which sees some of them; None: all.
+    ``access``: for which user they are, which sees some of them; None: all. ``watch`` gets each page before that.
     Raises InvalidArgument for a position of another database and for one that was lost when a backup was put back,
     HistoryGone for one after which gc has removed changes, before the call or between two pages of it.
     """
@@ -119,7 +123,7 @@ def changes(
             _check_restored(backend, after, seq, mark, collected)
         else:
             check_drawn(backend, after, seq)
-    return _follow(backend, clock, epoch, seq, collected, limit, unreadable, access)
+    return _follow(backend, clock, epoch, seq, collected, limit, unreadable, access, watch)
 
 
 def _follow(
@@ -131,6 +135,7 @@ def _follow(
     limit: int | None,
     unreadable: Unreadable | None,
     access: Access | None,
+    watch: Watch | None,
 ) -> Iterator[Change]:
     left, origin = limit, backend.origin
     patience = clock.monotonic() + _PATIENCE
@@ -139,7 +144,7 @@ def _follow(
         page = backend.feed(seq, size)
         if _has_gap(page.rows, seq) and (gone := backend.feed_start()[1]) > collected:
             _check_collected(epoch, gone, seq)  # removed since this read began, perhaps between two of its pages
-        rows = page.rows if access is None else seen_steps(access, page.rows)
+        rows = _shown(page.rows, access, watch)
         for step in rows:
             seq = step.seq or seq
             position = f"{epoch}-{seq:016x}{step.operation_id.int & _MARKED:08x}"  # position_of, in place
@@ -157,6 +162,12 @@ def _follow(
             if clock.monotonic() > patience:
                 return
             clock.sleep(_PAUSE)
+
+
+def _shown(steps: list[Step], access: Access | None, watch: Watch | None) -> list[Step]:
+    if watch is not None:
+        watch(steps)
+    return steps if access is None else seen_steps(access, steps)
 
 
 def steps_between(backend: Backend, clock: Clock, low: int, high: int, *, together: bool = True) -> Iterator[Step]:

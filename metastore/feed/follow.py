@@ -6,31 +6,24 @@ process that writes ends a pause (:mod:`metastore.feed.hints`). Nothing rests on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NoReturn
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from metastore.arguments import items, positive_seconds, shown
-from metastore.errors import EntityNotFound, InvalidArgument
-from metastore.feed.feed import changes, number_in
+from metastore.errors import InvalidArgument
+from metastore.feed.feed import Watch, changes
+from metastore.feed.stood import tracked
+from metastore.feed.subject import LEASE
+from metastore.feed.tracked import Tracked
 from metastore.kinds.entity import Change, Entity
-from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS
-from metastore.managers.target import look_again
-from metastore.names import Path, format_path, parse_path
-from metastore.operation.dropping import LookAgain, pending_at
-from metastore.operation.request import committed
+from metastore.managers.any_kind import check_kind
+from metastore.names import Path
 from metastore.operation.session import Session
-from metastore.port.backend import Reads
 from metastore.port.feed import Hearing
-from metastore.port.past import NotKept
-from metastore.port.records import Lookup, Resolved
 from metastore.port.unreadable import Unreadable
 
 __all__ = ["Selection", "kinds_of", "selected"]
-
-LEASE = "lease"
-"""The kind of the events of leases, which are no entities."""
 
 _SOON, _SLOWEST, _SLOWER = 0.01, 1.0, 1.5
 """The first pause before the feed is asked again, the longest (seconds), and how much longer each is."""
@@ -42,6 +35,8 @@ class Selection:
 
     kinds: Iterable[str] | None = None
     under: Path | Entity | None = None
+    kind: str | None = None
+    """What a path in ``under`` means."""
     follow: bool = False
     timeout: float | None = None
 
@@ -49,40 +44,40 @@ class Selection:
 def selected(
     session: Session, after: str | None, limit: int | None, unreadable: Unreadable | None, chosen: Selection
 ) -> Iterator[Change]:
-    """Yield the changes that are selected. Raises as :func:`metastore.feed.feed.changes` does, and EntityNotFound."""
+    """Yield the changes that are selected. Raises as ``feed.changes`` and ``stood.tracked`` do."""
     kinds = None if chosen.kinds is None else kinds_of(chosen.kinds)
+    check_kind(chosen.under, chosen.kind)
     if chosen.timeout is not None:
         positive_seconds(chosen.timeout, "the time after which following ends")
     # checks the position and the limit in this call, not at the first change
     changes(session.backend, session.clock, after, limit, access=session.access)
-    tracked = None if chosen.under is None else _tracked(session, chosen.under, after)
-    followed = _followed(session, after, unreadable, chosen)
-    return _limited((c for c in followed if c is None or _fits(c, kinds, tracked)), session, limit, chosen.timeout)
+    below = None if chosen.under is None else tracked(session, chosen.under, chosen.kind, after)
+    followed = _followed(session, after, unreadable, chosen, None if below is None else below.see)
+    return _limited((c for c in followed if c is None or _fits(c, kinds, below)), session, limit, chosen.timeout)
 
 
-def _fits(change: Change, kinds: frozenset[str] | None, tracked: Tracked | None) -> bool:
-    inside = tracked is None or tracked.has(change)  # it sees every change, because it notes renames
-    return inside and (kinds is None or change.kind in kinds)
+def _fits(change: Change, kinds: frozenset[str] | None, below: Tracked | None) -> bool:
+    return (kinds is None or change.kind in kinds) and (below is None or below.has(change))
 
 
 def _followed(
-    session: Session, after: str | None, unreadable: Unreadable | None, chosen: Selection
+    session: Session, after: str | None, unreadable: Unreadable | None, chosen: Selection, watch: Watch | None
 ) -> Iterator[Change | None]:
     """Yield changes, and None after each pause."""
     if not chosen.follow:
-        yield from changes(session.backend, session.clock, after, None, unreadable, session.access)
+        yield from changes(session.backend, session.clock, after, None, unreadable, session.access, watch)
         return
     with session.backend.hearing() as hearing:
-        yield from _on_and_on(session, after, unreadable, hearing)
+        yield from _on_and_on(session, after, unreadable, hearing, watch)
 
 
 def _on_and_on(
-    session: Session, after: str | None, unreadable: Unreadable | None, hearing: Hearing | None
+    session: Session, after: str | None, unreadable: Unreadable | None, hearing: Hearing | None, watch: Watch | None
 ) -> Iterator[Change | None]:
     pause = _SOON
     while True:
         before = after
-        for change in changes(session.backend, session.clock, after, None, unreadable, session.access):
+        for change in changes(session.backend, session.clock, after, None, unreadable, session.access, watch):
             after = change.position
             yield change
         pause = _SOON if after != before else min(_SLOWEST, pause * _SLOWER)
@@ -121,69 +116,3 @@ def kinds_of(kinds: Iterable[str]) -> frozenset[str]:
             known = ", ".join(sorted(known_kinds))
             raise InvalidArgument(f"there is no kind {shown(one)}; known are {known}")
     return frozenset(words)
-
-
-@dataclass
-class Tracked:
-    """An entity, followed through renames of itself and of what is above it; and where it stands after each change."""
-
-    id: int
-    path: tuple[str, ...] | None
-    """None: it was not made yet."""
-    dropped: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    """Where those above it stood that are dropped."""
-
-    def has(self, change: Change) -> bool:
-        """Whether a change is of the entity or of something below it; note where the entity stands after it."""
-        before, after = (p and parse_path(p) for p in (change.path_before, change.path_after))
-        inside = change.entity_id == self.id or self._below(before)
-        self._note(change, before or None, after or None)
-        return inside or self._below(after)
-
-    def _below(self, path: tuple[str, ...] | str | None) -> bool:
-        return self.path is not None and path is not None and tuple(path[: len(self.path)]) == self.path
-
-    def _note(self, change: Change, before: tuple[str, ...] | None, after: tuple[str, ...] | None) -> None:
-        if change.entity_id == self.id and after is not None:
-            self.path = after
-        elif self.path is None or change.action not in ("rename", "move", "drop", "restore"):
-            return
-        if before is not None and after is None:
-            self.dropped[change.entity_id] = before
-        old = self.dropped.pop(change.entity_id, None) if before is None else before
-        if old is not None and after is not None and self.path is not None and self.path[: len(old)] == old:
-            self.path = (*after, *self.path[len(old) :])
-
-
-def _tracked(session: Session, under: Path | Entity, after: str | None) -> Tracked:
-    """Return the entity with where it stood at a position; where that is not known any more, where it stands."""
-    backend = session.backend
-    past = (backend if session.access is None else session.access.backend).past
-    if isinstance(under, Entity):
-        committed(backend, under)
-        entity_id, path = under.id, under.names
-    else:
-        names = parse_path(under)
-        kinds = [kind for kind in KINDS.values() if families_of(kind, len(names)) is not None]
-        lookups = list(dict.fromkeys(Lookup(families_of(kind, len(names)) or (), names) for kind in kinds))
-        resolved = backend.resolve(lookups)
-        records = [one.record for one in resolved if one.record is not None]
-        if not records:
-            try:
-                _raise_missing(backend, lookups, resolved, format_path(names))
-            except LookAgain as changed:  # something has the name by now
-                return look_again(changed, lambda: _tracked(session, under, after))
-        entity_id, path = records[0].chain[-1].id, names
-    try:
-        (then,) = past.by_id(0 if after is None else number_in(backend, after), [entity_id])
-    except NotKept:
-        return Tracked(entity_id, path)
-    return Tracked(entity_id, None if then is None else tuple(node.name for node in then.record.chain))
-
-
-def _raise_missing(backend: Reads, lookups: Sequence[Lookup], resolved: Sequence[Resolved], path: str) -> NoReturn:
-    """Raise DropPending for what is being dropped in steps, EntityNotFound, or LookAgain."""
-    for where, one in zip(lookups, resolved, strict=True):
-        if (pending := pending_at(backend, where, one.nodes)) is not None:
-            raise pending
-    raise EntityNotFound(path)

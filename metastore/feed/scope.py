@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from metastore.errors import EntityNotFound, InvalidArgument
-from metastore.kinds.entity import Change, Entity
+from metastore.errors import EntityNotFound
+from metastore.feed.subject import Subject, names_in, subjects_of
+from metastore.kinds.entity import Change
 from metastore.kinds.families import families_of
-from metastore.kinds.registry import KINDS
+from metastore.kinds.registry import kind_named
+from metastore.managers.any_kind import found_at, lookups_of
 from metastore.names import Path, fold, format_path, parse_path
-from metastore.operation.request import committed
 from metastore.operation.session import Session
-from metastore.port.records import Lookup
+from metastore.port.backend import Backend
+from metastore.port.records import Step
 
 __all__ = ["Scope"]
 
@@ -23,38 +26,56 @@ _OWNERS = ("table", "model")
 class Scope:
     """A path, and how many of its first names are compared as they are; the others are folded."""
 
+    backend: Backend
     names: tuple[str, ...]
     exact: int
     there: bool
-    """Whether the path leads to a live entity, or the caller had the entity."""
+    """Whether the path leads to a live entity."""
+    families: tuple[str, ...] | None
+    """Through which families the path leads; None: any, because nothing is there now."""
+    _inside: set[tuple[int | None, int | None]] = field(default_factory=set, compare=False)
 
     @classmethod
-    def of(cls, session: Session, under: Path | Entity) -> Scope:
-        """Return the scope of an entity, or of a path. Raises InvalidArgument."""
-        if isinstance(under, Entity):
-            committed(session.backend, under)
-            names, there = parse_path(under.path), True
-        else:
-            names, there = parse_path(under), False
-        families = {f for kind in KINDS.values() if (f := families_of(kind, len(names))) is not None}
-        lookups = [Lookup(family, names) for family in sorted(families)]
+    def of(cls, session: Session, under: Path, kind: str | None) -> Scope:
+        """Return the scope of a path. Raises InvalidArgument, if several kinds are there and none is named."""
+        names = parse_path(under)
+        lookups = lookups_of(names, kind)
         resolved = session.backend.resolve(lookups) if lookups else []
+        record = found_at(names, resolved, kind)
         nodes = max((one.nodes for one in resolved), key=len, default=())
         exact = next((n + 1 for n, node in enumerate(nodes) if node.fold), len(names))
         owned = len(nodes) == len(names) - 1 and bool(nodes) and nodes[-1].kind in _OWNERS
-        there = there or owned or any(one.record is not None for one in resolved)
-        return cls(_folded(names, exact), exact, there)
+        of = kind if record is None else record.chain[-1].kind
+        families = None if of is None else families_of(kind_named(of), len(names))
+        return cls(session.backend, _folded(names, exact), exact, owned or record is not None, families)
+
+    def see(self, steps: Sequence[Step]) -> None:
+        """Take the next page of the feed, before its changes are asked about."""
+        self._inside.clear()
+        for step, subject in zip(steps, subjects_of(self.backend, steps, self._is_unclear), strict=True):
+            paths = (names_in(step.path_before), names_in(step.path_after))
+            if any(path is not None and self._begins(path) for path in paths) and self._agrees(step, subject):
+                self._inside.add((step.entity_id, step.version))
 
     def has(self, change: Change) -> bool:
-        """Whether a change is of the path, or of what was below it at that time."""
-        return any(path is not None and self._begins(path) for path in (change.path_before, change.path_after))
+        """Whether a change of the page is of the path, or of what was below it at that time."""
+        return (change.entity_id, change.version) in self._inside
 
-    def _begins(self, path: str) -> bool:
-        try:
-            names = parse_path(path)
-        except InvalidArgument:  # a damaged row
-            return False
-        return _folded(names[: len(self.names)], self.exact) == self.names
+    def _begins(self, path: tuple[str, ...]) -> bool:
+        return _folded(path[: len(self.names)], self.exact) == self.names
+
+    def _is_unclear(self, subject: Subject) -> bool:
+        return self.families is not None and any(self._begins(path) for path in subject.paths)
+
+    def _agrees(self, step: Step, subject: Subject) -> bool:
+        """Whether what a step is about stands in the families of the path, as far as that is known."""
+        if self.families is None or subject.kind is None or not subject.paths:
+            return True
+        depth = len(subject.paths[0])
+        families = families_of(kind_named(subject.kind), depth)
+        if families is None:
+            return True
+        return families[: len(self.names)] == self.families[:depth]
 
     def check(self) -> None:
         """Raise EntityNotFound if the path leads to nothing."""

@@ -13,23 +13,20 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
-from metastore.errors import EntityNotFound
 from metastore.feed.feed import steps_between
 from metastore.kinds.change import EntityChange, decode, encode
 from metastore.kinds.entity import Entity
-from metastore.kinds.families import families_of
-from metastore.kinds.registry import KINDS
 from metastore.kinds.secret import masked
+from metastore.managers.any_kind import check_kind, led_to
 from metastore.managers.target import Target
 from metastore.names import format_path, parse_path
-from metastore.operation.dropping import pending_at
 from metastore.operation.request import committed
 from metastore.operation.session import Session
 from metastore.past.reads import PastReads, reads_at
 from metastore.past.related import Between, Connected, connected, key_of
 from metastore.plain import plain
 from metastore.port.conditions import LIVE
-from metastore.port.records import Known, Lookup, Step
+from metastore.port.records import Known, Step
 from metastore.port.relations import RelationKey
 
 __all__ = ["Difference", "Differing", "differences", "differing", "scope_at"]
@@ -133,24 +130,15 @@ def _in_path_order(one: Differing) -> tuple[Any, ...]:
     return path, difference.kind, difference.other_path or "", difference.value or "", difference.entity_id
 
 
-def scope_at(reads: PastReads, under: Target | None) -> int | None:
-    """Return the id of what is at a path, of whatever kind. Raises EntityNotFound, InvalidArgument."""
+def scope_at(reads: PastReads, under: Target | None, kind: str | None) -> int | None:
+    """Return the id of what is at a path. Raises EntityNotFound, DropPending, InvalidArgument if it is several."""
+    check_kind(under, kind)
     if under is None:
         return None
     if isinstance(under, Entity):
         committed(reads, under)
         return under.id
-    names = parse_path(under)
-    families = dict.fromkeys(f for kind in KINDS.values() if (f := families_of(kind, len(names))) is not None)
-    lookups = [Lookup(family, names) for family in families]
-    resolved = reads.resolve(lookups)
-    for one in resolved:
-        if one.record is not None:
-            return one.record.chain[-1].id
-    for where, one in zip(lookups, resolved, strict=True):
-        if (pending := pending_at(reads, where, one.nodes)) is not None:
-            raise pending
-    raise EntityNotFound(format_path(names))
+    return led_to(reads, under, kind).chain[-1].id
 
 
 def _folded(steps: Iterable[Step]) -> tuple[dict[int, _Folded], dict[RelationKey, _Folded]]:

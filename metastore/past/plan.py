@@ -95,20 +95,20 @@ class Plan:
         ]
 
 
-def planned(session: Session, target: Target, to: int) -> Plan:
+def planned(session: Session, target: Target, kind: str | None, to: int) -> Plan:
     """Return the plan for an entity and all below it.
 
     Raises InvalidArgument for what cannot go back, EntityNotFound, DropPending, HistoryGone.
     """
     try:
-        return _planned(session, target, to)
+        return _planned(session, target, kind, to)
     except LookAgain as changed:
-        return look_again(changed, lambda: planned(session, target, to))
+        return look_again(changed, lambda: planned(session, target, kind, to))
 
 
-def _planned(session: Session, target: Target, to: int) -> Plan:
+def _planned(session: Session, target: Target, kind: str | None, to: int) -> Plan:
     here = now(session)
-    scope = scope_at(reads_at(session, here), target) or 0
+    scope = scope_at(reads_at(session, here), target, kind) or 0
     _check_target(session, target, scope, to)
     found = [one for one in differing(session, here, to, scope, hidden=True) if one.difference.kind not in _STAYS]
     plan = Plan([_in_place(one, scope) for one in found], here)

@@ -36,23 +36,23 @@ _PINNED = 600.0
 """How long a chunk keeps the past from gc (seconds)."""
 
 
-def revert(session: Session, target: Target, to: int, *, dry_run: bool) -> list[Difference]:
+def revert(session: Session, target: Target, kind: str | None, to: int, *, dry_run: bool) -> list[Difference]:
     """Make ``target`` and all below it what it was at ``to``; return what that changes. Raises as ``planned`` does."""
-    plan = planned(session, target, to)
+    plan = planned(session, target, kind, to)
     if not dry_run and plan.wanted:
         if len(plan.wanted) <= _ATOMIC:
-            plan = _at_once(session, target, to, plan)
+            plan = _at_once(session, target, kind, to, plan)
         else:
             _in_chunks(session, to, plan)
     return [one.difference for one in plan.wanted]
 
 
-def _at_once(session: Session, target: Target, to: int, plan: Plan) -> Plan:
+def _at_once(session: Session, target: Target, kind: str | None, to: int, plan: Plan) -> Plan:
     plans = [plan]
 
     def go_back(tx: Transaction) -> Plan:
         if plans[-1].tried:  # after a conflict, it plans again
-            plans.append(planned(session, target, to))
+            plans.append(planned(session, target, kind, to))
         plans[-1].tried = True
         Undoing(session, tx, to, plans[-1]).run(plans[-1].steps())
         return plans[-1]

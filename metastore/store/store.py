@@ -171,22 +171,25 @@ class Store(Managers):
         unreadable: Unreadable | None = None,
         kinds: Iterable[str] | None = None,
         under: Path | Entity | None = None,
+        kind: str | None = None,
         follow: bool = False,
         timeout: float | None = None,
     ) -> Iterator[Change]:
         """Yield at most ``limit`` changes after a position (None: from the start). See :mod:`metastore.feed.feed`.
 
         ``kinds`` selects changes of these kinds. ``under`` selects those of one entity and of what was below it then;
-        it is followed by its id, through renames. With ``follow`` it waits for more, and ends after ``timeout``
-        seconds without a selected change (None: never).
+        it is followed by its id, through renames, moves and restores. ``kind`` says what a path means that several
+        families share. With ``follow`` it waits for more, and ends after ``timeout`` seconds without a selected change
+        (None: never).
 
         A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error. Raises
         HistoryGone after a position whose next changes gc has removed: read the tables again. Raises InvalidArgument
-        for a position of another database; EntityNotFound, or DropPending, for a path that leads to nothing.
+        for a position of another database, and a path that several families share; EntityNotFound, or DropPending, for
+        one that leads to nothing.
         """
         session = self._session
-        if kinds is not None or under is not None or follow or timeout is not None:
-            chosen = Selection(kinds, under, follow, timeout)
+        if (kinds, under, kind, timeout) != (None, None, None, None) or follow:
+            chosen = Selection(kinds, under, kind, follow, timeout)
             return selected(session, after, limit, unreadable, chosen)
         changes = feed.changes(session.backend, session.clock, after, limit, unreadable, session.access)
         return noted(changes, limit, "changes", session.metrics, session.clock)
@@ -198,13 +201,15 @@ class Store(Managers):
         size: int = 100,
         kinds: Iterable[str] | None = None,
         under: Path | Entity | None = None,
+        kind: str | None = None,
     ) -> Page[Change]:
         """Return one page of the change feed; ``next_token`` is a position, for ``after``. None: the end for now.
 
-        ``kinds`` selects changes of these kinds; ``under`` selects changes of one entity and of what was below it then.
-        A selection may have fewer items than ``size``, even none, and a token. Raises as ``changes`` does.
+        ``kinds`` selects changes of these kinds; ``under`` selects changes of one entity and of what was below it then,
+        or of all that stood below a path; ``kind`` is as for ``changes``. A selection may have fewer items than
+        ``size``, even none, and a token. Raises as ``changes`` does.
         """
-        return timed(self._session, "changes_page", changes_page, self._session, after, size, kinds, under)
+        return timed(self._session, "changes_page", changes_page, self._session, after, size, kinds, under, kind)
 
     def position(self) -> str:
         """Return the position of the newest change; no change whose call has returned lies after it.
@@ -237,30 +242,38 @@ class Store(Managers):
         return Replica(self._session, timed(self._session, "replica", ReplicaReads, self._replicas, at_least, wait))
 
     def diff(
-        self, a: str | datetime, b: str | datetime | None = None, *, under: Target | None = None
+        self,
+        a: str | datetime,
+        b: str | datetime | None = None,
+        *,
+        under: Target | None = None,
+        kind: str | None = None,
     ) -> Iterator[Difference]:
         """Yield what differs between two positions or times (b None: now), in path order, folded for each entity.
 
         It reads all changes between the two. An entity that was made and dropped between them does not differ. With
-        ``under``, only what is, or was, at and below that entity (a path leads where it leads at ``b``). From a later
-        to an earlier position it shows what going back would do. Raises HistoryGone, EntityNotFound, DropPending,
-        InvalidArgument.
+        ``under``, only what is, or was, at and below that entity. A path leads where it leads at ``b``; ``kind`` says
+        what it means if several families share it. From a later to an earlier position it shows what going back would
+        do. Raises HistoryGone, EntityNotFound, DropPending, InvalidArgument.
         """
         session = self._session
         first = position.position_in(session, a)
         last = position.now(session) if b is None else position.position_in(session, b)
-        return differences(session, first, last, scope_at(reads_at(session, last), under))
+        return differences(session, first, last, scope_at(reads_at(session, last), under, kind))
 
-    def revert(self, target: Target, *, to: str | datetime, dry_run: bool = False) -> list[Difference]:
+    def revert(
+        self, target: Target, *, to: str | datetime, kind: str | None = None, dry_run: bool = False
+    ) -> list[Difference]:
         """Make an entity, and all below it, what it was at a position or time; return what changes.
 
         The entity keeps its present name and place. What was dropped or moved out comes back, with its id; what is new
         is dropped; tags, owners and grants are what they were. Up to 10,000 differences are one commit. More of them
         are commits of 2,000 steps: if one of these fails, those before it stay, and the same call does the rest.
-        ``dry_run``: nothing is written. Raises HistoryGone; EntityNotFound if it was not there then; InvalidArgument
-        for what cannot come back; EntityAlreadyExists if another entity has an old name; DropPending, ScopeFrozen.
+        ``dry_run``: nothing is written. ``kind`` says what a path means that several families share. Raises
+        HistoryGone; EntityNotFound if it was not there then; InvalidArgument for what cannot come back;
+        EntityAlreadyExists if another entity has an old name; DropPending, ScopeFrozen.
         """
-        return revert(self._session, target, position.position_in(self._session, to), dry_run=dry_run)
+        return revert(self._session, target, kind, position.position_in(self._session, to), dry_run=dry_run)
 
     def pin(self, name: str, *, at: str | datetime | None = None, expires: float | None = None) -> Pin:
         """Give a position (None: the newest) a name, so that gc keeps its past until ``unpin``.

@@ -60,3 +60,24 @@ def test_pin_and_revert(sqlite_url: str, position: str, capsys: pytest.CaptureFi
     assert shown(capsys, sqlite_url, "show", "m.c.s.t")["comment"] is None
     assert run(["--url", sqlite_url, "pin", "release", "--remove"]) == 0
     assert run(["--url", sqlite_url, "pin", "release", "--remove"]) == 1
+
+
+def test_a_path_that_a_schema_and_a_table_share(
+    sqlite_url: str, position: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ms.open(sqlite_url) as store:
+        store.schemas.create("m.c.s.t")
+    calls = [
+        (["diff", "m.c.s.t", "--from", position], "--kind"),
+        (["changes", "--under", "m.c.s.t", "--after", position], "--under-kind"),
+        (["revert", "m.c.s.t", "--to", position], "--kind"),
+    ]
+    for arguments, option in calls:
+        assert run(["--url", sqlite_url, *arguments]) == 1
+        assert "say which one" in capsys.readouterr().err
+        assert [one["kind"] for one in shown_lines(capsys, sqlite_url, *arguments, option, "table")] == ["table"]
+
+
+def shown_lines(capsys: pytest.CaptureFixture[str], url: str, *arguments: str) -> list[Any]:
+    assert run(["--url", url, *arguments, "--json"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]

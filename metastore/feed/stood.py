@@ -1,0 +1,89 @@
+"""Where an entity stood at a position, from which its changes are followed.
+
+gc may have removed the past there, and kept the changes since: a consumer has not read them. Then they are undone, one
+by one, from where the past is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metastore.errors import HistoryGone
+from metastore.feed.feed import number_in, position_of, steps_between
+from metastore.feed.standing import Standing
+from metastore.feed.subject import is_of_entity
+from metastore.feed.tracked import Tracked
+from metastore.kinds.entity import Entity
+from metastore.managers.any_kind import led_to
+from metastore.managers.target import Target
+from metastore.operation.request import committed
+from metastore.operation.session import Session
+from metastore.port.conditions import LIVE
+from metastore.port.past import NotKept, PastRows
+from metastore.port.records import Known, Step
+
+__all__ = ["tracked"]
+
+_MOVES = ("rename", "move", "drop", "restore")
+
+
+def tracked(session: Session, target: Target, kind: str | None, after: str | None) -> Tracked:
+    """Return what follows an entity from a position on.
+
+    Raises EntityNotFound, DropPending, InvalidArgument; HistoryGone if it is not known any more where the entity stood.
+    """
+    if isinstance(target, Entity):
+        committed(session.backend, target)
+        entity_id, of = target.id, target.kind
+    else:
+        node = led_to(session.backend, target, kind).chain[-1]
+        entity_id, of = node.id, node.kind
+    seq = 0 if after is None else number_in(session.backend, after)
+    return Tracked(session.backend, _standing(session, entity_id, of, seq), seq)
+
+
+def _standing(session: Session, entity_id: int, kind: str, seq: int) -> Standing:
+    try:
+        return _at(session.backend.past, entity_id, kind, seq)
+    except NotKept as kept:
+        since = kept.since
+    steps = [step for step in steps_between(session.backend, session.clock, seq, since) if _moves(step, entity_id)]
+    try:
+        standing = _at(session.backend.past, entity_id, kind, since)
+    except NotKept:  # gc has passed again
+        return _standing(session, entity_id, kind, seq)
+    return _undone(session, standing, steps, since)
+
+
+def _moves(step: Step, entity_id: int) -> bool:
+    return is_of_entity(step) and (step.action in _MOVES or step.entity_id == entity_id)
+
+
+def _undone(session: Session, standing: Standing, steps: Sequence[Step], since: int) -> Standing:
+    for step in reversed(steps):
+        standing.undo(step)
+    if standing.guessed:
+        raise HistoryGone(
+            position_of(session.backend.feed_start()[0], since),
+            f"entity {standing.id} was purged, and gc has removed where it stood; follow what is above it",
+        )
+    return standing
+
+
+def _at(past: PastRows, entity_id: int, kind: str, seq: int) -> Standing:
+    """Return where an entity stood at a position. Raises NotKept."""
+    (known,) = past.by_id(seq, [entity_id])
+    if known is None:  # it was not made yet, or is purged already
+        return Standing(entity_id, kind)
+    names = tuple(node.name for node in known.record.chain)
+    if known.live:
+        return Standing(entity_id, kind, names)
+    return Standing(entity_id, kind, None, _dropped(past, known, names, seq))
+
+
+def _dropped(past: PastRows, known: Known, names: tuple[str, ...], seq: int) -> tuple[int, tuple[str, ...]]:
+    """Return the lowest that was dropped, from the entity upwards, and the names from there down."""
+    ids = [node.id for node in known.record.chain]
+    there = past.by_id(seq, ids)
+    at = max(n for n, one in enumerate(there) if one is None or one.state != LIVE)
+    return ids[at], names[at + 1 :]

@@ -1,0 +1,112 @@
+"""The changes of one entity and of what is below it, where its id is known.
+
+So what has the same path but is of another family, or came after the entity, is not taken for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from metastore.feed.standing import Standing
+from metastore.feed.subject import Subject, is_of_entity, subjects_of
+from metastore.kinds.entity import Change
+from metastore.kinds.families import families_of
+from metastore.kinds.registry import KINDS
+from metastore.port.backend import Backend
+from metastore.port.past import NotKept
+from metastore.port.records import Known, Step
+
+__all__ = ["Tracked"]
+
+_ALL = 1_000_000
+"""More versions than a purged entity has left."""
+
+
+@dataclass
+class Tracked:
+    """An entity, and where it stands after each change."""
+
+    backend: Backend
+    standing: Standing
+    seq: int
+    """The position at which it stands there. Rows up to it whose commit ends later are not in that."""
+    _begun: set[UUID] = field(default_factory=set)
+    _inside: set[tuple[int | None, int | None]] = field(default_factory=set)
+
+    def see(self, steps: Sequence[Step]) -> None:
+        """Take the next page of the feed, before its changes are asked about."""
+        self._inside.clear()
+        below = self._purged_below(steps)
+        for step, subject in zip(steps, subjects_of(self.backend, steps, self._is_unclear), strict=True):
+            for one in self._skipped(step):
+                self.standing.apply(one)
+            if subject.id == self.standing.id or self._holds(step, subject, below):
+                self._inside.add((step.entity_id, step.version))
+            self.standing.apply(step)
+
+    def has(self, change: Change) -> bool:
+        """Whether a change of the page is of the entity, or of what was below it then."""
+        return (change.entity_id, change.version) in self._inside
+
+    def _skipped(self, step: Step) -> Iterator[Step]:
+        """Yield the rows up to the first position of the commit of a step, if it is the first step behind them."""
+        if step.through is None or not step.ordinal or step.operation_id in self._begun:
+            return
+        self._begun.add(step.operation_id)
+        yield from (one for one in self.backend.steps(step.operation_id) if (one.seq or 0) <= self.seq)
+
+    def _holds(self, step: Step, subject: Subject, purged: set[int]) -> bool:
+        if is_of_entity(step) and step.action == "purge":  # its path is of the time when it was dropped
+            return subject.id in purged
+        return any(self.standing.holds(path, subject.kind) for path in subject.paths)
+
+    def _is_unclear(self, subject: Subject) -> bool:
+        """Whether another one with the path of the entity could have below it what a step is about."""
+        path = self.standing.path
+        if path is None or not any(self.standing.holds(one, None) for one in subject.paths):
+            return False
+        families = {families_of(kind, len(path)) for kind in KINDS.values() if kind.container}
+        return len(families - {None}) > 1
+
+    def _purged_below(self, steps: Sequence[Step]) -> set[int]:
+        """Return what these steps purge below the entity, which may be dropped itself."""
+        purges = [step for step in steps if is_of_entity(step) and step.action == "purge"]
+        return {i for run in _runs(purges) for i in self._below(run)}
+
+    def _below(self, run: Sequence[Step]) -> list[int]:
+        """Return which of the entities that are purged one after another stood below this one before."""
+        ids = [step.entity_id or 0 for step in run]
+        try:
+            known = self.backend.past.by_id((run[0].seq or 0) - 1, ids)
+        except NotKept as kept:
+            return [step.entity_id or 0 for step in run if self._is_above(step.parent_id, kept.since)]
+        return [i for i, one in zip(ids, known, strict=True) if one is not None and self._is_on(one)]
+
+    def _is_above(self, parent_id: int | None, since: int) -> bool:
+        """Whether this entity is above a purged one whose past is not kept: as its parents stand, or were purged."""
+        while parent_id and parent_id != self.standing.id:
+            try:
+                (known,) = self.backend.past.by_id(since, [parent_id])
+            except NotKept as kept:
+                return self._is_above(parent_id, kept.since)
+            if known is not None:
+                return self._is_on(known)
+            steps = self.backend.history(parent_id, 0, _ALL)
+            parent_id = steps[-1].parent_id if steps else None
+        return parent_id == self.standing.id
+
+    def _is_on(self, known: Known) -> bool:
+        return any(node.id == self.standing.id for node in known.record.chain)
+
+
+def _runs(purges: Sequence[Step]) -> list[list[Step]]:
+    """Return purges in runs without a gap, in which nothing moves."""
+    runs = list[list[Step]]()
+    for step in purges:
+        if runs and (runs[-1][-1].seq or 0) + 1 == step.seq:
+            runs[-1].append(step)
+        else:
+            runs.append([step])
+    return runs

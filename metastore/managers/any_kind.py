@@ -1,0 +1,59 @@
+"""Find what is at a path, of whatever kind. A path that several families share needs the kind."""
+
+from __future__ import annotations
+
+from metastore.arguments import shown
+from metastore.errors import InvalidArgument
+from metastore.kinds.entity import Entity
+from metastore.kinds.families import families_of
+from metastore.kinds.kind import Kind
+from metastore.kinds.registry import KINDS
+from metastore.managers.target import absent_from, missing, unless_back
+from metastore.names import Path, format_path, parse_path
+from metastore.port.backend import Reads
+from metastore.port.records import Lookup, Record, Resolved
+
+__all__ = ["check_kind", "found_at", "led_to", "lookups_of"]
+
+
+def check_kind(target: object, kind: str | None) -> None:
+    """Raise InvalidArgument for what is no kind, for one without a path, and for an entity in hand of another one."""
+    if kind is None:
+        return
+    if target is None:
+        raise InvalidArgument("kind says what the path in under means; give under, or choose changes with kinds=[…]")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InvalidArgument(f"there is no kind {shown(kind)}; known are {', '.join(sorted(KINDS))}")
+    if isinstance(target, Entity) and target.kind != kind:
+        raise InvalidArgument(f"{target.path} is a {target.kind}, not a {kind}")
+
+
+def led_to(reads: Reads, path: Path, kind: str | None) -> Record:
+    """Return what is at a path. Raises EntityNotFound, DropPending, InvalidArgument if several kinds are there."""
+    names = parse_path(path)
+    lookups = lookups_of(names, kind)
+    resolved = reads.resolve(lookups) if lookups else []
+    record = found_at(names, resolved, kind)
+    if record is not None:
+        return record
+    if not lookups:
+        raise missing(names, ())
+    ends = [(where, one.nodes) for where, one in zip(lookups, resolved, strict=True)]
+    return unless_back(lambda: absent_from(reads, ends), lambda: led_to(reads, path, kind))
+
+
+def lookups_of(names: tuple[str, ...], kind: str | None) -> list[Lookup]:
+    """Return where a path of these names can lead."""
+    kinds: list[Kind] = list(KINDS.values()) if kind is None else [KINDS[kind]]
+    return [Lookup(f, names) for f in dict.fromkeys(families_of(one, len(names)) for one in kinds) if f is not None]
+
+
+def found_at(names: tuple[str, ...], resolved: list[Resolved], kind: str | None) -> Record | None:
+    """Return what a path led to; None: nothing. Raises InvalidArgument if it led to several."""
+    records = [one.record for one in resolved if one.record is not None]
+    kinds = [record.chain[-1].kind for record in records]
+    if len(kinds) > 1:
+        path, *_ = format_path(names), kinds
+        which = " and a ".join(kinds)
+        raise InvalidArgument(f"{path} is a {which}; say which one: kind={kinds[0]!r}")
+    return records[0] if records and kind in (None, kinds[0]) else None
