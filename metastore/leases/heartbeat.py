@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Protocol
 
-from metastore.clock import Clock
+from metastore.clock import Alive, Clock
 from metastore.deadlines import until
 from metastore.errors import LeaseLost, MetastoreError
 
@@ -58,24 +58,45 @@ class Lost(threading.Event):
 
 
 class Heartbeat:
-    """The threads of one lease, started on demand. They end with the lease, or with the thread of its ``holder``."""
+    """The threads of one lease, started on demand. They end with the lease, or with the last one who keeps it."""
 
     def __init__(self, hold: Timed, every: float) -> None:
         """Prepare to renew ``hold``; ``every``: the seconds between two renewals."""
         self._hold = hold
-        self.every = every
-        self.holder = hold.clock.runner()
+        self._every = every
         self.beating: threading.Thread | None = None
         self._watching: threading.Thread | None = None
         self._ended: dict[threading.Thread, Future[None]] = {}
-        self._stop = threading.Event()
-        self._guard = threading.Lock()
+        self._stop, self._wake = threading.Event(), threading.Event()
+        self._guard = threading.Lock()  # of the two below
+        self._keepers: list[Alive] = []
+        self._beats = False
 
-    def keep(self) -> None:
-        """Start a thread that renews the lease."""
+    def keep(self) -> Alive:
+        """Renew the lease while the caller's thread (or task) lives, or until it leaves; return what to leave with."""
+        keeper = self._hold.clock.runner()
         with self._guard:
-            if self.beating is None:
+            if not self._beats:
                 self.beating = self._started(self._beat, "")
+                self._beats = True
+            self._keepers.append(keeper)
+        return keeper
+
+    def leave(self, keeper: Alive) -> None:
+        """Take one :meth:`keep` back, if there was one. The others go on."""
+        with self._guard, suppress(ValueError):
+            self._keepers.remove(keeper)
+
+    def sooner(self, every: float) -> None:
+        """Renew at least every so many seconds, beginning now."""
+        self._every = min(self._every, every)
+        self._wake.set()
+
+    def _is_kept(self) -> bool:
+        """Whether somebody is left who would release the lease; if not, its next keeper starts to renew it again."""
+        with self._guard:
+            self._beats = any(keeper.is_alive() for keeper in self._keepers)
+            return self._beats
 
     def watch(self) -> None:
         """Start a thread that notices when the time is over, even while a renewal hangs."""
@@ -104,6 +125,7 @@ class Heartbeat:
     def stop(self, patience: float = 0.0) -> None:
         """Stop to renew; wait up to ``patience`` seconds for a renewal in flight. A later one finds another token."""
         self._stop.set()
+        self._wake.set()
         for thread, ended in list(self._ended.items()) if patience else ():
             if thread is not threading.current_thread():
                 with suppress(TimeoutError):
@@ -117,16 +139,22 @@ class Heartbeat:
             pass  # seconds_left notes the loss
 
     def _beat(self) -> None:
-        wait = self.every
-        while not self._stop.wait(min(wait, self._left())):
-            if not self.holder.is_alive():
-                return  # no thread is left to release the lease: let it expire
+        wait = self._every
+        while True:
+            if self._wake.wait(min(wait, self._left())):
+                self._wake.clear()  # before the next line, so that no stop is missed
+                if self._stop.is_set():
+                    return
+                wait = self._every
+                continue
+            if not self._is_kept():
+                return  # let it expire
             try:
                 with until(self._hold.clock.monotonic() + self._left()):
                     self._hold.renew()
-                wait = self.every
+                wait = self._every
             except LeaseLost:
                 return
             except MetastoreError as error:
                 _log.warning("the lease %r was not renewed; the next attempt follows: %s", self._hold.names[0], error)
-                wait = self.every / 4
+                wait = self._every / 4

@@ -18,7 +18,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, NoReturn, Protocol, Self
 
-from metastore.clock import Clock
+from metastore.clock import Alive, Clock
 from metastore.deadlines import until
 from metastore.errors import InvalidArgument, LeaseLost, MetastoreError
 from metastore.kinds.entity import Entity
@@ -87,7 +87,7 @@ class Hold:
         self._guard = threading.Lock()  # of the three below
         self._told = False
         self._claims = 1  # how often it was handed out
-        self._entered = 0
+        self._blocks: list[Alive] = []  # who keeps it for each block
 
     # --- what it is
 
@@ -234,43 +234,46 @@ class Hold:
             self._heart.stop()
 
     def again(self, ttl: float, renew_every: float | None, on_lost: OnLost | None) -> bool:
-        """Hand it out again to the same holder, for ``ttl`` seconds from now. False: it is over."""
+        """Hand it out again to the same holder, for ``ttl`` seconds from now at least. False: it is over."""
         if self.is_over():
             return False
-        self._ttl = ttl
+        self._ttl = max(self._ttl, ttl)  # a block outside rests on the longer one
         try:
             self.renew()
         except LeaseLost:
             return False
         with self._guard:
             self._claims += 1
-            self._heart.every = renew_every or min(self._heart.every, ttl / 4)
         self.watch(on_lost)
         if renew_every is not None:
+            self._heart.sooner(renew_every)
             self.keep()
         return True
 
     def __enter__(self) -> Self:
         self.check()
-        self._heart.holder = self.clock.runner()
         try:
-            self.keep()
+            keeper = self._heart.keep() if self._validity is not None else self.clock.runner()
         except BaseException:
             self.release()  # without its heartbeat it would expire unnoticed
             raise
         with self._guard:
-            self._entered += 1
-            self._claims = max(self._claims, self._entered)
+            self._blocks.append(keeper)
+            self._claims = max(self._claims, len(self._blocks))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._guard:
-            self._entered -= 1
+            me = self.clock.runner()
+            keeper = me if me in self._blocks else self._blocks[-1]  # a block may end elsewhere than it began
+            self._blocks.remove(keeper)
             self._claims -= 1
-            if self._claims:
-                return
+            is_last = not self._claims
+        self._heart.leave(keeper)
+        if not is_last:
+            return
         try:
             self.release()
         except MetastoreError as failed:  # it expires with its ttl
