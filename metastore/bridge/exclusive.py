@@ -3,13 +3,13 @@
 A section holds the lease of its path. It also keeps out sections above and below it, as the tree does, without shared
 locks: each first takes its own lease and then looks for others, so that of two at least one sees the other. The lower
 one gives way. The upper one waits for those below to end. A lease whose time is over is taken over once, so that a
-late commit under it is refused.
+late commit under it is refused. Until that worked, its section has not ended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
 
@@ -86,16 +86,21 @@ class Exclusive:
             is_above = holder.name in above
             if not is_above and (holder.name == _plain(names) or not holder.name.startswith(below)):
                 continue
-            if holder.expired:
-                self._fence(holder)
-            elif holder.name not in mine:
+            ended = self._fenced(holder) if holder.expired else holder.name in mine
+            if not ended:
                 (others.above if is_above else others.below).append(holder)
         return others
 
-    def _fence(self, holder: Holder) -> None:
-        """Take a lease over whose time is over: a commit under its token, however late, is refused from now on."""
-        with suppress(LeaseHeld), self._leases.acquire(holder.name, ttl=self._ttl):
-            pass
+    def _fenced(self, holder: Holder) -> bool:
+        """Take a lease over whose time is over: a commit under its token, however late, is refused from now on.
+
+        False: others come first, also those who died while they waited. Its token is still good until they had it.
+        """
+        try:
+            self._leases.acquire(holder.name, ttl=self._ttl).release()
+        except LeaseHeld:
+            return False
+        return True
 
     def _pause(self, names: tuple[str, ...], ends: float) -> None:
         if self._clock.monotonic() >= ends:

@@ -258,6 +258,11 @@ class DatabaseBook:
 
         return self._settled(f"note the token of {name}", attempt)
 
+    def noted(self, name: str) -> int:
+        """Return the newest token of a name; 0: there is none."""
+        _, rows = self._page([name], "")
+        return rows[0].token if rows else 0
+
 
 class _Place:
     """A place in the queue."""

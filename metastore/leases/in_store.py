@@ -72,3 +72,7 @@ class StoreLeases(Leases):
         if not clean_text(incarnation, "an incarnation") or "\x00" in incarnation:
             raise InvalidArgument("an incarnation is a non-empty string without NUL")
         return self._database.mirror(clean_lease(name), token, clean_owner(owner), incarnation)
+
+    def noted(self, name: str) -> int:
+        """Return the newest token that was noted for a lease that another book keeps; 0: there is none."""
+        return self._database.noted(clean_lease(name))

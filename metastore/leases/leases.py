@@ -61,13 +61,14 @@ class Leases:
 
         In the ``with`` block it is renewed every ``renew_every`` seconds (a quarter of the ttl, if that is None), and
         released at its end. Without ``with`` it is renewed from the start if ``renew_every`` is given, else by
-        ``lease.renew()``. Renewing ends with the thread that acquired it.
+        ``lease.renew()``. Renewing ends with the last thread that keeps it.
 
         ``ttl``: how long it lasts without a renewal. ``timeout``: how long to wait for it, in the order of arrival; 0:
         try once. ``owner``: the name that others see (None: this machine and process). ``on_lost`` is called with the
         lease when it is lost. All times are in seconds.
 
-        The same owner in the same thread gets the lease that it holds again, renewed, so that ``with`` blocks nest.
+        The same owner in the same thread gets the lease that it holds again, renewed, so that ``with`` blocks nest. The
+        longest of their ttls counts.
 
         Raises LeaseHeld with the holder and the time when the lease expires: try later, or wait with ``timeout``.
         Raises BackendUnavailable, DeadlineExceeded or OutcomeUnknown if the database did not answer: the lease is not

@@ -107,7 +107,7 @@ def test_those_below_are_fenced_only_by_a_take_over(
 ) -> None:
     """The negative control: a section above that merely waits for the time of the one below lets it write later."""
     one, other = two
-    monkeypatch.setattr(Exclusive, "_fence", lambda *_: None)
+    monkeypatch.setattr(Exclusive, "_fenced", lambda *_: True)
     lease = paused(one, url)
     with bridge.Bridge(other, "bridged", ttl=5.0).tree_lock("lake.cat.s", "write", timeout=20.0):
         held = next(holder for holder in other.leases.list() if holder.name == f"tree:{TABLE}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -44,14 +45,15 @@ def said(store: ms.Store) -> str | None:
 
 
 def test_a_commit_needs_the_token_that_was_noted(opened: Any, catalog: ms.Store) -> None:
-    lease = opened().acquire("job", owner="ada")
+    leases = opened()
+    lease = leases.acquire("job", owner="ada")
     (fence,) = lease.tokens()
-    assert fence.name.endswith("/job")
-    assert fence.name.startswith("s3://")
+    assert fence.name == leases.name_in_store("job")
     comment(catalog, lease, "mine")
     lease.renew()
     comment(catalog, lease, "still mine")
     assert said(catalog) == "still mine"
+    assert [event.action for event in catalog.leases.audit(fence.name)] == ["mirror", "commit", "commit"]
 
 
 def test_52_a_holder_who_was_taken_over_changes_nothing(opened: Any, catalog: ms.Store) -> None:
@@ -106,7 +108,7 @@ def test_nobody_is_told_that_he_holds_before_the_store_knows(
         raise ms.BackendUnavailable("the database is down")
 
     with monkeypatch.context() as patched:
-        patched.setattr(leases._book, "_mirror", down)
+        patched.setattr(leases._notes, "note", down)
         with pytest.raises(ms.BackendUnavailable):
             leases.acquire("job")
     assert leases.holder("job") is None
@@ -116,21 +118,99 @@ def test_nobody_is_told_that_he_holds_before_the_store_knows(
 def test_a_lock_file_that_was_removed_gives_no_old_token(
     opened: Any, catalog: ms.Store, locks_server: S3Server, bucket: str
 ) -> None:
-    lease = opened().acquire("job")
-    if lease.token is None:
-        return
-    for _ in range(2):
-        lease.release()
-        lease = opened().acquire("job")
-    client(locks_server).delete_object(Bucket=bucket, Key="l/job.json")
+    """The next holder has a greater token at once; also one of the same process, whose number would be the same."""
+    leases = opened()
+    late = leases.acquire("job", owner="late")
+    for owner in ("other", "late"):
+        remove(locks_server, bucket, "job")
+        lease = leases.acquire("job", owner=owner)
+        assert lease.tokens()[0].token > late.tokens()[0].token
+        assert lease.token in (None, lease.tokens()[0].token)
+        with pytest.raises(ms.LeaseLost):
+            comment(catalog, late, "late")
+        comment(catalog, lease, owner)
+        late = lease
+    assert opened().holder("job").owner == "late"
+    assert late.release()
+    assert opened().acquire("job").release()
+
+
+def remove(server: S3Server, bucket: str, name: str) -> None:
+    s3 = client(server)
+    for key in (f"l/{name}.json", f"l/{name}/.hoodie/.locks/table_lock.json"):
+        s3.delete_object(Bucket=bucket, Key=key)
+
+
+def test_who_was_broken_before_the_store_knew_gets_nothing(opened: Any, catalog: ms.Store) -> None:
+    """The lock file names the next holder: that one has the lease, in the store as well."""
+    leases, others = opened(), opened()
+    note = leases._notes.note
+    now: list[ms.Lease] = []
+
+    def broken_first(*arguments: Any) -> Any:
+        if not now:
+            assert others.break_("job")
+            now.append(others.acquire("job", owner="now"))
+        return note(*arguments)
+
+    leases._notes.note = broken_first
     with pytest.raises(ms.LeaseHeld):
-        opened().acquire("job")  # the store has seen a newer one
+        leases.acquire("job", owner="broken")
+    comment(catalog, now[0], "now")
+    assert others.holder("job").owner == "now"
+
+
+def test_a_release_that_failed_half_way_can_be_repeated(opened: Any, catalog: ms.Store) -> None:
+    leases = opened()
+    lease = leases.acquire("job")
+    (fence,) = lease.tokens()
+    end = leases._notes.end
+    failed: list[object] = []
+
+    def fail_once(*arguments: Any) -> None:
+        if not failed:
+            failed.append(arguments)
+            raise ms.BackendUnavailable("the database is down")
+        end(*arguments)
+
+    leases._notes.end = fail_once
+    with pytest.raises(ms.BackendUnavailable):
+        lease.release()
     assert opened().holder("job") is None
+    assert catalog.leases.noted(fence.name) == fence.token
+    assert lease.release()
+    assert catalog.leases.noted(fence.name) == fence.token + 1
+    assert not lease.release()
+
+
+def test_a_late_repetition_of_a_release_takes_nothing_from_the_next_holder(opened: Any, catalog: ms.Store) -> None:
+    leases = opened()
+    lease = leases.acquire("job", owner="late")
+    grants, incarnation = lease._grants, lease.incarnation
+    assert lease.release()
+    now = opened().acquire("job", owner="now")
+    leases._book.release(grants, incarnation)
+    comment(catalog, now, "now")
+    assert said(catalog) == "now"
 
 
 def test_a_name_that_the_store_cannot_have_is_refused_before_anything_is_written(
     opened: Any, locks_server: S3Server, bucket: str
 ) -> None:
+    if opened().name_in_store("x" * 9).endswith("table_lock"):
+        return  # Hudi's lock files have one name in the store, whatever the table's is
+    client(locks_server).delete_object(Bucket=bucket, Key="l/.metastore-place")
     with pytest.raises(ms.InvalidArgument, match="255"):
         opened().acquire("x" * 240)
     assert "Contents" not in client(locks_server).list_objects_v2(Bucket=bucket)
+
+
+def test_an_async_store_is_refused() -> None:
+    """Nobody would wait for its answers: the tokens would never be noted."""
+
+    async def refused() -> None:
+        async with await ms.open_async("memory://") as store:
+            with pytest.raises(ms.InvalidArgument, match=r"a store that ms\.open returned"):
+                ms.ObjectStoreLeases("memory://async", store=store)  # type: ignore[arg-type]
+
+    asyncio.run(refused())

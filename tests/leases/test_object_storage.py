@@ -42,7 +42,7 @@ def test_a_lock_file_can_be_read_by_people(tmp_path: Path) -> None:
     leases = ms.ObjectStoreLeases(tmp_path)
     lease = leases.acquire("nightly run/ü", owner="crawler", ttl=TTL)
     document = json.loads((tmp_path / "nightly%20run%2F%C3%BC.json").read_text())
-    assert document["format"] == "metastore-lease/1"
+    assert document["format"] == "metastore-lease/2"
     assert (document["name"], document["token"]) == ("nightly run/ü", 1)
     assert (document["owner"], document["incarnation"]) == ("crawler", lease.incarnation)
     assert document["ttl"] == TTL
@@ -104,12 +104,13 @@ def test_a_truncated_or_altered_file_is_refused(tmp_path: Path) -> None:
         without = {key: value for key, value in document.items() if key != field}
         file.write_text(json.dumps(without))
         refused_everywhere(tmp_path, file, ms.BackendUnavailable)
-    for field, value in {"token": -1, "nonce": None, "expires_at": "2026-01-01T00:00:00", "ttl": "x"}.items():
+    damage = {"token": -1, "place": 7, "nonce": None, "expires_at": "2026-01-01T00:00:00", "ttl": "x"}
+    for field, value in damage.items():
         file.write_text(json.dumps(document | {field: value}))
         refused_everywhere(tmp_path, file, ms.BackendUnavailable)
     file.write_text(json.dumps(document | {"name": "another"}))
     refused_everywhere(tmp_path, file, ms.BackendUnavailable)
-    file.write_text(json.dumps(document | {"format": "metastore-lease/2"}))
+    file.write_text(json.dumps(document | {"format": "metastore-lease/3"}))
     refused_everywhere(tmp_path, file, ms.MigrationNeeded)
 
 

@@ -2,16 +2,20 @@
 
 To acquire is one read and one write; to renew or release is one write, if no other process wrote meanwhile. Lock files
 are never deleted, so that tokens never go back. To fence a store's commits, the token is noted in the store
-(``mirror``) before the caller gets the lease, and the next token when the lease is released or broken.
+(``notes``) after the lock file names the holder and before the caller gets the lease, and the next token when the lease
+is released or broken. The lock file decides: whoever it does not name any more notes nothing and gets nothing. If the
+store has seen greater tokens (the lock file was removed), the lock file gets a greater one yet.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime
+from typing import NamedTuple
 
 from metastore.clock import Clock
 from metastore.deadlines import remaining
@@ -22,32 +26,36 @@ from metastore.leases.objects.cells import Cells, Done
 from metastore.leases.objects.client import Objects
 from metastore.leases.objects.format import Format
 from metastore.leases.objects.lock_file import Holding, LockFile
+from metastore.leases.objects.notes import Notes
+from metastore.leases.objects.place import another_place
 from metastore.leases.objects.queue import ObjectQueue
 from metastore.leases.objects.watch import Watch
-from metastore.names import MAX_NAME
-from metastore.port.conditions import LeaseToken
 from metastore.port.unreadable import Unreadable
 
-__all__ = ["Mirror", "ObjectBook"]
+__all__ = ["ObjectBook"]
 
 _log = logging.getLogger("metastore")
 
-Mirror = Callable[[str, "int | None", str, str], "LeaseToken | None"]
-"""Note a token in a store, under a name, for an owner and an incarnation; None: a newer one is noted there."""
 _MICROS = 1_000_000
 _DEADLINE = 30.0
 _GRACE = 5.0
 """The time to try to release leases that were taken in vain (seconds)."""
 
 
+class _Unfenced(NamedTuple):
+    """A version of a lock file whose tokens an older program may have noted, under another name."""
+
+    nonce: str
+
+
 class ObjectBook:
     """Keeps the promises of :class:`metastore.leases.book.Book`."""
 
     def __init__(
-        self, objects: Objects, form: Format, place: str, clock: Clock, max_drift: float, mirror: Mirror | None = None
+        self, objects: Objects, form: Format, place: str, clock: Clock, max_drift: float, notes: Notes | None = None
     ) -> None:
         """Keep lock files among ``objects``. ``place``: their URL, without secrets, for messages."""
-        self._form, self._place, self._clock, self._mirror = form, place, clock, mirror
+        self._form, self._place, self._clock, self._notes = form, place, clock, notes
         self._watch = Watch(clock, max_drift)
         self._cells = Cells(objects, form, place, clock, self._watch.note)
 
@@ -60,7 +68,8 @@ class ObjectBook:
         ends = self._ends(min(want.ttl, _DEADLINE))
         for name in want.names:
             self._form.key(name)
-            self._mirrored_name(name)
+            if self._notes is not None:
+                self._notes.check(name)
         if len(want.names) > 1:  # look first: to take and release a name disturbs others
             for name in want.names:
                 refusal = self._refusal(name, self._cells.read(name, ends), want)
@@ -81,24 +90,42 @@ class ObjectBook:
 
     def _take(self, name: str, want: Want, ends: float) -> Grant | Refusal:
         alone = len(want.names) == 1
+        place = None if self._notes is None else self._notes.place(name, ends)
+        ended: str | None = None
 
-        def decide(file: LockFile | None, tried: AbstractSet[str], nonce: str) -> LockFile | Done[LockFile | Refusal]:
+        def decide(
+            file: LockFile | None, tried: AbstractSet[str], nonce: str
+        ) -> LockFile | Done[LockFile | Refusal | _Unfenced]:
             held = None if file is None else file.holding
             if file is not None and held is not None and held.id in tried:
                 return Done(file)
             refusal = self._refusal(name, file, want)
             if refusal is not None:
                 return Done(refusal)
+            if file is not None and self._is_unfenced(file, place) and file.nonce != ended:
+                return Done(_Unfenced(file.nonce))
             now, ttl = self._clock.micros(), round(want.ttl * _MICROS)
             holding = Holding(nonce, want.owner, want.incarnation, ttl, now, now + ttl)
             taken = (file or LockFile(name, 0, "")).taken(holding, "acquire" if held is None else "takeover")
             left = [w for w in self._watch.alive(taken) if not (alone and w.ticket == want.ticket)]
-            return taken.queued(nonce, tuple(left))
+            return replace(taken.queued(nonce, tuple(left)), place=place or taken.place)
 
-        answer = self._cells.change(name, decide, ends)
-        if isinstance(answer, Refusal):
-            return answer
-        return self._fenced(self._grant(answer), want)
+        while isinstance(answer := self._cells.change(name, decide, ends), _Unfenced):
+            self._end_older(name)
+            ended = answer.nonce
+        return answer if isinstance(answer, Refusal) else self._fenced(answer, ends)
+
+    def _is_unfenced(self, file: LockFile, place: str | None) -> bool:
+        """Whether an older program may have noted its token. Raises BackendUnavailable for a file of another place."""
+        if place is None or file.place == place:
+            return False
+        if file.place is not None:
+            raise another_place(f"{self._place}/{self._form.key(file.name)}", file.place, place)
+        return True
+
+    def _end_older(self, name: str) -> None:
+        if self._notes is not None:
+            self._notes.end_older(name)
 
     def _refusal(self, name: str, file: LockFile | None, want: Want) -> Refusal | None:
         """Return why a lease cannot be taken; None: it can."""
@@ -116,27 +143,33 @@ class ObjectBook:
         assert held is not None
         return Grant(file.name, file.token if self._form.own else None, utc(held.expires_at), None, held.id)
 
-    def _fenced(self, grant: Grant, want: Want) -> Grant | Refusal:
-        if self._mirror is None:
-            return grant
+    def _fenced(self, file: LockFile, ends: float) -> Grant | Refusal:
+        """Note the token in the store, and return the grant; or a refusal, if the lock file names us no more."""
+        if self._notes is None:
+            return self._grant(file)
+        held = file.holding
+        assert held is not None
+        now: LockFile | None = file
         try:
-            fence = self._mirror(self._mirrored_name(grant.name), grant.token, want.owner, want.incarnation)
+            while now is not None:
+                fence = self._notes.note(file.name, now.token, held, ends)
+                if fence is not None:
+                    return self._grant(now)._replace(fence=fence)
+                now = self._raised(file.name, held.id, self._notes.noted(file.name, ends), ends)
         except BaseException:
-            self._give_back([grant], want.incarnation)
+            self._give_back([self._grant(file)], held.incarnation)
             raise
-        if fence is None:
-            self._give_back([grant], want.incarnation)
-            return Refusal(grant.name, None, None, 0.0)
-        return grant._replace(fence=fence)
+        return Refusal(file.name, None, None, 0.0)
 
-    def _mirrored_name(self, name: str) -> str:
-        full = f"{self._place}/{name}"
-        if self._mirror is not None and len(full) > MAX_NAME:
-            raise InvalidArgument(
-                f"the store would know this lease as {full[:60]!r}…, which has {len(full)} code points; at most "
-                f"{MAX_NAME} are allowed; take a shorter name, or a shorter URL"
-            )
-        return full
+    def _raised(self, name: str, mark: str, noted: int, ends: float) -> LockFile | None:
+        """Return the lock file with a token above the noted one; None: it names another holder, or none."""
+
+        def decide(file: LockFile | None, _: AbstractSet[str], nonce: str) -> LockFile | Done[LockFile | None]:
+            if file is None or file.holding is None or file.holding.id != mark:
+                return Done(None)
+            return Done(file) if file.token > noted else file.raised(nonce, noted + 1)
+
+        return self._cells.change(name, decide, ends)
 
     def _give_back(self, grants: Sequence[Grant], incarnation: str) -> None:
         for grant in grants:
@@ -178,33 +211,39 @@ class ObjectBook:
         return given_back
 
     def _release(self, grant: Grant, incarnation: str, ends: float) -> bool:
-        owner = ""
+        following = None if grant.fence is None else grant.fence.token + 1
 
         def decide(file: LockFile | None, tried: AbstractSet[str], nonce: str) -> LockFile | Done[bool]:
-            nonlocal owner
             if file is not None and file.holding is not None and file.holding.id == grant.mark:
-                owner = file.holding.owner
                 return file.freed(nonce, "release", self._clock.micros())
-            return Done(file is not None and file.bears(tried))
+            return Done(file is not None and (file.bears(tried) or self._was_released(file, following)))
 
         if self._cells.change(grant.name, decide, ends) is False:
             return False
-        if self._mirror is not None and grant.fence is not None:  # a next holder has at least this token
-            self._mirror(self._mirrored_name(grant.name), grant.fence.token + 1, owner or "nobody", incarnation)
+        if self._notes is not None and following is not None:  # a next holder has at least this token
+            self._notes.end(grant.name, following, ends)
         return True
 
+    def _was_released(self, file: LockFile, following: int | None) -> bool:
+        """Whether an earlier call freed it, and may not have come as far as to note that."""
+        if not self._form.own:
+            return file.holding is None and file.token == following
+        return any(past.action == "release" and past.token == following for past in file.history)
+
     def break_(self, name: str) -> bool:
-        ends, breaker = self._ends(), str(self._clock.operation_id())
+        ends = self._ends()
         while True:
             file = self._cells.read(name, ends)
-            if self._mirror is not None and file is not None and file.holding is not None and not self._form.own:
-                # where the store counts, fence first: after the break, the token might be the next holder's
-                self._mirror(self._mirrored_name(name), None, "nobody", breaker)
+            if self._notes is not None and file is not None:
+                if self._is_unfenced(file, self._notes.place(name, ends)):
+                    self._end_older(name)
+                if file.holding is not None and not self._form.own:  # a Hudi writer may have left the token out
+                    self._notes.end_all(name, ends)
             broken = self._break(name, file, ends)
             if broken is None:
                 continue
-            if self._mirror is not None and self._form.own and broken[1]:  # a second call does this again
-                self._mirror(self._mirrored_name(name), broken[1], "nobody", breaker)
+            if self._notes is not None and broken[1]:  # a second call does this again
+                self._notes.end(name, broken[1], ends)
             return broken[0]
 
     def _break(self, name: str, lock: LockFile | None, ends: float) -> tuple[bool, int] | None:
@@ -253,8 +292,8 @@ class ObjectBook:
         if file is None or file.holding is None or not self._form.own or file.token != token:
             return None
         grant, holder = self._grant(file), self._holder(file)
-        if self._mirror is not None:
-            fence = self._mirror(self._mirrored_name(name), token, holder.owner, holder.incarnation)
+        if self._notes is not None:
+            fence = self._notes.note(name, token, file.holding, self._ends())
             if fence is None:
                 return None
             grant = grant._replace(fence=fence)

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from metastore.clock import Clock
-from metastore.errors import BackendUnavailable, DeadlineExceeded
 from metastore.leases.objects.client import ConditionFailed, Objects, Unsettled
+from metastore.leases.objects.effort import Effort
 from metastore.leases.objects.format import Format
 from metastore.leases.objects.lock_file import LockFile, unreadable
 
@@ -31,8 +31,6 @@ __all__ = ["Cells", "Decide", "Done"]
 
 T = TypeVar("T")
 V = TypeVar("V")
-_BASE, _CAP = 0.01, 1.0
-"""Full jitter: a random time up to ``min(_CAP, _BASE * 2 ** n)`` seconds."""
 _MOST = 1000
 
 
@@ -74,14 +72,14 @@ class Cells:
 
     def read(self, name: str, ends: float) -> LockFile | None:
         """Return what is there now."""
-        return self._read(name, _Effort(self._clock, self._place, ends)).file
+        return self._read(name, Effort(self._clock, self._place, ends)).file
 
     def change(self, name: str, decide: Decide[T], ends: float) -> LockFile | T:
         """Write what ``decide`` makes of what is there, and return it; or its answer, which rests on a fresh read.
 
         Raises BackendUnavailable and DeadlineExceeded at the instant ``ends``: then a write may still land.
         """
-        effort = _Effort(self._clock, self._place, ends)
+        effort = Effort(self._clock, self._place, ends)
         tried: set[str] = set()
         seen = self._seen.get(name)
         fresh = seen is None
@@ -102,7 +100,7 @@ class Cells:
             self.abandon(tried)
             raise
 
-    def _written(self, name: str, file: LockFile, etag: str | None, effort: _Effort, fresh: bool) -> bool:
+    def _written(self, name: str, file: LockFile, etag: str | None, effort: Effort, fresh: bool) -> bool:
         self._seen.pop(name, None)
         try:
             new = self._objects.put(self._form.key(name), self._form.encode(file), etag)
@@ -117,12 +115,12 @@ class Cells:
             _put(self._seen, name, _Seen(file, new))
         return True
 
-    def _read(self, name: str, effort: _Effort) -> _Seen:
+    def _read(self, name: str, effort: Effort) -> _Seen:
         seen = self._look(self._form.key(name), name, effort)
         _put(self._seen, name, seen)
         return seen
 
-    def _look(self, key: str, name: str | None, effort: _Effort) -> _Seen:
+    def _look(self, key: str, name: str | None, effort: Effort) -> _Seen:
         while True:
             effort.check()
             try:
@@ -138,7 +136,7 @@ class Cells:
 
     def all(self, ends: float) -> Iterator[LockFile]:
         """Yield the lock files of all leases, in no order."""
-        effort = _Effort(self._clock, self._place, ends)
+        effort = Effort(self._clock, self._place, ends)
         for key in self._keys(effort):
             if not key.endswith(".json") or "/" in key:
                 continue
@@ -148,43 +146,13 @@ class Cells:
             if file is not None:
                 yield file
 
-    def _keys(self, effort: _Effort) -> list[str]:
+    def _keys(self, effort: Effort) -> list[str]:
         while True:
             effort.check()
             try:
                 return list(self._objects.keys())
             except Unsettled as trouble:
                 effort.pause(trouble)
-
-
-class _Effort:
-    """The deadline of a call, and the waits between its requests."""
-
-    def __init__(self, clock: Clock, place: str, ends: float) -> None:
-        self._clock, self._place, self._ends = clock, place, ends
-        self._waits = 0
-        self._trouble: Unsettled | None = None
-
-    def check(self) -> None:
-        if self._clock.monotonic() >= self._ends:
-            raise self._over()
-
-    def pause(self, trouble: Unsettled | None = None) -> None:
-        self._trouble = trouble
-        wait = self._clock.uniform(0.0, min(_CAP, _BASE * 2.0 ** min(self._waits, 60)))
-        self._waits += 1
-        if self._clock.monotonic() + wait >= self._ends:
-            raise self._over()
-        self._clock.sleep(wait)
-
-    def _over(self) -> BackendUnavailable | DeadlineExceeded:
-        if self._trouble is None:
-            return DeadlineExceeded(f"{self._place}: other processes wrote first until the deadline; call again")
-        unavailable = BackendUnavailable(
-            f"{self._place} gave no usable answer until the deadline ({self._trouble}); call again when it does"
-        )
-        unavailable.transient = True
-        return unavailable
 
 
 def _put(entries: dict[str, V], key: str, value: V) -> None:

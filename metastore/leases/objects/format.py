@@ -14,14 +14,21 @@ __all__ = ["FORMATS", "Format"]
 
 _LONGEST = 180
 """The longest quoted name. S3 allows keys of 1024 bytes, file systems names of 255; a hash replaces the rest."""
+_PLACE = ".metastore-place"
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format. ``own``: the file holds a token, a queue, a history and its name."""
+    """One format. ``own``: the file holds a queue, a history and its name, and everybody who writes it keeps the token.
+
+    ``key``: where the lock file of a lease lies. ``place``: where the id of its place does. ``within``: what a store
+    calls the lock file, beside that id.
+    """
 
     own: bool
     key: Callable[[str], str]
+    place: Callable[[str], str]
+    within: Callable[[str], str]
     encode: Callable[[LockFile], bytes]
     decode: Callable[[str | None, bytes, str], LockFile]
 
@@ -34,6 +41,8 @@ def _key(name: str) -> str:
 
 
 FORMATS: Mapping[str, Format] = {
-    "metastore": Format(True, _key, lock_file.encode, lock_file.decode),
-    "hudi": Format(False, hudi.key, hudi.encode, hudi.decode),
+    "metastore": Format(
+        True, _key, lambda _: ".metastore-place", lambda name: name, lock_file.encode, lock_file.decode
+    ),
+    "hudi": Format(False, hudi.key, hudi.place, lambda _: "table_lock", hudi.encode, hudi.decode),
 }

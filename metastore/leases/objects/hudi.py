@@ -7,7 +7,8 @@ One for each table, at ``<base path>/.hoodie/.locks/table_lock.json``::
 Hudi itself writes it so (its class StorageLockData); the text of the RFC says ``expiration`` instead, which is read
 too. The lock is held unless it is ``expired``, or ``validUntil`` (ms since 1970) is past by more than the clocks may
 differ. Hudi ignores unknown fields, so that our writes add the fields of our own lock files; a Hudi writer leaves them
-out. There is no token, no queue and no history.
+out. So there is no queue and no history, and no token that lasts: the one that our writes add is for the store that
+they fence, which remembers it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from metastore.errors import InvalidArgument
 from metastore.kinds.entity import utc
 from metastore.leases.objects.lock_file import Holding, LockFile, unreadable
 
-__all__ = ["decode", "encode", "key"]
+__all__ = ["decode", "encode", "key", "place"]
 
-_PLACE = ".hoodie/.locks/table_lock.json"
+_FOLDER = ".hoodie/.locks"
 
 
 def key(name: str) -> str:
@@ -31,13 +32,18 @@ def key(name: str) -> str:
             f"the name of a lease of format hudi is the base path of a table, below the URL: not {name!r}; "
             "for example sales/orders"
         )
-    return f"{name}/{_PLACE}"
+    return f"{name}/{_FOLDER}/table_lock.json"
+
+
+def place(name: str) -> str:
+    """Return where the id lies: with each table, because the same table has another name below another URL."""
+    return f"{name}/{_FOLDER}/.metastore-place"
 
 
 def encode(file: LockFile) -> bytes:
     """Return the file as Hudi reads it. A lease without a holder is an expired one."""
     held = file.holding
-    document: dict[str, Any] = {"expired": held is None, "nonce": file.nonce}
+    document: dict[str, Any] = {"expired": held is None, "nonce": file.nonce, "token": file.token, "place": file.place}
     if held is None:
         document |= {"owner": "", "validUntil": 0}
     else:
@@ -63,10 +69,9 @@ def decode(name: str | None, data: bytes, where: str) -> LockFile:
             raise TypeError
         expires_at = int(until) * 1000
         utc(expires_at)  # raises for a time beyond the calendar
-        nonce = str(document.get("nonce", ""))
-        if expired:
-            return LockFile(name or "", 0, nonce)
-        return LockFile(name or "", 0, nonce, _holding(document, owner, expires_at))
+        nonce, token, place = str(document.get("nonce", "")), int(document.get("token", 0)), document.get("place")
+        holding = None if expired else _holding(document, owner, expires_at)
+        return LockFile(name or "", token, nonce, holding, place=place if isinstance(place, str) else None)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         raise unreadable(where, "it is not a lock file of Hudi's storage-based lock provider") from None
 

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import iscoroutinefunction
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, cast
 
 from metastore.arguments import positive_seconds, shown
 from metastore.clock import SYSTEM, Clock
 from metastore.errors import InvalidArgument
 from metastore.leases.book import LeaseEvent
 from metastore.leases.lease import Staging
-from metastore.leases.leases import Leases
+from metastore.leases.leases import Leases, clean_lease
 from metastore.leases.objects.book import ObjectBook
 from metastore.leases.objects.format import FORMATS
+from metastore.leases.objects.notes import Notebook, Notes
+from metastore.leases.objects.place import Places
 from metastore.leases.objects.urls import open_objects
-from metastore.port.conditions import LeaseToken
 from metastore.port.unreadable import Unreadable
 
 __all__ = ["FencedStore", "ObjectStoreLeases"]
 
 
-class StoreLeases(Protocol):
+class StoreLeases(Notebook, Protocol):
     """What object leases use of ``store.leases``."""
 
     @property
     def staging(self) -> Staging:
         """Stage and publish work in the store."""
-        ...
-
-    def mirror(self, name: str, token: int | None, owner: str, incarnation: str) -> LeaseToken | None:
-        """Note a token, so that commits in the store can require it; None: a newer one is noted already."""
         ...
 
 
@@ -75,11 +73,13 @@ class ObjectStoreLeases(Leases):
             raise InvalidArgument(f"the formats of lock files are {', '.join(FORMATS)}, not {shown(format)}")
         max_drift = positive_seconds(max_drift, "max_drift")
         request_timeout = positive_seconds(request_timeout, "request_timeout")
+        notebook = None if store is None else _notebook(store)
         objects, place = open_objects(url, request_timeout, options, clock)
-        mirror = None if store is None else store.leases.mirror
-        staging = None if store is None else store.leases.staging
         self._place = place
-        super().__init__(ObjectBook(objects, form, place, clock, max_drift, mirror), clock, staging=staging)
+        places = Places(objects, form, place, clock)
+        self._notes = None if notebook is None else Notes(notebook, places, form, place, clock)
+        book = ObjectBook(objects, form, place, clock, max_drift, self._notes)
+        super().__init__(book, clock, staging=None if notebook is None else notebook.staging)
 
     def __enter__(self) -> Self:
         return self
@@ -96,5 +96,25 @@ class ObjectStoreLeases(Leases):
         """
         return super().audit(name, unreadable=unreadable)
 
+    def name_in_store(self, name: str) -> str:
+        """Return what the store calls a lease: ``store.leases.audit(leases.name_in_store("compaction"))``.
+
+        Raises InvalidArgument where there is no store, BackendUnavailable and DeadlineExceeded.
+        """
+        if self._notes is None:
+            raise InvalidArgument("these leases are noted in no store; open them with store=")
+        return self._notes.name(clean_lease(name), self._clock.monotonic() + self._deadline)
+
     def __repr__(self) -> str:
         return f"ObjectStoreLeases({self._place!r})"
+
+
+def _notebook(store: FencedStore) -> StoreLeases:
+    """Return where the store notes tokens. Raises InvalidArgument for an async store: nobody would wait for it."""
+    notebook = getattr(store, "leases", None)
+    mirror = getattr(notebook, "mirror", None)
+    if not callable(mirror) or iscoroutinefunction(mirror):
+        raise InvalidArgument(
+            f"store= is a store that ms.open returned, not {shown(store)}: these leases wait for its answers themselves"
+        )
+    return cast(StoreLeases, notebook)

@@ -2,7 +2,7 @@
 
 ::
 
-    {"format": "metastore-lease/1", "name": "compaction", "token": 7,
+    {"format": "metastore-lease/2", "name": "compaction", "place": "…", "token": 7,
      "owner": "crawler", "incarnation": "…", "acquisition": "…", "renewals": 3, "ttl": 30.0,
      "acquired_at": "2026-01-01T00:00:00+00:00", "expires_at": "…", "nonce": "…",
      "waiting": [{"ticket": "…", "owner": "…", "until": "…"}],
@@ -10,7 +10,9 @@
 
 If a lease has no holder, the holder's fields are null. Each write has a new ``nonce``. The nonce that acquired the
 lease stays as ``acquisition``, and those of the last changes of the holder stay in ``history``. So a writer without an
-answer finds out later whether its write was applied, even if others have written since.
+answer finds out later whether its write was applied, even if others have written since. ``place`` is the id of the
+place, once a store has noted a token of it. Files of the format 1, without it, are read; an older program refuses those
+of the format 2, because it would note tokens under another name.
 
 In memory, times are microseconds since 1970, by the wall clock of the writer.
 """
@@ -28,7 +30,8 @@ from metastore.kinds.entity import utc
 
 __all__ = ["HISTORY", "Holding", "LockFile", "Past", "Waiter", "decode", "encode", "unreadable"]
 
-FORMAT = "metastore-lease/1"
+FORMAT = "metastore-lease/2"
+_READ = ("metastore-lease/1", FORMAT)
 _FAMILY = "metastore-lease/"
 HISTORY = 32
 """How many changes of the holder a lock file remembers."""
@@ -80,6 +83,7 @@ class LockFile:
     holding: Holding | None = None
     waiting: tuple[Waiter, ...] = ()
     history: tuple[Past, ...] = ()
+    place: str | None = None
 
     def bears(self, nonces: AbstractSet[str]) -> bool:
         """Return whether one of these writes was applied: it wrote this version, or is in the history."""
@@ -107,6 +111,12 @@ class LockFile:
         longer = replace(held, ttl=ttl, expires_at=now + ttl, renewals=held.renewals + 1)
         return replace(self, nonce=nonce, holding=longer)
 
+    def raised(self, nonce: str, token: int) -> LockFile:
+        """Return the file with a greater token for its holder."""
+        assert self.holding is not None
+        history = tuple([replace(p, token=token) if p.nonce == self.holding.id else p for p in self.history])
+        return replace(self, nonce=nonce, token=token, history=history)
+
     def queued(self, nonce: str, waiting: tuple[Waiter, ...]) -> LockFile:
         """Return the file with these waiters."""
         return replace(self, nonce=nonce, waiting=tuple(sorted(waiting, key=lambda waiter: waiter.ticket)))
@@ -118,6 +128,7 @@ def encode(file: LockFile) -> bytes:
     document = {
         "format": FORMAT,
         "name": file.name,
+        "place": file.place,
         "token": file.token,
         "owner": held and held.owner,
         "incarnation": held and held.incarnation,
@@ -153,7 +164,7 @@ def decode(name: str | None, data: bytes, where: str) -> LockFile:
         form = document["format"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise unreadable(where, "it is not a lock file, or only a part of one") from None
-    if form != FORMAT:
+    if form not in _READ:
         if isinstance(form, str) and form.startswith(_FAMILY):
             raise MigrationNeeded(f"{where} has the format {form[:40]!r}; this program knows {FORMAT}: upgrade it")
         raise unreadable(where, f"its format is not {FORMAT}")
@@ -200,7 +211,8 @@ def _read(document: dict[str, Any]) -> LockFile:
         ]
     )
     token, nonce = _number(document["token"]), _text(document["nonce"])
-    return LockFile(_text(document["name"]), token, nonce, holding, waiting, history)
+    place = None if document["format"] == _READ[0] or document["place"] is None else _text(document["place"])
+    return LockFile(_text(document["name"]), token, nonce, holding, waiting, history, place)
 
 
 def _text(value: object) -> str:

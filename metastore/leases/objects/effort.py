@@ -1,0 +1,44 @@
+"""The deadline of a call that sends several requests, and the waits between them."""
+
+from __future__ import annotations
+
+from metastore.clock import Clock
+from metastore.errors import BackendUnavailable, DeadlineExceeded
+from metastore.leases.objects.client import Unsettled
+
+__all__ = ["Effort"]
+
+_BASE, _CAP = 0.01, 1.0
+"""Full jitter: a random time up to ``min(_CAP, _BASE * 2 ** n)`` seconds."""
+
+
+class Effort:
+    """The deadline of a call, and the waits between its requests."""
+
+    def __init__(self, clock: Clock, place: str, ends: float) -> None:
+        self._clock, self._place, self._ends = clock, place, ends
+        self._waits = 0
+        self._trouble: Unsettled | None = None
+
+    def check(self) -> None:
+        """Raise BackendUnavailable or DeadlineExceeded if the deadline is over."""
+        if self._clock.monotonic() >= self._ends:
+            raise self._over()
+
+    def pause(self, trouble: Unsettled | None = None) -> None:
+        """Wait before the next request; ``trouble`` is what the last one came to. Raises as :meth:`check`."""
+        self._trouble = trouble
+        wait = self._clock.uniform(0.0, min(_CAP, _BASE * 2.0 ** min(self._waits, 60)))
+        self._waits += 1
+        if self._clock.monotonic() + wait >= self._ends:
+            raise self._over()
+        self._clock.sleep(wait)
+
+    def _over(self) -> BackendUnavailable | DeadlineExceeded:
+        if self._trouble is None:
+            return DeadlineExceeded(f"{self._place}: other processes wrote first until the deadline; call again")
+        unavailable = BackendUnavailable(
+            f"{self._place} gave no usable answer until the deadline ({self._trouble}); call again when it does"
+        )
+        unavailable.transient = True
+        return unavailable

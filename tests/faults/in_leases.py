@@ -1,0 +1,80 @@
+"""Faults of leases in buckets, of their renewal, and of the bridge's sections."""
+
+from __future__ import annotations
+
+from tests.faults.fault import Fault
+
+__all__ = ["IN_LEASES"]
+
+IN_LEASES = (
+    Fault(
+        "a section above does not wait for the token of one below",
+        "metastore/bridge/exclusive.py",
+        "        except LeaseHeld:\n            return False\n",
+        "        except LeaseHeld:\n            return True\n",
+        "tests/bridge/test_late.py",
+    ),
+    Fault(
+        "a block inside shortens the lease of the one outside",
+        "metastore/leases/lease.py",
+        "self._ttl = max(self._ttl, ttl)",
+        "self._ttl = ttl",
+        "tests/leases/test_blocks.py",
+    ),
+    Fault(
+        "a lease is renewed for the thread of its newest block only",
+        "metastore/leases/heartbeat.py",
+        "any(keeper.is_alive() for keeper in self._keepers)",
+        "any(keeper.is_alive() for keeper in self._keepers[-1:])",
+        "tests/leases/test_blocks.py",
+    ),
+    Fault(
+        "a heartbeat that ended is never started again",
+        "metastore/leases/heartbeat.py",
+        "            if not self._beats:\n",
+        "            if self.beating is None:\n",
+        "tests/leases/test_blocks.py",
+    ),
+    Fault(
+        "the store knows a lease in a bucket by the URL",
+        "metastore/leases/objects/notes.py",
+        "{self.place(name, ends)}:",
+        "{self._url}/",
+        "tests/leases/test_places.py -k one_name",
+    ),
+    Fault(
+        "a lock file of a lost place is fenced under the new id",
+        "metastore/leases/objects/book.py",
+        "        if file.place is not None:\n            raise another_place",
+        "        if file.place == place:\n            raise another_place",
+        "tests/leases/test_places.py -k lost",
+    ),
+    Fault(
+        "an older holder of a lock file is not fenced",
+        "metastore/leases/objects/book.py",
+        "                return Done(_Unfenced(file.nonce))",
+        "                pass",
+        "tests/leases/test_places.py -k older",
+    ),
+    Fault(
+        "whoever was broken before the store knew gets the lease",
+        "metastore/leases/objects/book.py",
+        "holding.id != mark:\n                return Done(None)\n            return Done(file) if file.token > noted",
+        "holding.id == '':\n                return Done(None)\n            return Done(file) if file.token > noted",
+        "tests/leases/test_object_fencing.py -k before_the_store_knew",
+    ),
+    Fault(
+        "a release that failed half way is over",
+        "metastore/leases/objects/book.py",
+        " or self._was_released(file, following))",
+        ")",
+        "tests/leases/test_object_fencing.py -k half_way",
+    ),
+    Fault(
+        "two acquisitions of one process are one to the store",
+        "metastore/leases/objects/notes.py",
+        "{held.incarnation} {held.id}",
+        "{held.incarnation}",
+        "tests/leases/test_object_fencing.py -k was_removed",
+    ),
+)

@@ -1,0 +1,81 @@
+"""Renewal belongs to the lease: it goes on while one of its blocks does, whoever began or ended the others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+import metastore as ms
+from tests.servers.process import wait_until
+
+
+@pytest.fixture
+def store() -> ms.Store:
+    return ms.open("memory://")
+
+
+def elsewhere(work: Callable[[], object]) -> None:
+    """Do it in a thread that ends."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def renewed(lease: ms.Lease) -> bool:
+    """Whether its heartbeat renews it."""
+    before = lease.expires_at
+    return wait_until(lambda: lease.expires_at > before, 5.0)
+
+
+def block(lease: ms.Lease) -> None:
+    with lease:
+        pass
+
+
+def test_a_block_inside_does_not_shorten_it(store: ms.Store) -> None:
+    with store.leases.acquire("work", ttl=60.0) as lease:
+        with store.leases.acquire("work", ttl=0.5) as inner:
+            assert inner is lease
+            assert lease.seconds_left() > 50
+        assert lease.seconds_left() > 50
+
+
+def test_a_block_inside_that_renews_more_often_is_heard_at_once(store: ms.Store) -> None:
+    with store.leases.acquire("work", ttl=60.0) as lease, store.leases.acquire("work", ttl=60.0, renew_every=0.01):
+        assert renewed(lease)
+
+
+def test_the_block_of_another_thread_does_not_end_renewal(store: ms.Store) -> None:
+    with store.leases.acquire("work", ttl=30.0, renew_every=0.01) as lease:
+        elsewhere(lambda: block(lease))
+        assert renewed(lease)
+        elsewhere(lease.keep)
+        assert renewed(lease)
+        assert renewed(lease)
+
+
+def test_a_block_goes_on_where_the_thread_that_acquired_it_ended(store: ms.Store) -> None:
+    """Its heartbeat had ended by then: the block starts another one."""
+    leases: list[ms.Lease] = []
+    elsewhere(lambda: leases.append(store.leases.acquire("work", ttl=30.0, renew_every=0.01)))
+    (lease,) = leases
+    assert lease._heart.beating is not None
+    lease._heart.beating.join(10)
+    with lease:
+        assert renewed(lease)
+    assert store.leases.holder("work") is None
+
+
+def test_renewal_ends_with_the_last_block(store: ms.Store) -> None:
+    """One that was acquired twice, and released by one block, is left to whoever acquired it without a block."""
+    lease = store.leases.acquire("work", ttl=30.0)
+    with store.leases.acquire("work", ttl=30.0):
+        lease._heart.sooner(0.01)
+        assert renewed(lease)
+    assert lease._heart.beating is not None
+    lease._heart.beating.join(10)
+    assert not lease._heart.beating.is_alive()
+    assert store.leases.holder("work") is not None
+    assert lease.release()
