@@ -146,6 +146,24 @@ class TestCreateMany:
         assert [t.path for t in ground.store.tables.list("m.c.two")] == ["m.c.two.t"]
 
 
+class TestMove:
+    def test_to_where_it_never_was(self, ground: Ground, another: ms.Schema) -> None:
+        """The old path before a swap and the new one after it lead to one schema, but at each instant to two."""
+        store = ground.store
+        table = store.tables.create("t", parent=ground.two)
+
+        def swap_names() -> None:
+            with store.transaction() as tx:
+                tx.schemas.rename("m.c.two", "away")
+                tx.schemas.rename("m.c.another", "two")
+                tx.schemas.rename("m.c.away", "another")
+
+        with between(ground, "resolve", 2, swap_names), pytest.raises(ms.EntityNotFound):
+            store.tables.rename("m.c.two.t", "m.c.another.t")
+        assert store.tables.load("m.c.another.t").id == table.id
+        assert store.tables.rename("m.c.another.t", "m.c.two.t").path == "m.c.two.t"
+
+
 class TestWhatIsEqualAlready:
     """It is not written, and yet holds at the instant of the commit: another client makes a step in between."""
 

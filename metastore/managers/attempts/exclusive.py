@@ -23,7 +23,7 @@ from metastore.managers.attempts.bumps import reviving
 from metastore.managers.drops.row import pending_in
 from metastore.managers.target import Target, absent, absent_parent, find, names_of, not_live, root_or_last, standing
 from metastore.names import Path, format_path, parse_path
-from metastore.operation.dropping import pending_above, pending_named
+from metastore.operation.dropping import LookAgain, pending_above, pending_named
 from metastore.operation.guards import both, check_in_use, guards_of, key_under, lookup
 from metastore.operation.request import Proposal, Results, View
 from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING, Guard, Newest
@@ -99,6 +99,8 @@ def rename(
         check_in_use(new_parents)
     same_parent = root_or_last(new_parents).id == root_or_last(parents).id
     if same_parent and wanted[-1] == node.name:
+        if guards_of(parents) != guards_of(new_parents):  # renamed between two reads: at no instant was it there
+            raise LookAgain(format_path(wanted))
         return kind.entity(record)
     parent = root_or_last(new_parents)
     if not same_parent and kind.container and len(new_parents) > 1 and parent.fold != node.fold:
