@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NoReturn
 
 from metastore.arguments import items, positive_seconds, shown
 from metastore.errors import EntityNotFound, InvalidArgument
-from metastore.feed.feed import changes, number_in
+from metastore.feed.feed import changes, number_in, read
+from metastore.feed.visible import Passed, Sight
 from metastore.kinds.entity import Change, Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS
@@ -24,7 +26,7 @@ from metastore.operation.session import Session
 from metastore.port.backend import Reads
 from metastore.port.feed import Hearing
 from metastore.port.past import NotKept
-from metastore.port.records import Lookup, Resolved
+from metastore.port.records import Lookup, Resolved, Step
 from metastore.port.unreadable import Unreadable
 
 __all__ = ["Selection", "kinds_of", "selected"]
@@ -54,37 +56,40 @@ def selected(
     if chosen.timeout is not None:
         positive_seconds(chosen.timeout, "the time after which following ends")
     # checks the position and the limit in this call, not at the first change
-    changes(session.backend, session.clock, after, limit, access=session.access)
+    changes(session.backend, session.clock, after, limit)
     tracked = None if chosen.under is None else _tracked(session, chosen.under, after)
-    followed = _followed(session, after, unreadable, chosen)
-    return _limited((c for c in followed if c is None or _fits(c, kinds, tracked)), session, limit, chosen.timeout)
+    fits = partial(_fits, kinds, tracked)
+    sight = None if session.access is None else Sight(session.access, fits)
+    followed = _followed(session, after, unreadable, chosen, sight)
+    shown = followed if sight is not None else (c for c in followed if c is None or fits(c))
+    return _limited(shown, session, limit, chosen.timeout)
 
 
-def _fits(change: Change, kinds: frozenset[str] | None, tracked: Tracked | None) -> bool:
+def _fits(kinds: frozenset[str] | None, tracked: Tracked | None, change: Change | Step) -> bool:
     inside = tracked is None or tracked.has(change)  # it sees every change, because it notes renames
     return inside and (kinds is None or change.kind in kinds)
 
 
 def _followed(
-    session: Session, after: str | None, unreadable: Unreadable | None, chosen: Selection
+    session: Session, after: str | None, unreadable: Unreadable | None, chosen: Selection, sight: Sight | None
 ) -> Iterator[Change | None]:
     """Yield changes, and None after each pause."""
     if not chosen.follow:
-        yield from changes(session.backend, session.clock, after, None, unreadable, session.access)
+        yield from changes(session.backend, session.clock, after, None, unreadable, sight)
         return
     with session.backend.hearing() as hearing:
-        yield from _on_and_on(session, after, unreadable, hearing)
+        yield from _on_and_on(session, after, unreadable, hearing, sight)
 
 
 def _on_and_on(
-    session: Session, after: str | None, unreadable: Unreadable | None, hearing: Hearing | None
+    session: Session, after: str | None, unreadable: Unreadable | None, hearing: Hearing | None, sight: Sight | None
 ) -> Iterator[Change | None]:
     pause = _SOON
     while True:
         before = after
-        for change in changes(session.backend, session.clock, after, None, unreadable, session.access):
-            after = change.position
-            yield change
+        for one in read(session.backend, session.clock, after, None, unreadable, sight):
+            after = one.position
+            yield None if isinstance(one, Passed) else one
         pause = _SOON if after != before else min(_SLOWEST, pause * _SLOWER)
         if hearing is None:
             session.clock.sleep(pause)
@@ -133,9 +138,12 @@ class Tracked:
     dropped: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """Where those above it stood that are dropped."""
 
-    def has(self, change: Change) -> bool:
+    def has(self, change: Change | Step) -> bool:
         """Whether a change is of the entity or of something below it; note where the entity stands after it."""
-        before, after = (p and parse_path(p) for p in (change.path_before, change.path_after))
+        try:
+            before, after = (p and parse_path(p) for p in (change.path_before, change.path_after))
+        except InvalidArgument:  # a damaged row of a user's feed: who sees it is told
+            return True
         inside = change.entity_id == self.id or self._below(before)
         self._note(change, before or None, after or None)
         return inside or self._below(after)
@@ -143,14 +151,15 @@ class Tracked:
     def _below(self, path: tuple[str, ...] | str | None) -> bool:
         return self.path is not None and path is not None and tuple(path[: len(self.path)]) == self.path
 
-    def _note(self, change: Change, before: tuple[str, ...] | None, after: tuple[str, ...] | None) -> None:
+    def _note(self, change: Change | Step, before: tuple[str, ...] | None, after: tuple[str, ...] | None) -> None:
+        entity_id = change.entity_id or 0
         if change.entity_id == self.id and after is not None:
             self.path = after
         elif self.path is None or change.action not in ("rename", "move", "drop", "restore"):
             return
         if before is not None and after is None:
-            self.dropped[change.entity_id] = before
-        old = self.dropped.pop(change.entity_id, None) if before is None else before
+            self.dropped[entity_id] = before
+        old = self.dropped.pop(entity_id, None) if before is None else before
         if old is not None and after is not None and self.path is not None and self.path[: len(old)] == old:
             self.path = (*after, *self.path[len(old) :])
 

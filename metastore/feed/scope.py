@@ -11,7 +11,7 @@ from metastore.kinds.registry import KINDS
 from metastore.names import Path, fold, format_path, parse_path
 from metastore.operation.request import committed
 from metastore.operation.session import Session
-from metastore.port.records import Lookup
+from metastore.port.records import Lookup, Step
 
 __all__ = ["Scope"]
 
@@ -45,7 +45,7 @@ class Scope:
         there = there or owned or any(one.record is not None for one in resolved)
         return cls(_folded(names, exact), exact, there)
 
-    def has(self, change: Change) -> bool:
+    def has(self, change: Change | Step) -> bool:
         """Whether a change is of the path, or of what was below it at that time."""
         return any(path is not None and self._begins(path) for path in (change.path_before, change.path_after))
 

@@ -5,13 +5,36 @@ What was purged stands nowhere any more: only an admin, or the library itself, r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from metastore.governance.access import Access
 from metastore.governance.seen import seen_by
 from metastore.port.records import Step
 
-__all__ = ["seen_steps"]
+__all__ = ["Passed", "Sight", "seen_steps"]
+
+
+class Passed(NamedTuple):
+    """How far a user's feed was read, and how many changes it did not show since what came before."""
+
+    position: str
+    hidden: int
+
+
+class Sight(NamedTuple):
+    """What a user is shown of the feed: those changes that fit, and of these the ones that it sees.
+
+    In this order: who follows an entity must note each rename above it, also one that it does not see.
+    """
+
+    access: Access
+    fits: Callable[[Step], bool] | None = None
+
+    def shown(self, steps: Sequence[Step]) -> list[Step]:
+        """Return the next steps that are shown; each step comes once, in the feed's order."""
+        wanted = steps if self.fits is None else [step for step in steps if self.fits(step)]
+        return seen_steps(self.access, wanted) if wanted else []
 
 
 def seen_steps(access: Access, steps: Sequence[Step]) -> list[Step]:

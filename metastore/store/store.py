@@ -23,6 +23,7 @@ from metastore.feed.follow import Selection, selected
 from metastore.feed.hints import Hints
 from metastore.feed.lag import noted
 from metastore.feed.page import changes_page
+from metastore.feed.visible import Sight
 from metastore.gc import Collected
 from metastore.governance.access import Access
 from metastore.governance.decision import Decision
@@ -188,7 +189,8 @@ class Store(Managers):
         if kinds is not None or under is not None or follow or timeout is not None:
             chosen = Selection(kinds, under, follow, timeout)
             return selected(session, after, limit, unreadable, chosen)
-        changes = feed.changes(session.backend, session.clock, after, limit, unreadable, session.access)
+        sight = None if session.access is None else Sight(session.access)
+        changes = feed.changes(session.backend, session.clock, after, limit, unreadable, sight)
         return noted(changes, limit, "changes", session.metrics, session.clock)
 
     def changes_page(
