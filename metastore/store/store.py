@@ -27,6 +27,7 @@ from metastore.feed.visible import Sight
 from metastore.gc import Collected
 from metastore.governance.access import Access
 from metastore.governance.decision import Decision
+from metastore.governance.evidence import Who
 from metastore.governance.privileges import known_privilege
 from metastore.kinds.entity import Change, Entity
 from metastore.kinds.registry import KINDS
@@ -147,20 +148,25 @@ class Store(Managers):
         from metastore.store.views import UserStore  # noqa: PLC0415  (a view is a store)
 
         who = who_is(self._session.backend, user)
-        if who.name in self._admins and who.lake is None and who.id is None:
+        if self._is_admin(who):
             return self.bind(principal=who.name)
         return UserStore(self, self._session.as_user(Access(self._session.backend, who, self._session.rights)))
 
-    def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
-        """Return whether a user has a privilege on an object now, and the rules that decide. It changes nothing.
+    def _is_admin(self, who: Who) -> bool:
+        """Whether this is an admin's bare name. A metalake's user of the same name is another one."""
+        return who.name in self._admins and who.lake is None and who.id is None
 
+    def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
+        """Return whether a user may use a privilege on an object, and the rules that decide. It changes nothing.
+
+        On a catalog or schema, a privilege for what is below it needs ``use_catalog`` or ``use_schema`` there as well.
         ``user`` as for ``as_user``; ``kind`` says what a path means (None: what is there, a container first). An owner
         of the object, or of anything above it, has all privileges there. Raises EntityNotFound, InvalidArgument.
         """
         entity = entity_of(self._session, on, kind)
         word = known_privilege(privilege)
         who = who_is(self._session.backend, user)
-        if who.name in self._admins:
+        if self._is_admin(who):
             return Decision(True, [f"{who.name} is an admin of this process"])
         return Access(self._session.backend, who).decision(entity.record.chain, word)
 

@@ -99,6 +99,20 @@ _SHOWN = (
 
 _TOLD = (
     Fault(
+        "an outcome looks at the first of its entities alone",
+        "metastore/store/views.py",
+        "ends = {i for step in steps for i in seen_by(step)} | entities_in(found.result)",
+        "ends = {i for step in steps[:1] for i in seen_by(step)}",
+        _HIDDEN,
+    ),
+    Fault(
+        "a metalake's user with the name of an admin is one",
+        "metastore/store/store.py",
+        "return who.name in self._admins and who.lake is None and who.id is None",
+        "return who.name in self._admins",
+        _HIDDEN,
+    ),
+    Fault(
         "a user's follower stays before what is hidden",
         "metastore/feed/follow.py",
         "            after = one.position\n            yield None if isinstance(one, Passed) else one\n",
