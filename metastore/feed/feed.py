@@ -8,15 +8,15 @@ a backup was put back in place: the change at the position is missing, or anothe
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
+from typing import cast
 from uuid import UUID
 
 from metastore.arguments import positive_integer, shown
 from metastore.clock import Clock
 from metastore.errors import HistoryGone, InvalidArgument
-from metastore.feed.visible import seen_steps
-from metastore.governance.access import Access
+from metastore.feed.visible import Passed, Sight
 from metastore.kinds.entity import Change
 from metastore.managers.history import change_of
 from metastore.names import exact_text
@@ -26,7 +26,6 @@ from metastore.port.records import Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
 __all__ = [
-    "Watch",
     "changes",
     "check_drawn",
     "check_kept",
@@ -34,11 +33,10 @@ __all__ = [
     "number_in",
     "position_at",
     "position_of",
+    "read",
     "steps_between",
 ]
 
-Watch = Callable[[Sequence[Step]], object]
-"""Takes the next page of the feed, whatever is shown of it."""
 _PAGE = 500
 _PATIENCE = 1.0
 """How long the feed waits for a commit in flight below one that is visible, in seconds."""
@@ -102,12 +100,27 @@ def changes(
     after: str | None,
     limit: int | None,
     unreadable: Unreadable | None = None,
-    access: Access | None = None,
-    watch: Watch | None = None,
+    sight: Sight | None = None,
 ) -> Iterator[Change]:
     """Yield the changes after a position, oldest first, up to the last one that is decided.
 
-    ``access``: for which user they are, which sees some of them; None: all. ``watch`` gets each page before that.
+    ``sight``: what is shown of them; None: all. Raises as :func:`read` does.
+    """
+    found = read(backend, clock, after, limit, unreadable, sight)
+    return cast(Iterator[Change], found) if sight is None else (one for one in found if isinstance(one, Change))
+
+
+def read(
+    backend: Backend,
+    clock: Clock,
+    after: str | None,
+    limit: int | None,
+    unreadable: Unreadable | None = None,
+    sight: Sight | None = None,
+) -> Iterator[Change | Passed]:
+    """Yield what ``changes`` does, and, with a ``sight``, how far the feed was read beyond what it shows.
+
+    A reader that goes on from there neither reads hidden changes again, nor is it behind when gc removes them.
     Raises InvalidArgument for a position of another database and for one that was lost when a backup was put back,
     HistoryGone for one after which gc has removed changes, before the call or between two pages of it.
     """
@@ -123,7 +136,7 @@ def changes(
             _check_restored(backend, after, seq, mark, collected)
         else:
             check_drawn(backend, after, seq)
-    return _follow(backend, clock, epoch, seq, collected, limit, unreadable, access, watch)
+    return _follow(backend, clock, epoch, seq, collected, limit, unreadable, sight)
 
 
 def _follow(
@@ -134,17 +147,16 @@ def _follow(
     collected: int,
     limit: int | None,
     unreadable: Unreadable | None,
-    access: Access | None,
-    watch: Watch | None,
-) -> Iterator[Change]:
+    sight: Sight | None,
+) -> Iterator[Change | Passed]:
     left, origin = limit, backend.origin
     patience = clock.monotonic() + _PATIENCE
     while left is None or left > 0:
-        size = _PAGE if left is None else min(_PAGE, left)
+        # a limit says nothing about how many changes a user does not see
+        size = _PAGE if left is None or sight is not None else min(_PAGE, left)
         page = backend.feed(seq, size)
-        if _has_gap(page.rows, seq) and (gone := backend.feed_start()[1]) > collected:
-            _check_collected(epoch, gone, seq)  # removed since this read began, perhaps between two of its pages
-        rows = _shown(page.rows, access, watch)
+        _check_whole(backend, page.rows, seq, epoch, collected)
+        rows = page.rows if sight is None else sight.shown(page.rows)[:left]
         for step in rows:
             seq = step.seq or seq
             position = f"{epoch}-{seq:016x}{step.operation_id.int & _MARKED:08x}"  # position_of, in place
@@ -152,9 +164,12 @@ def _follow(
                 yield change_of(step, position, origin)
             elif change := kept(partial(change_of, step, position, origin), unreadable):
                 yield change
+        left = None if left is None else left - len(rows)
         if page.rows:
-            seq = page.rows[-1].seq or seq
-            left = None if left is None else left - len(rows)
+            last = page.rows[-1]
+            seq = last.seq or seq
+            if sight is not None and left != 0:
+                yield Passed(position_of(epoch, seq, last.operation_id), len(page.rows) - len(rows))
             patience = clock.monotonic() + _PATIENCE
         if page.held and len(page.rows) < size:
             return
@@ -162,12 +177,6 @@ def _follow(
             if clock.monotonic() > patience:
                 return
             clock.sleep(_PAUSE)
-
-
-def _shown(steps: list[Step], access: Access | None, watch: Watch | None) -> list[Step]:
-    if watch is not None:
-        watch(steps)
-    return steps if access is None else seen_steps(access, steps)
 
 
 def steps_between(backend: Backend, clock: Clock, low: int, high: int, *, together: bool = True) -> Iterator[Step]:
@@ -205,6 +214,12 @@ def check_kept(backend: Feed, seq: int) -> None:
 
 def _has_gap(rows: list[Step], after: int) -> bool:
     return bool(rows) and rows[-1].seq != after + len(rows)
+
+
+def _check_whole(backend: Feed, rows: list[Step], after: int, epoch: str, collected: int) -> None:
+    """Raise HistoryGone if gc has removed changes since a read began, perhaps between two of its pages."""
+    if _has_gap(rows, after) and (gone := backend.feed_start()[1]) > collected:
+        _check_collected(epoch, gone, after)
 
 
 def _check_collected(epoch: str, collected: int, seq: int) -> None:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from metastore.arguments import items, positive_seconds, shown
 from metastore.errors import InvalidArgument
-from metastore.feed.feed import Watch, changes
+from metastore.feed.feed import changes, read
 from metastore.feed.stood import tracked
 from metastore.feed.subject import LEASE
-from metastore.feed.tracked import Tracked
+from metastore.feed.visible import Passed, Sight
 from metastore.kinds.entity import Change, Entity
 from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS
 from metastore.managers.any_kind import check_kind
@@ -50,36 +50,32 @@ def selected(
     if chosen.timeout is not None:
         positive_seconds(chosen.timeout, "the time after which following ends")
     # checks the position and the limit in this call, not at the first change
-    changes(session.backend, session.clock, after, limit, access=session.access)
+    changes(session.backend, session.clock, after, limit)
     below = None if chosen.under is None else tracked(session, chosen.under, chosen.kind, after)
-    followed = _followed(session, after, unreadable, chosen, None if below is None else below.see)
-    return _limited((c for c in followed if c is None or _fits(c, kinds, below)), session, limit, chosen.timeout)
-
-
-def _fits(change: Change, kinds: frozenset[str] | None, below: Tracked | None) -> bool:
-    return (kinds is None or change.kind in kinds) and (below is None or below.has(change))
+    followed = _followed(session, after, unreadable, chosen, Sight(session.access, kinds, below))
+    return _limited(followed, session, limit, chosen.timeout)
 
 
 def _followed(
-    session: Session, after: str | None, unreadable: Unreadable | None, chosen: Selection, watch: Watch | None
+    session: Session, after: str | None, unreadable: Unreadable | None, chosen: Selection, sight: Sight
 ) -> Iterator[Change | None]:
     """Yield changes, and None after each pause."""
     if not chosen.follow:
-        yield from changes(session.backend, session.clock, after, None, unreadable, session.access, watch)
+        yield from changes(session.backend, session.clock, after, None, unreadable, sight)
         return
     with session.backend.hearing() as hearing:
-        yield from _on_and_on(session, after, unreadable, hearing, watch)
+        yield from _on_and_on(session, after, unreadable, hearing, sight)
 
 
 def _on_and_on(
-    session: Session, after: str | None, unreadable: Unreadable | None, hearing: Hearing | None, watch: Watch | None
+    session: Session, after: str | None, unreadable: Unreadable | None, hearing: Hearing | None, sight: Sight
 ) -> Iterator[Change | None]:
     pause = _SOON
     while True:
         before = after
-        for change in changes(session.backend, session.clock, after, None, unreadable, session.access, watch):
-            after = change.position
-            yield change
+        for one in read(session.backend, session.clock, after, None, unreadable, sight):
+            after = one.position
+            yield None if isinstance(one, Passed) else one
         pause = _SOON if after != before else min(_SLOWEST, pause * _SLOWER)
         if hearing is None:
             session.clock.sleep(pause)

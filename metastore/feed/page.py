@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from metastore.feed.feed import changes
+from metastore.feed.feed import read
 from metastore.feed.follow import kinds_of
 from metastore.feed.scope import Scope
 from metastore.feed.stood import tracked
 from metastore.feed.tracked import Tracked
+from metastore.feed.visible import Passed, Sight
 from metastore.kinds.entity import Change, Entity
 from metastore.managers.any_kind import check_kind
 from metastore.managers.pages.page import Page, clean_size
@@ -39,17 +40,22 @@ def changes_page(
     wanted = None if kinds is None else kinds_of(kinds)
     check_kind(under, kind)
     scope = None if under is None else _scope(session, under, kind, after)
-    most = size if wanted is None and scope is None else max(_AT_LEAST, size * _TIMES)
+    whole = wanted is None and scope is None and session.access is None
+    most = size if whole else max(_AT_LEAST, size * _TIMES)
+    sight = None if whole else Sight(session.access, wanted, scope)
     page: list[Change] = []
-    last = None
-    watch = None if scope is None else scope.see
-    read = changes(session.backend, session.clock, after, most + 1, access=session.access, watch=watch)
-    for seen, change in enumerate(read):
-        if len(page) == size or seen == most:
+    last, count = None, 0
+    # of all changes that many are read; a limit of those that are shown would say nothing
+    for one in read(session.backend, session.clock, after, most + 1 if whole else None, sight=sight):
+        if isinstance(one, Passed):
+            last, count = one.position, count + one.hidden
+            if count >= most:
+                return Page(tuple(page), last)
+            continue
+        if len(page) == size or count >= most:
             return Page(tuple(page), last)
-        last = change.position
-        if (wanted is None or change.kind in wanted) and (scope is None or scope.has(change)):
-            page.append(change)
+        last, count = one.position, count + 1
+        page.append(one)
     if isinstance(scope, Scope) and not page:
         scope.check()
     return Page(tuple(page), None)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from metastore.errors import EntityNotFound
 from metastore.feed.subject import Subject, names_in, subjects_of
-from metastore.kinds.entity import Change
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import kind_named
 from metastore.managers.any_kind import found_at, lookups_of
@@ -47,7 +46,8 @@ class Scope:
         owned = len(nodes) == len(names) - 1 and bool(nodes) and nodes[-1].kind in _OWNERS
         of = kind if record is None else record.chain[-1].kind
         families = None if of is None else families_of(kind_named(of), len(names))
-        return cls(session.backend, _folded(names, exact), exact, owned or record is not None, families)
+        whole = session.backend if session.access is None else session.access.backend  # what is above may be hidden
+        return cls(whole, _folded(names, exact), exact, owned or record is not None, families)
 
     def see(self, steps: Sequence[Step]) -> None:
         """Take the next page of the feed, before its changes are asked about."""
@@ -57,9 +57,9 @@ class Scope:
             if any(path is not None and self._begins(path) for path in paths) and self._agrees(step, subject):
                 self._inside.add((step.entity_id, step.version))
 
-    def has(self, change: Change) -> bool:
-        """Whether a change of the page is of the path, or of what was below it at that time."""
-        return (change.entity_id, change.version) in self._inside
+    def has(self, step: Step) -> bool:
+        """Whether a step of the page is of the path, or of what was below it at that time."""
+        return (step.entity_id, step.version) in self._inside
 
     def _begins(self, path: tuple[str, ...]) -> bool:
         return _folded(path[: len(self.names)], self.exact) == self.names

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from metastore.clock import Clock
 from metastore.errors import HistoryGone
 from metastore.feed.feed import number_in, position_of, steps_between
 from metastore.feed.standing import Standing
@@ -18,6 +19,7 @@ from metastore.managers.any_kind import led_to
 from metastore.managers.target import Target
 from metastore.operation.request import committed
 from metastore.operation.session import Session
+from metastore.port.backend import Backend
 from metastore.port.conditions import LIVE
 from metastore.port.past import NotKept, PastRows
 from metastore.port.records import Known, Step
@@ -38,33 +40,34 @@ def tracked(session: Session, target: Target, kind: str | None, after: str | Non
     else:
         node = led_to(session.backend, target, kind).chain[-1]
         entity_id, of = node.id, node.kind
-    seq = 0 if after is None else number_in(session.backend, after)
-    return Tracked(session.backend, _standing(session, entity_id, of, seq), seq)
+    backend = session.backend if session.access is None else session.access.backend  # what is above may be hidden
+    seq = 0 if after is None else number_in(backend, after)
+    return Tracked(backend, _standing(backend, session.clock, entity_id, of, seq), seq)
 
 
-def _standing(session: Session, entity_id: int, kind: str, seq: int) -> Standing:
+def _standing(backend: Backend, clock: Clock, entity_id: int, kind: str, seq: int) -> Standing:
     try:
-        return _at(session.backend.past, entity_id, kind, seq)
+        return _at(backend.past, entity_id, kind, seq)
     except NotKept as kept:
         since = kept.since
-    steps = [step for step in steps_between(session.backend, session.clock, seq, since) if _moves(step, entity_id)]
+    steps = [step for step in steps_between(backend, clock, seq, since) if _moves(step, entity_id)]
     try:
-        standing = _at(session.backend.past, entity_id, kind, since)
+        standing = _at(backend.past, entity_id, kind, since)
     except NotKept:  # gc has passed again
-        return _standing(session, entity_id, kind, seq)
-    return _undone(session, standing, steps, since)
+        return _standing(backend, clock, entity_id, kind, seq)
+    return _undone(backend, standing, steps, since)
 
 
 def _moves(step: Step, entity_id: int) -> bool:
     return is_of_entity(step) and (step.action in _MOVES or step.entity_id == entity_id)
 
 
-def _undone(session: Session, standing: Standing, steps: Sequence[Step], since: int) -> Standing:
+def _undone(backend: Backend, standing: Standing, steps: Sequence[Step], since: int) -> Standing:
     for step in reversed(steps):
         standing.undo(step)
     if standing.guessed:
         raise HistoryGone(
-            position_of(session.backend.feed_start()[0], since),
+            position_of(backend.feed_start()[0], since),
             f"entity {standing.id} was purged, and gc has removed where it stood; follow what is above it",
         )
     return standing

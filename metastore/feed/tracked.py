@@ -11,7 +11,6 @@ from uuid import UUID
 
 from metastore.feed.standing import Standing
 from metastore.feed.subject import Subject, is_of_entity, subjects_of
-from metastore.kinds.entity import Change
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS
 from metastore.port.backend import Backend
@@ -46,9 +45,9 @@ class Tracked:
                 self._inside.add((step.entity_id, step.version))
             self.standing.apply(step)
 
-    def has(self, change: Change) -> bool:
-        """Whether a change of the page is of the entity, or of what was below it then."""
-        return (change.entity_id, change.version) in self._inside
+    def has(self, step: Step) -> bool:
+        """Whether a step of the page is of the entity, or of what was below it then."""
+        return (step.entity_id, step.version) in self._inside
 
     def _skipped(self, step: Step) -> Iterator[Step]:
         """Yield the rows up to the first position of the commit of a step, if it is the first step behind them."""

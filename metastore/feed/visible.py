@@ -6,12 +6,52 @@ What was purged stands nowhere any more: only an admin, or the library itself, r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 from metastore.governance.access import Access
 from metastore.governance.seen import seen_by
 from metastore.port.records import Step
 
-__all__ = ["seen_steps"]
+__all__ = ["Below", "Passed", "Sight", "seen_steps"]
+
+
+class Passed(NamedTuple):
+    """How far the feed was read, and how many changes were not shown since what came before."""
+
+    position: str
+    hidden: int
+
+
+class Below(Protocol):
+    """Says which changes are of one place, or of what was below it."""
+
+    def see(self, steps: Sequence[Step], /) -> None:
+        """Take the next page of the feed, whatever is shown of it."""
+
+    def has(self, step: Step, /) -> bool:
+        """Whether a step of the page is of the place."""
+
+
+class Sight(NamedTuple):
+    """What is shown of the feed: the changes that are wanted, and of these the ones that the user sees.
+
+    In this order: who follows an entity must note each rename above it, also one that the user does not see.
+    """
+
+    access: Access | None
+    """None: no user reads, and all of it is seen."""
+    kinds: frozenset[str] | None = None
+    below: Below | None = None
+
+    def shown(self, steps: Sequence[Step]) -> list[Step]:
+        """Return the next steps that are shown; each step comes once, in the feed's order."""
+        if self.below is not None:
+            self.below.see(steps)
+        wanted = [step for step in steps if self._fits(step)]
+        return seen_steps(self.access, wanted) if wanted and self.access is not None else wanted
+
+    def _fits(self, step: Step) -> bool:
+        return (self.kinds is None or step.kind in self.kinds) and (self.below is None or self.below.has(step))
 
 
 def seen_steps(access: Access, steps: Sequence[Step]) -> list[Step]:

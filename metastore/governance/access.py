@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from metastore.errors import EntityNotFound, PermissionDenied
 from metastore.governance.decision import Decision, Ruling, decide
 from metastore.governance.evidence import KnownFacts, Memory, Nodes, Who, evidence, evidence_at
-from metastore.governance.privileges import OWNERSHIP, REVEAL, needs_of
+from metastore.governance.privileges import OWNERSHIP, REVEAL, is_used_below, needs_of
 from metastore.port.backend import Backend
 from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Lookup
@@ -292,9 +292,9 @@ class Access:
         return known.guards(self.check(known, want))
 
     def decision(self, nodes: Nodes, privilege: str) -> Decision:
-        """Return whether the user has a privilege at an object now, and why."""
+        """Return whether the user may use a privilege at an object, or below it, now, and why."""
         (known,) = self.read([nodes])
-        rulings = decide(known.facts, (privilege,))
+        rulings = decide(known.facts, (privilege,), below=is_used_below(privilege, nodes[-1].kind))
         because = [ruling.because for ruling in rulings]
         return Decision(rulings[-1].allowed, because if rulings[-1].allowed else because[-1:])
 

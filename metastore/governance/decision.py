@@ -94,6 +94,22 @@ class Facts:
         """The roles that the user has, by itself or by an enabled group."""
         return {has.role: has.name for has in self.roles if has.member in self.active}
 
+    def role_in_words(self, role: int) -> str:
+        """Return the role, and through which group the user has it, unless it has it itself too."""
+        members = self._members_with.get(role, ())
+        through = None if self.members[0].id in members or not members else self.active[min(members)]
+        name = self.role_names[role]
+        return f"the role {name}" if through is None else f"the role {name} of the group {through.name}"
+
+    @cached_property
+    def _members_with(self) -> Mapping[int, list[int]]:
+        """Which active members have each role."""
+        found: dict[int, list[int]] = {}
+        for has in self.roles:
+            if has.member in self.active:
+                found.setdefault(has.role, []).append(has.member)
+        return found
+
     @cached_property
     def owned_from(self) -> int:
         """The level in the chain from which on the user owns everything; behind the end if it owns nothing."""
@@ -189,12 +205,12 @@ def _holds(facts: Facts, privilege: str, at: int) -> Ruling:
     mine = [g for g in facts.grants if g.privilege == privilege and levels.get(g.on, at + 1) <= at and g.role in roles]
     for grant in mine:
         if not grant.allow:
-            role, where = roles[grant.role], facts.chain[levels[grant.on]].path
-            why = f"the role {role} denies {privilege} on {where}"
+            where = facts.chain[levels[grant.on]].path
+            why = f"{facts.role_in_words(grant.role)} denies {privilege} on {where}"
             return Ruling(False, why, missing=(privilege, facts.chain[at]))
     if not mine:
         why = f"no role of {facts.user} allows {privilege} on {facts.chain[at].path}"
         return Ruling(False, why, missing=(privilege, facts.chain[at]))
     best = min(mine, key=lambda grant: grant.role)  # one is enough; always the same, so that few roles are guarded
-    why = f"the role {facts.role_names[best.role]} allows {privilege} on {facts.chain[levels[best.on]].path}"
+    why = f"{facts.role_in_words(best.role)} allows {privilege} on {facts.chain[levels[best.on]].path}"
     return Ruling(True, why, frozenset({best.role}))

@@ -25,6 +25,7 @@ __all__ = [
     "Needs",
     "check_privilege",
     "effect_of",
+    "is_used_below",
     "known_privilege",
     "needs_of",
     "privileges",
@@ -153,6 +154,12 @@ def _above(kind: str) -> tuple[str, ...]:
     return tuple(
         sorted(kinds_above, key=lambda name: (_ANYWHERE.index(name) if name in _ANYWHERE else len(_ANYWHERE), name))
     )
+
+
+def is_used_below(word: str, kind: str) -> bool:
+    """Whether a privilege at a container of ``kind`` is used below it, so that the container is on the way as well."""
+    needs = needs_of(kind)
+    return kind in WAY and word not in (*needs.see, *needs.alter, *needs.drop, REVEAL)
 
 
 def effect_of(value: str) -> tuple[str, bool]:

@@ -199,6 +199,6 @@ def _pages(ask: Ask, search: Search, containers: list[int]) -> Iterator[Record]:
 def _live(backend: Backend, entity_id: int, path: str) -> Node:
     known = backend.by_id([entity_id])[0]
     if known is None or not known.live:
-        message = f"{path} (id {entity_id}) was dropped; there is nothing to find below it"
+        message = f"{path} (id {entity_id}) is not there any more; there is nothing to find below it"
         return unless_back(partial(not_live, backend, known, path, message), lambda: _live(backend, entity_id, path))
     return known.record.chain[-1]

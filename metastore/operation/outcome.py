@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from metastore.governance.privileges import OWNER
+from metastore.kinds.attached import Attached
+from metastore.kinds.entity import Entity, Owned
 from metastore.operation.kept_result import decode_value, entity_at
 from metastore.port.intents import CLAIMABLE, PENDING
 from metastore.port.records import Origin, Step
 
-__all__ = ["Outcome", "outcome_of"]
+__all__ = ["Outcome", "entities_in", "outcome_of"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,17 @@ class Outcome:
 
     state: str
     result: Any = None
+
+
+def entities_in(result: object) -> set[int]:
+    """Return the ids of the entities that a result shows, or of which it shows a row or a relation."""
+    if isinstance(result, tuple):
+        return set[int]().union(*map(entities_in, result))
+    if isinstance(result, Entity):
+        return {result.id}
+    if isinstance(result, Owned):
+        return {result.record.owner_id}
+    return {result.target_id} if isinstance(result, Attached) else set()
 
 
 def outcome_of(steps: Sequence[Step], origin: Origin) -> Outcome:

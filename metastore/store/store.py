@@ -23,9 +23,11 @@ from metastore.feed.follow import Selection, selected
 from metastore.feed.hints import Hints
 from metastore.feed.lag import noted
 from metastore.feed.page import changes_page
+from metastore.feed.visible import Sight
 from metastore.gc import Collected
 from metastore.governance.access import Access
 from metastore.governance.decision import Decision
+from metastore.governance.evidence import Who
 from metastore.governance.privileges import known_privilege
 from metastore.kinds.entity import Change, Entity
 from metastore.kinds.registry import KINDS
@@ -146,20 +148,25 @@ class Store(Managers):
         from metastore.store.views import UserStore  # noqa: PLC0415  (a view is a store)
 
         who = who_is(self._session.backend, user)
-        if who.name in self._admins and who.lake is None and who.id is None:
+        if self._is_admin(who):
             return self.bind(principal=who.name)
         return UserStore(self, self._session.as_user(Access(self._session.backend, who, self._session.rights)))
 
-    def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
-        """Return whether a user has a privilege on an object now, and the rules that decide. It changes nothing.
+    def _is_admin(self, who: Who) -> bool:
+        """Whether this is an admin's bare name. A metalake's user of the same name is another one."""
+        return who.name in self._admins and who.lake is None and who.id is None
 
+    def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
+        """Return whether a user may use a privilege on an object, and the rules that decide. It changes nothing.
+
+        On a catalog or schema, a privilege for what is below it needs ``use_catalog`` or ``use_schema`` there as well.
         ``user`` as for ``as_user``; ``kind`` says what a path means (None: what is there, a container first). An owner
         of the object, or of anything above it, has all privileges there. Raises EntityNotFound, InvalidArgument.
         """
         entity = entity_of(self._session, on, kind)
         word = known_privilege(privilege)
         who = who_is(self._session.backend, user)
-        if who.name in self._admins:
+        if self._is_admin(who):
             return Decision(True, [f"{who.name} is an admin of this process"])
         return Access(self._session.backend, who).decision(entity.record.chain, word)
 
@@ -191,7 +198,8 @@ class Store(Managers):
         if (kinds, under, kind, timeout) != (None, None, None, None) or follow:
             chosen = Selection(kinds, under, kind, follow, timeout)
             return selected(session, after, limit, unreadable, chosen)
-        changes = feed.changes(session.backend, session.clock, after, limit, unreadable, session.access)
+        sight = None if session.access is None else Sight(session.access)
+        changes = feed.changes(session.backend, session.clock, after, limit, unreadable, sight)
         return noted(changes, limit, "changes", session.metrics, session.clock)
 
     def changes_page(

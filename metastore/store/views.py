@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import copy
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
 from metastore.cache.store import StoreCache
-from metastore.errors import PermissionDenied
-from metastore.feed.visible import seen_steps
+from metastore.errors import EntityNotFound, PermissionDenied
 from metastore.governance.access import Access, Want
 from metastore.governance.decision import Decision
 from metastore.governance.privileges import known_privilege
+from metastore.governance.seen import seen_by
+from metastore.kinds.attached import Attached
 from metastore.kinds.entity import Entity
 from metastore.managers.secrets.reveal import entity_of, reveal
 from metastore.managers.target import Target
-from metastore.names import Path
+from metastore.names import Path, parse_path
 from metastore.operation.authorized import check_principal
 from metastore.operation.keys import clean_operation_id
-from metastore.operation.outcome import Outcome
+from metastore.operation.outcome import Outcome, entities_in
 from metastore.operation.request import Call
 from metastore.operation.session import Session
 from metastore.store.store import Store
@@ -68,10 +70,14 @@ class UserStore(BoundStore):
 
     def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
         """Return whether this user has a privilege on what it sees. Raises PermissionDenied for another user."""
-        if who_is(self._access.backend, user).name != self._access.who.name:
+        mine, asked = self._access.who, who_is(self._access.backend, user)
+        if asked.name != mine.name:
             raise self._refused("ask for the rights of others")
-        entity = entity_of(self._session, on, kind)
-        return self._access.decision(entity.record.chain, known_privilege(privilege))
+        chain, word = entity_of(self._session, on, kind).record.chain, known_privilege(privilege)
+        decided = self._access.decision(chain, word)
+        if decided and asked != mine:  # a metalake's user of this name, or the one of this view in another's
+            return Access(self._access.backend, asked).decision(chain, word)
+        return decided
 
     def reveal(self, target: Target, key: str, *, kind: str | None = None) -> str:
         """Return a secret, for an owner, or with ``use_secret``. Raises PermissionDenied, and as ``Store.reveal``."""
@@ -99,10 +105,23 @@ class UserStore(BoundStore):
     def outcome(self, operation_id: UUID | str) -> Outcome:
         """Return what became of an operation of the user's own, if it sees its result; *unknown* for all others."""
         steps = self._session.backend.steps(clean_operation_id(operation_id))
-        mine = [step for step in steps if step.principal == self._access.who.name]
-        if not mine or len(seen_steps(self._access, mine[:1])) < min(1, len([s for s in mine[:1] if s.entity_id])):
+        if not steps or any(step.principal != self._access.who.name for step in steps):
             return Outcome("unknown")
-        return super().outcome(operation_id)
+        found = super().outcome(operation_id)
+        ends = {i for step in steps for i in seen_by(step)} | entities_in(found.result)
+        return found if self._sees(ends) and self._sees_attached(found.result) else Outcome("unknown")
+
+    def _sees(self, ids: Iterable[int]) -> bool:
+        return all(row is not None for row in self._session.backend.by_id([*ids]))
+
+    def _sees_attached(self, result: object) -> bool:
+        """Whether the user sees what a relation leads to; of a kept one, only its path is known."""
+        if not isinstance(result, Attached):
+            return True
+        try:
+            return bool(entity_of(self._session, parse_path(result.path), result.kind))
+        except EntityNotFound:
+            return False
 
     def import_from(self, *_: Any, **__: Any) -> NoReturn:
         """Raise PermissionDenied."""

@@ -15,6 +15,7 @@ _USER = "tests/contract/test_as_user_contract.py"
 _RELATIONS = "tests/contract/test_relations_contract.py"
 _COMMIT = "tests/contract/test_commit_contract.py"
 _READS = "tests/governance/test_read_after_revoked.py"
+_FEED = "tests/governance/test_feed_of_a_user.py"
 _HIDDEN = "tests/governance/test_reads_of_the_hidden.py"
 _ROWS = "tests/unit/test_create_owned.py"
 
@@ -97,6 +98,37 @@ _SHOWN = (
 )
 
 _TOLD = (
+    Fault(
+        "an outcome looks at the first of its entities alone",
+        "metastore/store/views.py",
+        "ends = {i for step in steps for i in seen_by(step)} | entities_in(found.result)",
+        "ends = {i for step in steps[:1] for i in seen_by(step)}",
+        _HIDDEN,
+    ),
+    Fault(
+        "a metalake's user with the name of an admin is one",
+        "metastore/store/store.py",
+        "return who.name in self._admins and who.lake is None and who.id is None",
+        "return who.name in self._admins",
+        _HIDDEN,
+    ),
+    Fault(
+        "a user's follower stays before what is hidden",
+        "metastore/feed/follow.py",
+        "            after = one.position\n            yield None if isinstance(one, Passed) else one\n",
+        "            after = after if isinstance(one, Passed) else one.position\n"
+        "            yield None if isinstance(one, Passed) else one\n",
+        _FEED,
+    ),
+    Fault(
+        "a user's feed is filtered before it is tracked",
+        "metastore/feed/visible.py",
+        "        wanted = steps if self.fits is None else [step for step in steps if self.fits(step)]\n"
+        "        return seen_steps(self.access, wanted) if wanted else []",
+        "        seen = seen_steps(self.access, steps)\n"
+        "        return seen if self.fits is None else [step for step in seen if self.fits(step)]",
+        _FEED,
+    ),
     Fault(
         "an attempt that trusts what is remembered looks again for ever",
         "metastore/managers/target.py",
