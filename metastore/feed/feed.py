@@ -131,11 +131,11 @@ def read(
     seq = 0
     if after is not None:
         seq, mark = _parse(after, epoch)
-        _check_collected(epoch, collected, seq)
         if mark:
-            _check_restored(backend, after, seq, mark, collected)
+            collected = _check_restored(backend, after, seq, mark, collected)
         else:
             check_drawn(backend, after, seq)
+        _check_collected(epoch, collected, seq)
     return _follow(backend, clock, epoch, seq, collected, limit, unreadable, sight)
 
 
@@ -239,12 +239,14 @@ def check_drawn(backend: Feed, position: str, seq: int) -> None:
         )
 
 
-def _check_restored(backend: Feed, position: str, seq: int, mark: str, collected: int) -> None:
-    """Refuse a position whose change is missing although gc has not removed it."""
+def _check_restored(backend: Feed, position: str, seq: int, mark: str, collected: int) -> int:
+    """Refuse a position whose change is missing although gc has not removed it; return up to where gc has by now."""
     operation_id, replica = backend.event_at(seq)
+    if operation_id is None and seq > collected:  # gc may have removed it since we asked
+        collected = backend.feed_start()[1]
     gone_rightly = replica or seq <= collected
     if (gone_rightly and operation_id is None) or _mark(operation_id) == mark:
-        return
+        return collected
     raise InvalidArgument(
         f"the change at the position {position} is not in this database: it was restored from an older backup; "
         "read the tables again, then follow the feed from its start"

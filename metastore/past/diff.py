@@ -62,11 +62,14 @@ class Difference:
 
 
 class Ends(NamedTuple):
-    """The relation that differs: its kind and slot, and the entities at its two ends afterwards (none: it is gone)."""
+    """The relation that differs: its kind and slot, and the entities at its two ends (none: it is not there)."""
 
     kind: str
     slot: int
+    now: tuple[int, ...]
+    """Before the change."""
     ids: tuple[int, ...]
+    """Afterwards."""
 
 
 class Differing(NamedTuple):
@@ -202,7 +205,7 @@ def _relations(
                 value or None,
             ),
             from_id,
-            Ends(kind, slot, () if new is None else (from_id, new.to_id)),
+            Ends(kind, slot, *(() if end is None else (from_id, end.to_id) for end in (old, new))),
         )
 
 
@@ -231,7 +234,7 @@ def _entity(one: _Folded, old: Known | None, new: Known | None) -> Difference | 
 def _owned(one: _Folded, old: Known | None, new: Known | None, *, backwards: bool, hidden: bool) -> Difference | None:
     """Return the difference of an owned row."""
     versions = one.versions(backwards=backwards)
-    owners = [known if known is not None and (hidden or known.live) else None for known in (old, new)]
+    owners = [old if hidden else _live(old), _live(new)]
     places = [_row_place(known, version, one.last) for known, version in zip(owners, versions, strict=True)]
     if places[0] is None and places[1] is None:
         return None

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.feed.position import now
 from metastore.kinds.entity import Entity
-from metastore.kinds.registry import kind_named
+from metastore.kinds.registry import KINDS, RELATIONSHIPS, kind_named
 from metastore.kinds.table.dropping import FinishColumnDrop, FinishPartitionDrop
 from metastore.managers.statistics import partition_contents
 from metastore.managers.target import Target, look_again
@@ -33,11 +33,15 @@ from metastore.past.reads import reads_at
 from metastore.port.conditions import DROPPING, LIVE, ROOT_ID
 from metastore.port.records import ROOT, Known, OwnedRecord, Record
 
-__all__ = ["Goal", "Plan", "Step", "in_batches", "parent_of", "planned", "rows_of"]
+__all__ = ["ROWS", "Goal", "Plan", "Step", "in_batches", "parent_of", "planned", "rows_of"]
 
 _STAYS = ("source", "crawl", "drop", "job")
 """Kinds that record events, not a state: crawls, drops in steps, jobs. They do not go back."""
+ROWS = ("partition", "statistic", "model_version", "origin")
+"""Owned rows that are put back by their names; those of partitions' statistics follow their partitions."""
 _OF_PARTITIONS = ("partition", "partition_statistic")
+_GO_BACK = {*ROWS, *_OF_PARTITIONS}
+"""The kinds of owned rows that can be put back."""
 _SHOWN = 20
 """How many paths a message names."""
 _ALL = 1_000_000
@@ -144,14 +148,16 @@ def _fill(session: Session, plan: Plan, scope: int, to: int) -> None:
     goals = {i: _goal(known, present[i] if i == scope else None) for i, known in then.items()}
     plan.goals = {i: goal for i, goal in goals.items() if not _is_reached(goal, then[i], present[i])}
     reached = goals.keys() - plan.goals.keys()
-    is_reached = _is_reached_row(session, to)
+    is_reached, stays_gone = _is_reached_row(session, to), _stays_gone(session, plan)
     plan.wanted = [
         one
         for one in plan.wanted
-        if not is_reached(one) and (one.owner_id is not None or one.difference.entity_id not in reached)
+        if not stays_gone(one)
+        and not is_reached(one)
+        and (one.owner_id is not None or one.difference.entity_id not in reached)
     ]
     plan.new = sorted(
-        (one for one in entities if one.difference.path_after is None),
+        (one for one in plan.wanted if one.owner_id is None and one.difference.path_after is None),
         key=lambda one: len(parse_path(one.difference.path_before or "")),
     )
     for entity_id, known in present.items():
@@ -165,7 +171,49 @@ def _fill(session: Session, plan: Plan, scope: int, to: int) -> None:
             plan.relations.setdefault(one.owner_id, set()).add((one.relation.kind, one.relation.slot))
         elif one.owner_id is not None:
             plan.rows.setdefault(one.owner_id, set()).add(one.difference.kind)
+    _check_known(session, plan)
     _check_ends(session, plan, present, moving)
+
+
+def _stays_gone(session: Session, plan: Plan) -> Callable[[Differing], bool]:
+    """Return what says whether something new is gone already, and does not come back with what is above it."""
+    new = [one for one in plan.wanted if one.difference.path_after is None]
+    gone = _gone(session, plan, sorted({i for one in new for i in _ends_now(one)}))
+    return lambda one: one.difference.path_after is None and not gone.isdisjoint(_ends_now(one))
+
+
+def _ends_now(one: Differing) -> tuple[int, ...]:
+    """Return the entities that must be live for something to be there now."""
+    if one.relation is not None:
+        return one.relation.now
+    return (one.difference.entity_id if one.owner_id is None else one.owner_id,)
+
+
+def _check_known(session: Session, plan: Plan) -> None:
+    """Raise InvalidArgument for what this program cannot put back, because it does not know its kind."""
+    owners = list(plan.rows)
+    there = zip(owners, in_batches(session.backend, owners), strict=True)
+    kinds = {i: one.record.chain[-1].kind for i, one in there if one is not None}
+    dropped = {one.difference.entity_id for one in plan.new}
+    unknown = [
+        (kind, str(one.difference.path_after or one.difference.path_before))
+        for one in plan.wanted
+        for kind in _kinds_of(one, kinds)
+        if kind not in KINDS and kind not in _GO_BACK and kind not in RELATIONSHIPS and one.owner_id not in dropped
+    ]
+    if unknown:
+        words = ", ".join(sorted({kind for kind, _ in unknown}))
+        raise InvalidArgument(
+            f"this program does not know the kind {words}, so that it cannot put back "
+            f"{_listed([path for _, path in unknown])}; revert with a program that declares it"
+        )
+
+
+def _kinds_of(one: Differing, owners: dict[int, str]) -> Iterator[str]:
+    """Yield the kinds that must be known to put something back: its own, and that of the owner of a row."""
+    yield one.difference.kind
+    if one.owner_id is not None and one.relation is None and one.owner_id in owners:
+        yield owners[one.owner_id]
 
 
 def _check_purged(session: Session, plan: Plan, present: dict[int, Known | None]) -> None:

@@ -24,7 +24,7 @@ from metastore.managers.target import find
 from metastore.names import format_path
 from metastore.operation.request import Call, Proposal, View
 from metastore.operation.session import Session
-from metastore.past.plan import Goal, Plan, Step, in_batches, parent_of, place_of, rows_of
+from metastore.past.plan import ROWS, Goal, Plan, Step, in_batches, parent_of, place_of, rows_of
 from metastore.past.reads import reads_at
 from metastore.past.relate import Relating
 from metastore.port.conditions import LIVE
@@ -32,9 +32,6 @@ from metastore.port.records import Known
 from metastore.transaction.transaction import Transaction
 
 __all__ = ["Undoing", "without_dropping"]
-
-_ROWS = ("partition", "statistic", "model_version", "origin")
-"""Owned rows that are put back by their names; those of partitions' statistics follow their partitions."""
 
 
 class Undoing:
@@ -143,7 +140,7 @@ class Undoing:
         if entity_id in self._docs:
             self._write(self._entity(entity_id), self._docs[entity_id].record.doc)
         kinds = self._plan.rows.get(entity_id, set())
-        for kind in _ROWS:
+        for kind in ROWS:
             if kind in kinds:
                 self._write_rows(self._entity(entity_id), kind)
         if "partition_statistic" in kinds or "partition" in kinds:

@@ -22,7 +22,7 @@ from metastore.port.unreadable import Unreadable, check_unreadable
 from metastore.transfer import export as exporting
 from metastore.transfer.export import RightsChanged
 from metastore.transfer.files import FileOrName, reading, writing
-from metastore.transfer.importer import import_lines
+from metastore.transfer.importer import folds_below, import_lines
 from metastore.transfer.outcomes import Exported, Imported
 from metastore.transfer.reader import Progress, check, read_header
 from metastore.transfer.restore import restore
@@ -73,8 +73,9 @@ def import_from(
     names = None if into is None else parse_path(into)
     first, second = _halves(progress)
     with reading(source) as stream:
-        if not read_header(stream).ids:
-            return import_lines(session, stream, check(stream, first), names, if_exists, second)
+        if not (header := read_header(stream)).ids:
+            checked = check(stream, first, folds=folds_below(session.backend, header, names))
+            return import_lines(session, stream, checked, names, if_exists, second)
         if into is not None or if_exists != "error":
             raise InvalidArgument("a file with ids restores a whole database; leave out into and if_exists")
         imported = restore(session.backend, session.clock, stream, check(stream, first), second)

@@ -34,10 +34,12 @@ from metastore.transfer.plan import ChunkWrites, Standing, plan
 from metastore.transfer.reader import Checked, Progress, body, check_below
 from metastore.transfer.relations import import_relations
 
-__all__ = ["import_lines"]
+__all__ = ["folds_below", "import_lines"]
 
 Nodes = tuple[Node, ...]
 
+_CATALOG = 2
+"""The depth of a catalog."""
 _CONTAINERS = {1: "metalake", 2: "catalog"}
 
 
@@ -73,6 +75,15 @@ def import_lines(
         importer.written, importer.left = importer.written + written, importer.left + left
     importer.disable()
     return Imported(footer.lines, importer.written, importer.left, footer.hash, footer.checksum, restored=False)
+
+
+def folds_below(backend: Reads, header: Header, into: tuple[str, ...] | None) -> bool:
+    """Whether names are folded where the file's first entity belongs; False too if there is no such place."""
+    names = (header.root or ("",))[:-1] if into is None else into
+    if len(names) < _CATALOG:
+        return False
+    (found,) = backend.resolve([lookup(KINDS["catalog"], names[:_CATALOG])])
+    return bool(found.nodes) and found.nodes[-1].fold
 
 
 def _is_ours(session: Session, header: Header) -> bool:

@@ -73,8 +73,10 @@ def plan(
     made = ChunkWrites()
     taken = set[tuple[int, str, str]]()
     for group, there in zip(groups, standing, strict=True):
+        if group.fresh:
+            _take(group, there.parents, taken)
         if there.own is None:
-            chain = _insert(made, group, there, next(ids), taken)
+            chain = _insert(made, group, there, next(ids))
         else:
             chain = there.own
             if group.fresh and there.record is not None:
@@ -85,14 +87,21 @@ def plan(
     return made
 
 
-def _insert(made: ChunkWrites, group: Group, there: Standing, new: int, taken: set[tuple[int, str, str]]) -> Nodes:
+def _take(group: Group, parents: Nodes, taken: set[tuple[int, str, str]]) -> None:
+    """Note the place of a group, whether something is there or not: two groups must not write to one entity."""
+    parent, name = root_or_last(parents), group.line.names[-1]
+    place = (parent.id, group.line.family, key_under(parent, name))
+    if place in taken:
+        path = format_path((*[n.name for n in parents], name))
+        raise InvalidArgument(f"line {group.number}: {path} comes twice, as names are compared there")
+    taken.add(place)
+
+
+def _insert(made: ChunkWrites, group: Group, there: Standing, new: int) -> Nodes:
     line, parent = group.line, root_or_last(there.parents)
     check_in_use(there.parents)
     names = (*[n.name for n in there.parents], line.names[-1])
     path, key = format_path(names), key_under(parent, names[-1])
-    if (parent.id, line.family, key) in taken:
-        raise InvalidArgument(f"line {group.number}: {path} comes twice, as names are compared there")
-    taken.add((parent.id, line.family, key))
     folds = bool(line.doc.get("fold_case")) if line.kind == "catalog" else parent.fold
     event = Event(line.kind, "create", None, path)
     made.writes.append(Insert(parent.id, line.kind, line.family, names[-1], key, folds, group.doc, event, new))

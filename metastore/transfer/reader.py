@@ -1,6 +1,6 @@
 """Read an export twice: once to check all of it before anything is written, and once to write it.
 
-Memory: an object for each entity that can have children, and one line.
+Memory: an object for each entity that can have children, and one line; below a catalog that folds names, see ``twice``.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from metastore.transfer.lines import (
 )
 from metastore.transfer.parser import parse_header, parse_line
 from metastore.transfer.tally import Tally
+from metastore.transfer.twice import Twice
 from metastore.verify.history import changes_problem, doc_problem, time_problem
 
 __all__ = ["Checked", "Progress", "body", "check", "check_below", "read_header", "step_problem"]
@@ -69,16 +70,17 @@ def read_header(stream: BinaryIO) -> Header:
         raise _on(1, error) from None
 
 
-def check(stream: BinaryIO, progress: Progress) -> Checked:
+def check(stream: BinaryIO, progress: Progress, *, folds: bool = False) -> Checked:
     """Read a whole export. Raises InvalidArgument, with the number of the line, if it is bad.
 
     It checks every line by itself; that each entity comes after its parent and can stand below it; that its kind can
-    read its document; the counts and the checksum. Of an unknown kind it checks what all kinds have in common.
+    read its document; that no two names are one where names are folded (``folds``: above the file's first entity); the
+    counts and the checksum. Of an unknown kind it checks what all kinds have in common.
     """
     header = read_header(stream)
     _require_end(stream, header)
     first = _first(stream)
-    tally, structure = Tally(), _Structure(header)
+    tally, structure = Tally(), _Structure(header, folds=folds)
     for number, raw, line in _lines(stream, header, progress):
         if isinstance(line, Footer):
             _compare(number, line, replace(tally.footer(), header=line.header and of_header(first)))
@@ -170,8 +172,9 @@ def _compare(number: int, said: Footer, actual: Footer) -> None:
 class _Structure:
     """Checks what holds between the lines."""
 
-    def __init__(self, header: Header) -> None:
+    def __init__(self, header: Header, *, folds: bool) -> None:
         self._header = header
+        self._twice = Twice(folds=folds)
         self._kinds: dict[object, str] = {}
         """The kind of each entity that can have children, by its id, or by its names and families."""
         self.top: EntityLine | None = None
@@ -231,6 +234,8 @@ class _Structure:
         self._check_id(line.row.get("id"), path)
         if line.row:
             _check_row(line, path)
+        else:
+            self._twice.check(line)
         _check_doc(line.kind, line, path)
         if kind_named(line.kind).container:
             key = line.row["id"] if line.row else (line.names, (*line.under, line.family))

@@ -107,6 +107,7 @@ def test_going_back_to_random_positions(store: Store, seed: int) -> None:
         assert [one.entity_id for one in planned] == [one.entity_id for one in done]
         assert shown(tree(store)) == shown(trees[position])
         assert store.verify() == []
+        assert store.revert("m.c", to=position) == []
         assert store.revert("m.c", to=store.position()) == []
     assert tried >= 2
 

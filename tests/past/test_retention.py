@@ -6,7 +6,9 @@ import json
 import logging
 import shlex
 import subprocess
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -162,3 +164,32 @@ def test_the_command_line(url: str) -> None:
         assert run("consumers 'late one' --remove").stdout == ""
         assert run("consumers --json").stdout.split() == ["{", '"consumers":', "[]", "}"]
         assert "there is no consumer" in run("consumers 'late one' --remove", 1).stderr
+
+
+@pytest.mark.parametrize("what", ["at", "changes", "page", "pin", "diff", "revert"])
+def test_gc_while_a_position_is_looked_up(
+    store: Store, table: ms.Table, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What gc removes in that moment is gone, and was not lost by a backup that was put back."""
+    alter(store, table, 3)
+    old = store.position()
+    alter(store, table, 3)
+    backend = store._session.backend
+    real = backend.event_at
+
+    def overtaken(seq: int) -> Any:
+        monkeypatch.setattr(backend, "event_at", real)
+        store.gc(retention=NOW, keep_versions=1)
+        return real(seq)
+
+    monkeypatch.setattr(backend, "event_at", overtaken)
+    calls: dict[str, Callable[[], object]] = {
+        "at": lambda: store.at(old),
+        "changes": lambda: list(store.changes(after=old)),
+        "page": lambda: store.changes_page(after=old),
+        "pin": lambda: store.pin("p", at=old),
+        "diff": lambda: list(store.diff(old)),
+        "revert": lambda: store.revert(table, to=old),
+    }
+    with pytest.raises(HistoryGone):
+        calls[what]()

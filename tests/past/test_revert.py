@@ -10,8 +10,14 @@ import pytest
 import metastore as ms
 from metastore import Store
 from metastore.errors import InvalidArgument, MetastoreError
+from metastore.kinds.entity import Owned
+from metastore.kinds.kind import OwnedKind, to_json
+from metastore.kinds.registry import KINDS
+from metastore.kinds.statistic import STATISTIC
+from metastore.managers.owned import OwnedManager, Row
 from metastore.past import revert as reverting
 from metastore.past.undo import Undoing
+from tests.contract import boards
 from tests.past import test_relations as relations
 from tests.past.test_as_of import grown
 from tests.past.test_diff import shown
@@ -199,7 +205,7 @@ def test_in_chunks_it_comes_to_the_same(store: Store, seed: int, monkeypatch: py
     monkeypatch.setattr(reverting, "_ATOMIC", 0)
     monkeypatch.setattr(reverting, "_CHUNK", 3)
     choose, tried = random.Random(seed), 0
-    for position in choose.sample(list(trees), 6):
+    for position in choose.sample(list(trees), 8):
         try:
             store.revert("m.c", to=position, dry_run=True)
         except InvalidArgument:  # something was purged
@@ -208,6 +214,7 @@ def test_in_chunks_it_comes_to_the_same(store: Store, seed: int, monkeypatch: py
         assert shown(tree(store)) == shown(trees[position])
         assert store.verify() == []
         assert store.pins() == []
+        assert store.revert("m.c", to=position) == []
         tried += len(done) > 3
     assert tried >= 2
 
@@ -329,3 +336,60 @@ def test_jobs_stay(lake: Store) -> None:
     job = lake.jobs.create("m.run", template="copy", command={"executable": "true"})
     assert lake.revert("m", to=before) == []
     assert lake.jobs.load("m.run").id == job.id
+
+
+STAMP = OwnedKind("stamp", Owned)
+
+
+def stamp(store: Store, owner: Any, kind: OwnedKind) -> None:
+    rows: OwnedManager[Any] = OwnedManager(store._session, kind, KINDS[owner.kind])
+    rows.put_many(owner, [Row("r", to_json({"comment": None, "properties": {}, "values": {}}))])
+
+
+@pytest.mark.parametrize("what", ["row", "row of an entity", "entity"])
+def test_a_kind_that_this_program_does_not_know(lake: Store, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """Neither the dry run nor the call tells something as put back that is not, and nothing is put back in part."""
+    table = lake.tables.create("m.c.s.t", parents=True)
+    board = lake.manager("board").create("m.c.s.b", owner="ann")
+    before = lake.position()
+    if what == "entity":
+        lake.manager("board").alter(board, boards.SetOwner("bob"))
+    else:
+        stamp(lake, *((table, STAMP) if what == "row" else (board, STATISTIC)))
+    lake.tables.alter(table, ms.SetComment("now"))
+    monkeypatch.delitem(KINDS, "board")
+    for dry_run in (True, False):
+        with pytest.raises(InvalidArgument, match=r"does not know the kind (stamp|board).* m\.c\.s\.(t\.r|b\.r|b);"):
+            lake.revert("m.c.s", to=before, dry_run=dry_run)
+    assert lake.tables.load("m.c.s.t").comment == "now"
+
+
+def test_an_unknown_row_goes_with_its_new_owner(lake: Store) -> None:
+    lake.schemas.create("m.c.s")
+    before = lake.position()
+    stamp(lake, lake.tables.create("m.c.s.t"), STAMP)
+    lake.revert("m.c.s", to=before)
+    assert not lake.tables.exists("m.c.s.t")
+    assert lake.revert("m.c.s", to=before) == []
+
+
+def test_what_was_made_since_and_is_gone_again_is_no_difference(lake: Store) -> None:
+    """Neither is a tag of it; what comes back with its parent is dropped."""
+    lake.tags.create("m.tag")
+    lake.tables.create("m.c.s.deep.t", parents=True)
+    before = lake.position()
+    for path in ("m.c.s.one", "m.c.s.deep.two"):
+        table = lake.tables.create(path)
+        lake.statistics.put_many(table, [lake.statistics.row("rows", {"n": 1})])
+        lake.tags.attach(path, "m.tag", kind="table")
+    lake.tables.drop("m.c.s.one")
+    lake.schemas.drop("m.c.s.deep", cascade=True)
+    planned = lake.revert("m.c.s", to=before, dry_run=True)
+    assert [(one.action, one.kind) for one in planned if one.kind in ("schema", "table")] == [
+        ("restored", "schema"),
+        ("dropped", "table"),
+    ]
+    assert not any("m.c.s.one" in str(one.path_before) for one in planned)
+    assert lake.revert("m.c.s", to=before) == planned
+    assert [t.name for t in lake.tables.list("m.c.s.deep")] == ["t"]
+    assert lake.revert("m.c.s", to=before) == []

@@ -65,6 +65,12 @@ def dropped(at: int) -> Callable[[Lines], None]:
     return lambda lines: lines.__delitem__(at - 1)
 
 
+def folding(lines: Lines) -> None:
+    """Let the catalog fold names, and two tables have one name there."""
+    doc(3, fold_case=True)(lines)
+    lines[6]["path"] = ["lake", "c", "s", "T"]
+
+
 def doc(at: int, **fields: Any) -> Callable[[Lines], None]:
     return lambda lines: lines[at - 1]["doc"].update(fields)
 
@@ -88,6 +94,7 @@ BAD: dict[str, tuple[Callable[[Lines], None], str]] = {
     "a child before its parent": (moved(4, 5), "line 4: .*comes before its parent, or without it"),
     "a child without its parent": (dropped(3), "line 3: lake.c.s comes before its parent, or without it"),
     "a container twice": (lambda lines: lines.insert(4, lines[3]), "line 5: lake.c.s comes twice"),
+    "two names that are one": (folding, "line 7: lake.c.s.T comes twice, as names are compared there"),
     "a row that belongs to nothing": (moved(6, 2), "line 2: the partition 'p' belongs to no entity"),
     "a kind where it cannot stand": (changed(5, path=["lake", "c", "t"]), "line 5: .*stands below a schema, not"),
     "a table at the top": (changed(2, kind="table", family="table"), "line 2: .*cannot stand below the root"),

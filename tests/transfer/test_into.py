@@ -13,6 +13,7 @@ import pytest
 
 import metastore as ms
 from metastore.store import Store
+from metastore.transfer import chunks
 from tests.cli.test_cli import here
 from tests.concurrency.workers import Job, Team, Turn, outcome
 from tests.contract.ground import dump
@@ -134,6 +135,28 @@ def test_another_kind_and_case(built: Store) -> None:
         built.import_from(stream)
     built.import_from(stream, if_exists="replace")
     assert built.metalakes.load("closed").in_use
+
+
+@pytest.mark.parametrize("chunk", [1, 1000])
+@pytest.mark.parametrize("rule", ["error", "return", "replace"])
+def test_names_that_are_one_below_a_catalog_that_folds(
+    store: Store, rule: Literal["error", "return", "replace"], chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written, although the two names lie in different chunks, and although one of them is there already."""
+    monkeypatch.setattr(chunks, "_CHUNK", chunk)
+    store.metalakes.create("m")
+    store.catalogs.create("m.plain", type="relational")
+    for name in ("a", "b", "A"):
+        store.tables.create(f"m.plain.s.{name}", parents=True, comment=name)
+    store.catalogs.create("m.folds", type="relational", fold_case=True)
+    stream, _ = exported(store, "m.plain.s")
+    for there in ([], ["A"]):
+        for name in there:
+            store.tables.create(f"m.folds.s.{name}", parents=True, comment="there")
+        before = dump(port(store))
+        with pytest.raises(ms.InvalidArgument, match=r"line \d+: s\.[aA] comes twice, as names are compared there"):
+            store.import_from(stream, into="m.folds", if_exists=rule)
+        assert dump(port(store)) == before
 
 
 def rename_it(turn: Turn) -> int:

@@ -108,7 +108,7 @@ class PostgresReads(Questions):
             with self.pool.connection() as connection:
                 return ask(connection)
         except psycopg.OperationalError as error:
-            if isinstance(error, OutOfTime) or of_sqlstate(error.sqlstate) is not Consequence.UNKNOWN:
+            if not _is_dead(error):
                 raise_read_error(error)
         except psycopg.Error as error:
             raise_read_error(error)
@@ -259,15 +259,28 @@ class PostgresReads(Questions):
     @contextmanager
     def snapshot(self) -> Iterator[_Snapshot]:
         """Open a read-only transaction: it holds no lock that a writer would meet, only old row versions."""
-        try:
-            with self.pool.connection() as connection:
-                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                connection.execute(LASTING)
-                with until(math.inf):
-                    yield _Snapshot(connection)
-                connection.execute("ROLLBACK")
-        except psycopg.Error as error:
-            raise_read_error(error)
+        begun = False
+        for last in (False, True):
+            try:
+                with self.pool.connection() as connection:
+                    connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                    connection.execute(LASTING)
+                    begun = True  # from here on, a new one would show another instant than what was read
+                    with until(math.inf):
+                        yield _Snapshot(connection)
+                    connection.execute("ROLLBACK")
+                    return
+            except psycopg.Error as error:
+                if begun or last or not _is_dead(error):
+                    raise_read_error(error)
+            self.pool.forget()
+
+
+def _is_dead(error: psycopg.Error) -> bool:
+    """Whether a connection broke, so that a read may be repeated on another one."""
+    if not isinstance(error, psycopg.OperationalError) or isinstance(error, OutOfTime):
+        return False
+    return of_sqlstate(error.sqlstate) is Consequence.UNKNOWN
 
 
 _NEXT = "pg_snapshot_xmin({0})::text::bigint + age(pg_snapshot_xmin({0})::xid)"
