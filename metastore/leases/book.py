@@ -14,6 +14,7 @@ Times are by the book's own clock (the database's, or the wall clock). They only
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -145,6 +146,6 @@ class Book(Protocol):
         """Yield the events of a lease that are kept, oldest first; rows that are damaged go to ``unreadable``."""
         ...
 
-    def queue(self, want: Want) -> AbstractContextManager[Queue]:
-        """Join the queue for the names, until the block ends."""
+    def queue(self, want: Want, ends: float = math.inf) -> AbstractContextManager[Queue]:
+        """Join the queue for the names, until the block ends. ``ends``: the deadline of the call (monotonic clock)."""
         ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -223,7 +224,7 @@ class DatabaseBook:
     # --- waiting
 
     @contextmanager
-    def queue(self, want: Want) -> Iterator[Queue]:
+    def queue(self, want: Want, ends: float = math.inf) -> Iterator[Queue]:
         ticket = self._settled("wait for a lease", lambda: self._rows.enter(want.names, want.owner))
         place: _Place | None = None
         try:

@@ -143,7 +143,7 @@ class Leases:
         ends = self._clock.monotonic() + timeout
         answer, since = self._take(want, max(timeout, min(self._deadline, want.ttl)))
         if isinstance(answer, Refusal) and timeout > 0:
-            with self._book.queue(want) as queue:
+            with self._book.queue(want, ends) as queue:
                 answer, since = self._wait_in(queue, want._replace(ticket=queue.ticket), answer, ends)
         if isinstance(answer, Refusal):
             raise LeaseHeld(answer.name, answer.owner, answer.expires_at, waited=timeout)

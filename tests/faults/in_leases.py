@@ -77,4 +77,18 @@ IN_LEASES = (
         "{held.incarnation}",
         "tests/leases/test_object_fencing.py -k was_removed",
     ),
+    Fault(
+        "those who do not wait overtake those who do",
+        "metastore/leases/objects/book.py",
+        "want.ticket is None or waiter.ticket < want.ticket",
+        "want.ticket is not None and waiter.ticket < want.ticket",
+        "tests/leases/test_object_storage.py -k 'starves or ends_with_its_call'",
+    ),
+    Fault(
+        "a place in the queue outlasts its call",
+        "metastore/leases/objects/queue.py",
+        "min(ALIVE, self._ends - self._clock.monotonic())",
+        "ALIVE",
+        "tests/leases/test_object_storage.py -k ends_with_its_call",
+    ),
 )

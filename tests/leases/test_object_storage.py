@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -47,7 +48,6 @@ def test_a_lock_file_can_be_read_by_people(tmp_path: Path) -> None:
     assert (document["owner"], document["incarnation"]) == ("crawler", lease.incarnation)
     assert document["ttl"] == TTL
     assert document["expires_at"].endswith("+00:00")
-    assert document["waiting"] == []
     assert [(past["action"], past["token"]) for past in document["history"]] == [("acquire", 1)]
     lease.release()
     document = json.loads((tmp_path / "nightly%20run%2F%C3%BC.json").read_text())
@@ -174,13 +174,23 @@ def test_requests(locks_server: S3Server, bucket: str) -> None:
         return [request.method for request in requests.made]
 
     held: list[ms.Lease] = []
-    assert methods(lambda: held.append(leases.acquire("job"))) == ["GET", "PUT"]
+    assert methods(lambda: held.append(leases.acquire("job"))) == ["GET", "GET", "PUT"]  # the file, the queue
     assert methods(held[0].renew) == ["PUT"]
     assert methods(held[0].release) == ["PUT"]
-    assert methods(lambda: held.append(leases.acquire("job"))) == ["PUT"]
-    assert methods(lambda: leases.holder("job")) == ["GET"]
+    assert methods(lambda: held.append(leases.acquire("job"))) == ["GET", "PUT"]
+    assert methods(lambda: leases.holder("job")) == ["GET", "GET"]
+    other = object_s3(locks_server, bucket).leases()
+
+    def refused(timeout: float = 0.0) -> None:
+        with pytest.raises(ms.LeaseHeld):
+            other.acquire("job", timeout=timeout)
+
+    assert methods(refused) == ["GET"]
+    waits = methods(lambda: refused(timeout=0.01))
+    assert waits == ["GET", "GET", "PUT", "GET", "POST"]  # in vain; the queue, a place in it, a look, and away
     held[1].release()
-    assert methods(lambda: held.append(leases.acquire_many(["a", "b"]))) == ["GET", "GET", "PUT", "PUT"]  # type: ignore[arg-type]
+    several = methods(lambda: held.append(leases.acquire_many(["a", "b"])))  # type: ignore[arg-type]
+    assert several == ["GET"] * 4 + ["GET", "PUT"] * 2
 
 
 # --- where it cannot be had
@@ -338,3 +348,69 @@ def test_urls_of_local_files_lead_to_the_same(tmp_path: Path) -> None:
         assert (tmp_path / "job.json").is_file()
         assert repr(ms.ObjectStoreLeases(url)) == f"ObjectStoreLeases({tmp_path.as_uri()!r})"
         lease.release()
+
+
+# --- the queue
+
+
+def test_nobody_starves_beside_those_who_never_pause(locks_server: S3Server, bucket: str) -> None:
+    """Four acquire and release in tight loops: of equals, each has its share."""
+    turns: list[int] = []
+    failures: list[BaseException] = []
+
+    def loop(number: int) -> None:
+        leases = object_s3(locks_server, bucket).real()
+        try:
+            while len(turns) < 40:
+                with leases.acquire("job", timeout=60.0):
+                    turns.append(number)
+        except BaseException as error:  # noqa: BLE001  (the main thread raises it)
+            failures.append(error)
+
+    threads = [threading.Thread(target=loop, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    counts = [turns.count(number) for number in range(4)]
+    assert min(counts) >= 0.5 * max(counts), counts
+
+
+def test_a_waiter_has_its_turn_beside_one_who_does_not_wait(locks_server: S3Server, bucket: str) -> None:
+    hasty, waiter = object_s3(locks_server, bucket).real(), object_s3(locks_server, bucket).real()
+    had = threading.Event()
+
+    def loop() -> None:
+        while not had.is_set():
+            try:
+                hasty.acquire("job").release()
+            except ms.LeaseHeld:
+                continue
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        waiter.acquire("job", timeout=10.0).release()
+    finally:
+        had.set()
+        thread.join()
+
+
+def test_a_place_in_the_queue_ends_with_its_call(world: ObjectWorld) -> None:
+    """A process that died while it waited counts no longer than it would have waited."""
+    from metastore.leases.book import Want
+
+    first, second = world.leases(), world.leases()
+    lease = first.acquire("job", owner="ada", ttl=TTL)
+    died = second._book.queue(Want(("job",), "died", "x", TTL), world.time.monotonic() + 3.0)
+    died.__enter__()
+    lease.release()
+    with pytest.raises(ms.LeaseHeld):
+        first.acquire("job", owner="bob", ttl=TTL)
+    world.go(5.0)
+    first.acquire("job", owner="bob", ttl=TTL).release()
+    world.go(100.0)
+    first.acquire("job", owner="bob", ttl=TTL)
+    book: Any = first._book
+    assert [key for key in book._cells.keys(math.inf) if "queue" in key] == []

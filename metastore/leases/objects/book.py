@@ -10,6 +10,7 @@ store has seen greater tokens (the lock file was removed), the lock file gets a 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
@@ -29,6 +30,7 @@ from metastore.leases.objects.lock_file import Holding, LockFile
 from metastore.leases.objects.notes import Notes
 from metastore.leases.objects.place import another_place
 from metastore.leases.objects.queue import ObjectQueue
+from metastore.leases.objects.tickets import Tickets
 from metastore.leases.objects.watch import Watch
 from metastore.port.unreadable import Unreadable
 
@@ -58,6 +60,7 @@ class ObjectBook:
         self._form, self._place, self._clock, self._notes = form, place, clock, notes
         self._watch = Watch(clock, max_drift)
         self._cells = Cells(objects, form, place, clock, self._watch.note)
+        self._tickets = Tickets(objects, form, place, clock, self._watch)
 
     def _ends(self, default: float = _DEADLINE) -> float:
         return self._clock.monotonic() + remaining(self._clock, default)
@@ -72,7 +75,7 @@ class ObjectBook:
                 self._notes.check(name)
         if len(want.names) > 1:  # look first: to take and release a name disturbs others
             for name in want.names:
-                refusal = self._refusal(name, self._cells.read(name, ends), want)
+                refusal = self._held(name, self._cells.read(name, ends)) or self._waited_for(name, want, ends)
                 if refusal is not None:
                     return refusal
         grants: list[Grant] = []
@@ -89,26 +92,28 @@ class ObjectBook:
         return tuple(grants)
 
     def _take(self, name: str, want: Want, ends: float) -> Grant | Refusal:
-        alone = len(want.names) == 1
         place = None if self._notes is None else self._notes.place(name, ends)
         ended: str | None = None
+        looked = False
 
         def decide(
             file: LockFile | None, tried: AbstractSet[str], nonce: str
         ) -> LockFile | Done[LockFile | Refusal | _Unfenced]:
+            nonlocal looked
             held = None if file is None else file.holding
             if file is not None and held is not None and held.id in tried:
                 return Done(file)
-            refusal = self._refusal(name, file, want)
+            # the queue is read only where nobody holds the lease, and once: whoever comes meanwhile comes later
+            refusal = self._held(name, file) or (None if looked else self._waited_for(name, want, ends))
             if refusal is not None:
                 return Done(refusal)
+            looked = True
             if file is not None and self._is_unfenced(file, place) and file.nonce != ended:
                 return Done(_Unfenced(file.nonce))
             now, ttl = self._clock.micros(), round(want.ttl * _MICROS)
             holding = Holding(nonce, want.owner, want.incarnation, ttl, now, now + ttl)
             taken = (file or LockFile(name, 0, "")).taken(holding, "acquire" if held is None else "takeover")
-            left = [w for w in self._watch.alive(taken) if not (alone and w.ticket == want.ticket)]
-            return replace(taken.queued(nonce, tuple(left)), place=place or taken.place)
+            return replace(taken, place=place or taken.place)
 
         while isinstance(answer := self._cells.change(name, decide, ends), _Unfenced):
             self._end_older(name)
@@ -127,14 +132,16 @@ class ObjectBook:
         if self._notes is not None:
             self._notes.end_older(name)
 
-    def _refusal(self, name: str, file: LockFile | None, want: Want) -> Refusal | None:
-        """Return why a lease cannot be taken; None: it can."""
-        if file is None:
-            return None
-        held = file.holding
+    def _held(self, name: str, file: LockFile | None) -> Refusal | None:
+        """Return a refusal if another process holds the lease."""
+        held = None if file is None else file.holding
         if held is not None and not self._cells.abandoned(held.id) and (left := self._watch.left(name, held)) > 0:
             return Refusal(name, held.owner, utc(held.expires_at), left)
-        if any(want.ticket is None or waiter.ticket < want.ticket for waiter in self._watch.alive(file)):
+        return None
+
+    def _waited_for(self, name: str, want: Want, ends: float) -> Refusal | None:
+        """Return a refusal if others have waited for the lease for longer."""
+        if any(want.ticket is None or waiter.ticket < want.ticket for waiter in self._tickets.waiting(name, ends)):
             return Refusal(name, None, None, 0.0)
         return None
 
@@ -268,24 +275,28 @@ class ObjectBook:
 
     def holders(self, names: Sequence[str] | None = None) -> Iterator[Holder]:
         if names is not None:
-            files = [self._cells.read(name, self._ends()) for name in names]
-        elif self._form.own:
-            files = list(self._cells.all(self._ends()))
-        else:
+            for name in names:
+                file = self._cells.read(name, self._ends())
+                if file is not None and file.holding is not None:
+                    yield self._holder(file, len(self._tickets.waiting(name, self._ends())))
+            return
+        if not self._form.own:
             raise InvalidArgument(
                 "Hudi's lock files lie in the folders of tables, so that to find them is to list the whole lake; "
                 "look at one table: holder(name)"
             )
-        held = [self._holder(file) for file in files if file is not None and file.holding is not None]
+        keys = self._cells.keys(self._ends())
+        files = self._cells.all(keys, self._ends())
+        held = [self._holder(f, len(self._tickets.among(f.name, keys))) for f in files if f.holding is not None]
         yield from sorted(held, key=lambda holder: holder.name)
 
-    def _holder(self, file: LockFile) -> Holder:
+    def _holder(self, file: LockFile, waiting: int = 0) -> Holder:
         held = file.holding
         assert held is not None
         expired = self._watch.left(file.name, held) <= 0
         token = file.token if self._form.own else None
         who, times = (held.owner, held.incarnation), (utc(held.acquired_at), utc(held.expires_at))
-        return Holder(file.name, token, *who, *times, expired, len(self._watch.alive(file)))
+        return Holder(file.name, token, *who, *times, expired, waiting)
 
     def granted(self, name: str, token: int) -> tuple[Grant, Holder] | None:
         file = self._cells.read(name, self._ends())
@@ -308,5 +319,5 @@ class ObjectBook:
 
     # --- waiting
 
-    def queue(self, want: Want) -> AbstractContextManager[Queue]:
-        return ObjectQueue(self._cells, self._watch, self._clock, want, self._form.own)
+    def queue(self, want: Want, ends: float = math.inf) -> AbstractContextManager[Queue]:
+        return ObjectQueue(self._tickets, self._clock, want, ends, self._form.own)

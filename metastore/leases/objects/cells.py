@@ -15,7 +15,7 @@ without a holder; for others that lease lasts for its ttl.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
@@ -134,10 +134,10 @@ class Cells:
             self._note(file)
             return _Seen(file, stored.etag)
 
-    def all(self, ends: float) -> Iterator[LockFile]:
-        """Yield the lock files of all leases, in no order."""
+    def all(self, keys: Iterable[str], ends: float) -> Iterator[LockFile]:
+        """Yield the lock files among these keys."""
         effort = Effort(self._clock, self._place, ends)
-        for key in self._keys(effort):
+        for key in keys:
             if not key.endswith(".json") or "/" in key:
                 continue
             file = self._look(key, None, effort).file
@@ -146,7 +146,9 @@ class Cells:
             if file is not None:
                 yield file
 
-    def _keys(self, effort: Effort) -> list[str]:
+    def keys(self, ends: float) -> list[str]:
+        """Return the keys of all objects of the place."""
+        effort = Effort(self._clock, self._place, ends)
         while True:
             effort.check()
             try:

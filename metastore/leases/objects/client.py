@@ -28,7 +28,7 @@ __all__ = ["ConditionFailed", "Found", "Objects", "ObstoreObjects", "Unsettled"]
 
 _first_used_by: dict[str, int] = {}
 _STATUS = re.compile(r"status code: (\d{3})")
-"""For the message only: decisions rest on the type of the error."""
+"""For the message, and for a LIST: else decisions rest on the type of the error."""
 
 
 class Found(NamedTuple):
@@ -60,8 +60,12 @@ class Objects(Protocol):
         """
         ...
 
-    def keys(self) -> Iterator[str]:
-        """Yield the keys of all objects. Raises Unsettled."""
+    def keys(self, folder: str = "") -> Iterator[str]:
+        """Yield the keys of all objects, or of those in a folder. Raises Unsettled."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Delete an object, if it exists. Raises Unsettled."""
         ...
 
 
@@ -101,23 +105,38 @@ class ObstoreObjects:
                 return self._store.put(key, data, mode="create")["e_tag"]
             return self._store.put(key, data, mode={"e_tag": etag})["e_tag"]
         except FileNotFoundError:
-            raise BackendUnavailable(f"{self._place}: there is no such bucket; create it, or correct the URL") from None
+            self._no_bucket()
         except BackendUnavailable:
             raise
         except Exception as error:  # noqa: BLE001
             self._explain(error, writing=True)
 
-    def keys(self) -> Iterator[str]:
+    def keys(self, folder: str = "") -> Iterator[str]:
         try:
-            for batch in self._store.list():
+            for batch in self._store.list(folder or None):
                 for item in batch:
                     yield item["path"]
         except FileNotFoundError:
-            raise BackendUnavailable(f"{self._place}: there is no such bucket; create it, or correct the URL") from None
+            self._no_bucket()
+        except BackendUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001
+            if (matched := _STATUS.search(str(error))) and matched[1] == "404":  # S3's answer, a GenericError
+                self._no_bucket()
+            self._explain(error)
+
+    def delete(self, key: str) -> None:
+        try:
+            self._store.delete(key)
+        except FileNotFoundError:
+            pass
         except BackendUnavailable:
             raise
         except Exception as error:  # noqa: BLE001
             self._explain(error)
+
+    def _no_bucket(self) -> NoReturn:
+        raise BackendUnavailable(f"{self._place}: there is no such bucket; create it, or correct the URL") from None
 
     def _explain(self, error: Exception, *, writing: bool = False) -> NoReturn:
         from obstore import exceptions  # noqa: PLC0415  (a store is open, so it is loaded already)
@@ -127,8 +146,8 @@ class ObstoreObjects:
         status = matched[1] if (matched := _STATUS.search(str(error))) else None
         if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
             raise BackendUnavailable(
-                f"{self._place} denies access ({status or 'no permission'}): leases need credentials that may get, put "
-                "and list objects there"
+                f"{self._place} denies access ({status or 'no permission'}): leases need credentials that may get, "
+                "put, list and delete objects there"
             ) from None
         if isinstance(error, NotImplementedError | exceptions.NotSupportedError):
             raise BackendUnavailable(f"{self._place} has no conditional writes; leases need them") from None

@@ -64,10 +64,15 @@ class FileObjects:
             _sync(path.parent)
         return _etag(data)
 
-    def keys(self) -> Iterator[str]:
+    def keys(self, folder: str = "") -> Iterator[str]:
         with self._explained():
-            files = [path for path in self._folder.rglob("*") if path.suffix != ".draft" and path.is_file()]
+            inside = (self._folder / folder).rglob("*")
+            files = [path for path in inside if path.suffix != ".draft" and path.is_file()]
         yield from (path.relative_to(self._folder).as_posix() for path in files)
+
+    def delete(self, key: str) -> None:
+        with self._explained():
+            (self._folder / key).unlink(missing_ok=True)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -21,28 +21,43 @@ _PLACE = ".metastore-place"
 class Format:
     """One format. ``own``: the file holds a queue, a history and its name, and everybody who writes it keeps the token.
 
-    ``key``: where the lock file of a lease lies. ``place``: where the id of its place does. ``within``: what a store
-    calls the lock file, beside that id.
+    ``key``: where the lock file of a lease lies. ``place``: where the id of its place does. ``queue``: the folder of
+    those who wait for it. ``within``: what a store calls the lock file, beside that id.
     """
 
     own: bool
     key: Callable[[str], str]
     place: Callable[[str], str]
+    queue: Callable[[str], str]
     within: Callable[[str], str]
     encode: Callable[[LockFile], bytes]
     decode: Callable[[str | None, bytes, str], LockFile]
 
 
-def _key(name: str) -> str:
+def _file(name: str) -> str:
     quoted = quote(name, safe="")
     if len(quoted) > _LONGEST:
         quoted = f"{quoted[: _LONGEST - 42]}%%{sha256(name.encode()).hexdigest()[:40]}"
-    return f"{quoted}.json"
+    return quoted
+
+
+def _key(name: str) -> str:
+    return f"{_file(name)}.json"
+
+
+def _queue(name: str) -> str:
+    return f"{_file(name)}.queue"
 
 
 FORMATS: Mapping[str, Format] = {
     "metastore": Format(
-        True, _key, lambda _: ".metastore-place", lambda name: name, lock_file.encode, lock_file.decode
+        True,
+        _key,
+        lambda _: ".metastore-place",
+        _queue,
+        lambda name: name,
+        lock_file.encode,
+        lock_file.decode,
     ),
-    "hudi": Format(False, hudi.key, hudi.place, lambda _: "table_lock", hudi.encode, hudi.decode),
+    "hudi": Format(False, hudi.key, hudi.place, hudi.place, lambda _: "table_lock", hudi.encode, hudi.decode),
 }

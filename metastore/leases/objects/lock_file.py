@@ -5,7 +5,6 @@
     {"format": "metastore-lease/2", "name": "compaction", "place": "…", "token": 7,
      "owner": "crawler", "incarnation": "…", "acquisition": "…", "renewals": 3, "ttl": 30.0,
      "acquired_at": "2026-01-01T00:00:00+00:00", "expires_at": "…", "nonce": "…",
-     "waiting": [{"ticket": "…", "owner": "…", "until": "…"}],
      "history": [{"action": "acquire", "token": 7, "time": "…", "owner": "…", "incarnation": "…", "nonce": "…"}]}
 
 If a lease has no holder, the holder's fields are null. Each write has a new ``nonce``. The nonce that acquired the
@@ -28,7 +27,7 @@ from typing import Any
 from metastore.errors import BackendUnavailable, MigrationNeeded
 from metastore.kinds.entity import utc
 
-__all__ = ["HISTORY", "Holding", "LockFile", "Past", "Waiter", "decode", "encode", "unreadable"]
+__all__ = ["HISTORY", "Holding", "LockFile", "Past", "decode", "encode", "unreadable"]
 
 FORMAT = "metastore-lease/2"
 _READ = ("metastore-lease/1", FORMAT)
@@ -53,15 +52,6 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiter:
-    """A process that waits, and counts as alive until ``until``. Tickets sort in the order of arrival."""
-
-    ticket: str
-    owner: str
-    until: int
-
-
-@dataclass(frozen=True, slots=True)
 class Past:
     """A change of the holder: acquire, takeover, release or break. ``nonce`` is that of the write."""
 
@@ -81,7 +71,6 @@ class LockFile:
     token: int
     nonce: str
     holding: Holding | None = None
-    waiting: tuple[Waiter, ...] = ()
     history: tuple[Past, ...] = ()
     place: str | None = None
 
@@ -117,10 +106,6 @@ class LockFile:
         history = tuple([replace(p, token=token) if p.nonce == self.holding.id else p for p in self.history])
         return replace(self, nonce=nonce, token=token, history=history)
 
-    def queued(self, nonce: str, waiting: tuple[Waiter, ...]) -> LockFile:
-        """Return the file with these waiters."""
-        return replace(self, nonce=nonce, waiting=tuple(sorted(waiting, key=lambda waiter: waiter.ticket)))
-
 
 def encode(file: LockFile) -> bytes:
     """Return the file as JSON."""
@@ -138,7 +123,6 @@ def encode(file: LockFile) -> bytes:
         "acquired_at": held and _iso(held.acquired_at),
         "expires_at": held and _iso(held.expires_at),
         "nonce": file.nonce,
-        "waiting": [{"ticket": w.ticket, "owner": w.owner, "until": _iso(w.until)} for w in file.waiting],
         "history": [
             {
                 "action": past.action,
@@ -196,7 +180,6 @@ def _read(document: dict[str, Any]) -> LockFile:
             _micros(document["expires_at"]),
             _number(document["renewals"]),
         )
-    waiting = tuple([Waiter(_text(w["ticket"]), _text(w["owner"]), _micros(w["until"])) for w in document["waiting"]])
     history = tuple(
         [
             Past(
@@ -212,7 +195,7 @@ def _read(document: dict[str, Any]) -> LockFile:
     )
     token, nonce = _number(document["token"]), _text(document["nonce"])
     place = None if document["format"] == _READ[0] or document["place"] is None else _text(document["place"])
-    return LockFile(_text(document["name"]), token, nonce, holding, waiting, history, place)
+    return LockFile(_text(document["name"]), token, nonce, holding, history, place)
 
 
 def _text(value: object) -> str:

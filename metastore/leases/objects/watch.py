@@ -11,25 +11,33 @@ clock blocks no other waiter.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from metastore.clock import Clock
-from metastore.leases.objects.lock_file import Holding, LockFile, Waiter
+from metastore.leases.objects.lock_file import Holding, LockFile
 
-__all__ = ["ALIVE", "Watch"]
+__all__ = ["ALIVE", "Waiter", "Watch"]
 
+V = TypeVar("V")
 ALIVE = 15.0
 """How long a waiter counts as alive after it showed itself (seconds)."""
 _MICROS = 1_000_000
 _MOST = 1000
 
 
+class Waiter(NamedTuple):
+    """A process that waits, and counts as alive until ``until`` (µs). Tickets sort in the order of arrival."""
+
+    ticket: str
+    until: int
+
+
 class _Sight(NamedTuple):
     holder: tuple[str, int, int] | None
-    holder_since: float
-    waiters: dict[str, tuple[int, float]]
-    """By ticket: the waiter's ``until``, and when this process first read it."""
+    since: float
 
 
 class Watch:
@@ -38,44 +46,47 @@ class Watch:
     def __init__(self, clock: Clock, max_drift: float) -> None:
         self._clock, self._drift = clock, max_drift
         self._sights: dict[str, _Sight] = {}
+        self._queues: dict[str, dict[Waiter, float]] = {}
+        """By lease: the waiters, and when this process first read of each with its ``until``."""
 
     def note(self, file: LockFile) -> None:
         """Remember a file that was read just now."""
-        now, before = self._clock.monotonic(), self._sights.pop(file.name, None)
-        holder = None if file.holding is None else _pulse(file.holding)
-        known = before is not None and before.holder == holder
-        old = {} if before is None else before.waiters
-        waiters = {
-            w.ticket: old[w.ticket] if w.ticket in old and old[w.ticket][0] == w.until else (w.until, now)
-            for w in file.waiting
-        }
-        since = before.holder_since if known and before is not None else now
-        self._sights[file.name] = _Sight(holder, since, waiters)
-        with suppress(StopIteration, RuntimeError):  # another thread removes entries too
-            while len(self._sights) > _MOST:
-                self._sights.pop(next(iter(self._sights)), None)
+        before, holder = self._sights.pop(file.name, None), None if file.holding is None else _pulse(file.holding)
+        is_known = before is not None and before.holder == holder
+        since = before.since if before is not None and is_known else self._clock.monotonic()
+        _put(self._sights, file.name, _Sight(holder, since))
+
+    def note_queue(self, name: str, waiters: Sequence[Waiter]) -> None:
+        """Remember a queue that was read just now."""
+        now, old = self._clock.monotonic(), self._queues.pop(name, {})
+        if waiters:
+            _put(self._queues, name, {waiter: old.get(waiter, now) for waiter in waiters})
 
     def left(self, name: str, held: Holding) -> float:
         """Return the seconds that the holder has left; 0 or less: the next process may take over."""
         left = (held.expires_at - self._clock.micros()) / _MICROS + self._drift
         sight = self._sights.get(name)
         if held.ttl is not None and sight is not None and sight.holder == _pulse(held):
-            unchanged = self._clock.monotonic() - sight.holder_since
+            unchanged = self._clock.monotonic() - sight.since
             left = min(left, held.ttl / _MICROS + self._drift - unchanged)
         return left
 
-    def alive(self, file: LockFile) -> tuple[Waiter, ...]:
-        """Return the waiters that are alive, in the order of arrival."""
-        return tuple([waiter for waiter in file.waiting if self._is_alive(file.name, waiter)])
-
-    def _is_alive(self, name: str, waiter: Waiter) -> bool:
+    def is_alive(self, name: str, waiter: Waiter) -> bool:
+        """Whether a waiter still waits, as far as this process knows."""
         left = (waiter.until - self._clock.micros()) / _MICROS
-        sight = self._sights.get(name)
-        until, since = (0, 0.0) if sight is None else sight.waiters.get(waiter.ticket, (0, 0.0))
-        if until == waiter.until and self._clock.monotonic() - since > ALIVE + self._drift:
+        since = self._queues.get(name, {}).get(waiter, math.inf)
+        if self._clock.monotonic() - since > ALIVE + self._drift:
             return False
         return -self._drift < left <= ALIVE + self._drift
 
 
 def _pulse(held: Holding) -> tuple[str, int, int]:
     return held.id, held.renewals, held.expires_at
+
+
+def _put(entries: dict[str, V], key: str, value: V) -> None:
+    """Add an entry, and keep the newest thousand."""
+    entries[key] = value
+    with suppress(StopIteration, RuntimeError):  # another thread removes entries too
+        while len(entries) > _MOST:
+            entries.pop(next(iter(entries)), None)
