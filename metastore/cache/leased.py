@@ -13,6 +13,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from itertools import count
 from multiprocessing.util import Finalize
 from typing import ParamSpec, TypeVar
@@ -58,6 +59,7 @@ class Leased:
         self._monotonic, self._boottime, self._wall = CacheLease(clock, Entries(1, 1)).clocks
         self._member = self._new_member()
         _ALL.add(self)
+        self._member.begin()
         self._member.served.wait(_JOINS)
         if self._member.refused is not None:
             raise self._member.refused
@@ -65,7 +67,6 @@ class Leased:
     def _new_member(self) -> Member:
         member = Member(self._rows, self._clock, self._options.ttl, _weakly(self._new_lease), _weakly(self._see))
         _leave_at_the_end()
-        self._pid = os.getpid()  # last: after an interrupt before this, the next read makes another
         return member
 
     def _new_lease(self) -> CacheLease:
@@ -155,10 +156,8 @@ class Leased:
         """Note the known announcements before the database is asked; None: keep no answer. Raises CacheFenced."""
         for _ in range(reads):
             self._misses.add()
-        if self._pid != os.getpid():
-            with self._lock:
-                if self._pid != os.getpid():
-                    self._member = self._new_member()
+        if not self._member.runs:
+            self._join()
         lease = self._member.lease
         if not (lease.serving and lease.holds()):
             if self._raises and self._member.served.is_set():
@@ -169,6 +168,14 @@ class Leased:
             return None
         with self._lock:
             return self._announced.asked(lease)
+
+    def _join(self) -> None:
+        """Let this process be a member of its own: it was forked, or an interrupt kept the thread from beginning."""
+        with self._lock:
+            if not self._member.is_of_this_process:
+                self._member = self._new_member()  # before it begins: two that run would evict from one cache
+            with suppress(RuntimeError):  # no thread can be started now: the next read tries again
+                self._member.begin()
 
     def _keep(self, asked: Asked, key: Hashable, entry: Entry) -> None:
         with self._lock:

@@ -82,13 +82,24 @@ class Member:
         self.served = threading.Event()
         self.refused: BackendRefused | None = None
         """The database denies it to join: it does not try again."""
-        self.begin()
+        self._process = os.getpid()
+        self._beginning = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether it was made here; False in a forked child."""
+        return self._process == os.getpid()
+
+    @property
+    def runs(self) -> bool:
+        """Whether its thread has begun, in this process."""
+        return self._thread is not None and self.is_of_this_process
 
     def begin(self) -> None:
-        """Start the thread; in a forked child, start one of its own."""
-        self._pid = os.getpid()
-        self._thread = threading.Thread(target=self._run, name="metastore cache", daemon=True)
-        self._thread.start()
+        """Start the thread. After an interrupt nobody knows whether it was started: calling this again is safe."""
+        if not self.runs:
+            threading.Thread(target=self._run, name="metastore cache", daemon=True).start()
 
     def look(self) -> None:
         """Let the thread look at once."""
@@ -103,17 +114,22 @@ class Member:
     def close(self) -> None:
         """End the lease first; the thread ends the registration then, so that no writer waits for it."""
         self.lease.end()
-        if self._pid != os.getpid():
+        if not self.is_of_this_process:
             return
         self._closed.set()
         if self._wake is not None:
             self._wake.wake()
-        self._thread.join(_LEAVES)
+        if self._thread is not None:
+            self._thread.join(_LEAVES)
         self.lease.end()  # once more: the thread may have begun a new lease meanwhile
 
     # --- the thread
 
     def _run(self) -> None:
+        with self._beginning:
+            if self._thread is not None:  # another thread was started before
+                return
+            self._thread = threading.current_thread()
         try:
             self._go_on()
         finally:

@@ -70,8 +70,9 @@ def _begin() -> None:
     global _thread  # noqa: PLW0603  (one thread of the process)
     with _lock:
         if _thread is None and _open:
-            _thread = threading.Thread(target=_send, name="metastore hints", daemon=True)
-            _thread.start()
+            thread = threading.Thread(target=_send, name="metastore hints", daemon=True)
+            thread.start()
+            _thread = thread  # once it runs: after an interrupt the next store starts another
 
 
 def _send() -> None:

@@ -321,7 +321,7 @@ class Access:
                     self.mine.add(new)
                 return new
             except IndexError:  # another thread may take them all
-                self._memory.ids += self.backend.reserve_ids(_BLOCK)[::-1]
+                self._memory.ids.extend(self.backend.reserve_ids(_BLOCK)[::-1])
 
 
 def _granted(known: KnownFacts, want: Want) -> Scopes | None:

@@ -93,7 +93,9 @@ class _Unreachable:
 
 
 def _thread_of_dropped(rows: MemberRows) -> threading.Thread:
-    return Leased(rows, SYSTEM, ms.Cache("lease"))._member._thread
+    member = Leased(rows, SYSTEM, ms.Cache("lease"))._member
+    assert wait_until(lambda: member.runs, LONG)
+    return cast(threading.Thread, member._thread)
 
 
 def test_an_error_that_nobody_expects_does_not_end_the_cache(

@@ -326,7 +326,7 @@ def test_threads_of_a_forked_child_join_once(postgres_url: str, monkeypatch: pyt
 
         monkeypatch.setattr(cache, "_new_member", counted)
         monkeypatch.setattr(cache, "_lock", _ForTwo())
-        cache._pid = -1  # that of the parent
+        cache._member._process = -1  # that of the parent
         reads = [pool.submit(cached.tables.load, path) for path in (T, "lake.c.s.u")]
         assert [read.result(LONG).comment for read in reads] == ["old"] * 2
         assert made == [cache._member]

@@ -6,7 +6,6 @@ wait: then the member serves what they have changed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -76,18 +75,13 @@ class _Rows:
         self._answers()
 
 
-class _Unstarted(Member):
-    """A member whose steps a test takes one by one."""
-
-    def begin(self) -> None:
-        self._pid = os.getpid()
-
-
 def _member(rows: _Rows) -> Member:
+    """Return a member that did not begin: a test takes its steps one by one."""
+
     def new_lease() -> CacheLease:
         return CacheLease(cast(Clock, rows.clock), Entries(10, 1 << 20))
 
-    return _Unstarted(cast(MemberRows, rows), rows.clock, TTL, new_lease, lambda *_: Shown(False, False))
+    return Member(cast(MemberRows, rows), rows.clock, TTL, new_lease, lambda *_: Shown(False, False))
 
 
 def _ends(lease: CacheLease) -> tuple[float, float, float, float]:

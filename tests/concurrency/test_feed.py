@@ -7,11 +7,13 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import cast
 
 import psycopg
 import pytest
 
 import metastore as ms
+from metastore.backends.postgres.backend import PostgresBackend
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import connect, dsn, is_sqlite, rows
 from tests.concurrency.replay import broken_events, tree_of
@@ -178,6 +180,31 @@ def test_a_gap_below_is_decided_before_what_is_above(postgres_url: str) -> None:
         assert ours.read() == [one, between, between + 1]
         second.rollback()
         assert ours.read() == [three + 1]
+
+
+def test_what_was_decided_ends_with_a_fail_over_that_lost_commits(postgres_url: str) -> None:
+    """The server that goes on gives the lost positions to other changes: one that commits late is not skipped."""
+    seed(postgres_url)
+    admin, _, name = dsn(postgres_url).rpartition("/")
+    with psycopg.connect(f"{admin}/postgres", autocommit=True) as server:
+        server.execute(f"CREATE DATABASE {name}_behind TEMPLATE {name}".encode())
+        with ms.open(postgres_url) as store:
+            after = _positions(postgres_url)[-1]
+            feed = cast(PostgresBackend, store._session.backend).feed
+            with psycopg.connect(dsn(postgres_url)) as late:
+                for n in range(3):
+                    _draw(late, 1, n)
+                late.rollback()
+            store.tables.create("lake.cat.s.lost")
+            assert [step.seq for step in feed(after, 10).rows] == [after + 4], "the three are known to be gaps"
+            server.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+            server.execute(f"ALTER DATABASE {name}_behind RENAME TO {name}".encode())
+            with psycopg.connect(dsn(postgres_url)) as late, psycopg.connect(dsn(postgres_url)) as soon:
+                one, two = _draw(late, 1, 1), _draw(soon, 2, 2)
+                soon.commit()
+                assert [step.seq for step in feed(after, 10).rows] == []
+                late.commit()
+                assert [step.seq for step in feed(after, 10).rows] == [one, two]
 
 
 def test_many_threads_follow_one_store(postgres_url: str) -> None:

@@ -199,3 +199,22 @@ def test_an_interrupted_call_leaves_no_use_behind(monkeypatch: pytest.MonkeyPatc
 
 def interrupted(_: Block) -> None:
     raise KeyboardInterrupt
+
+
+def test_children_use_no_ids_that_their_parent_reserved(url: str) -> None:
+    """What a user creates gets an id of a block that its process reserved."""
+    with ms.open(url) as store:
+        store.metalakes.create("lake")
+        store.users.create("lake.ann")
+        store.catalogs.create("lake.cat", type="relational")
+        store.owners.set(store.catalogs.load("lake.cat"), "lake.ann")
+        ann = store.as_user("ann")
+        ann.schemas.create("lake.cat.s")
+
+        def creates(child: int) -> Callable[[], bool]:
+            return lambda: all(ann.tables.create(f"lake.cat.s.t{child}_{n}") for n in range(3))
+
+        children = [forked(creates(n)) for n in range(2)]
+        assert [ended_well(child) for child in children] == [True, True]
+        ann.tables.create("lake.cat.s.last")
+        assert len(list(ann.tables.names("lake.cat.s"))) == 7

@@ -22,6 +22,7 @@ from metastore.backends.postgres import sending
 from metastore.backends.postgres.backend import PostgresBackend
 from metastore.backends.postgres.connection import Connection
 from metastore.backends.postgres.parameters import Statement
+from metastore.backends.postgres.reads import _Decided
 from metastore.backends.postgres.wire import Wire
 from metastore.port.backend import Backend
 from tests.interleaving.world import START
@@ -109,7 +110,7 @@ class PostgresDatabase:
             self._backends.append(PostgresBackend(self._url, 30.0))
             self._backends[-1].identify()  # as at open: no schedule has this read, then
         backend = self._backends[number]
-        backend._decided, backend._watermark = 0, None
+        backend._decided = _Decided(None)
         return backend
 
     def change(self, text: str) -> None:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -91,8 +91,7 @@ class PostgresReads(Questions):
 
     def __init__(self, url: URL, timeout: float, limits: Limits | None = None, *, replica: bool = False) -> None:
         self.pool = Pool(url, timeout, limits, replica=replica)
-        self._decided = 0
-        self._watermark: Watermark | None = None
+        self._decided = _Decided(None)
         self._here = Home(None, None)
 
     def _read(self, ask: Callable[[psycopg.Connection[Any]], T], *, writes: bool = False) -> T:
@@ -195,24 +194,33 @@ class PostgresReads(Questions):
         Without gaps no question is needed. A transaction that drew the number of a gap had its id before this process
         draws its own. So the gap is final once the oldest running transaction is younger than that.
         """
-        known = self._decided  # before the rows: what is decided meanwhile may not be among them
-        steps = self._feed(after, limit)
-        decided = _decided_rows(steps, after, known)
+        known, steps = self._feed_of_one_server(after, limit)
+        decided = _decided_rows(steps, after, known.until)
         if len(decided) == len(steps):
             return RowPage(True, steps)
-        watermark = self._watermark
+        watermark = known.watermark
         if watermark is None:
             ((transaction,),) = self._rows(_TRANSACTION, {})
-            watermark = self._watermark = Watermark(max(s.seq or 0 for s in steps), transaction)
+            watermark = Watermark(max(s.seq or 0 for s in steps), transaction)
+            self._decided = known._replace(watermark=watermark)
         last, transaction = watermark
         ((oldest,),) = self._rows("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})
-        if oldest <= transaction:
+        if oldest <= transaction or self.pool.opened is not known.server:
             return RowPage(False, decided)
-        self._watermark = None
-        self._decided = known = max(last, self._decided)
-        steps = self._feed(after, limit)
-        decided = _decided_rows(steps, after, known)
+        self._decided = _Decided(known.server, max(last, known.until))
+        known, steps = self._feed_of_one_server(after, limit)
+        decided = _decided_rows(steps, after, known.until)
         return RowPage(len(decided) == len(steps), decided)
+
+    def _feed_of_one_server(self, after: int, limit: int) -> tuple[_Decided, list[Step]]:
+        """Read rows; return what was known before them, and of the server that they are from."""
+        for _ in range(_TURNS):
+            server = self.pool.opened
+            known = self._decided if self._decided.server is server else _Decided(server)
+            steps = self._feed(after, limit)
+            if self.pool.opened is server:
+                return known, steps
+        return _Decided(None), steps
 
     def _feed(self, after: int, limit: int) -> list[Step]:
         return [step(row) for row in self._quick(_READ.feed, {"after": after, "page_size": limit})]
@@ -351,6 +359,23 @@ def _resolve_many(connection: psycopg.Connection[Any], lookups: Sequence[Lookup]
         cursors = [connection.execute(_TEXTS.resolve(len(w.names)), lookup_parameters(w)) for w in lookups]
         connection.execute("COMMIT")
     return [resolved(c.fetchone(), len(w.names)) for c, w in zip(cursors, lookups, strict=True)]
+
+
+class _Decided(NamedTuple):
+    """What is known of the positions of one server.
+
+    A new connection may lead to another server. After a fail-over that lost commits, that one gives their positions to
+    other changes. So this counts only until a connection is opened.
+    """
+
+    server: object
+    until: int = 0
+    """Each position up to here was seen, or its transaction is over."""
+    watermark: Watermark | None = None
+
+
+_TURNS = 3
+"""How often rows are read if a connection is opened meanwhile; then nothing counts as decided."""
 
 
 def _decided_rows(steps: list[Step], after: int, decided: int) -> list[Step]:
