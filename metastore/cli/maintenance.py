@@ -43,11 +43,15 @@ def migrate(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; list what would be done.")] = False,
     to: Annotated[str, typer.Option("--to", metavar="REVISION", help="Where it ends.")] = "head",
+    force: Annotated[
+        bool, typer.Option("--force", help="Migrate although programs are connected that cannot write afterwards.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Create or upgrade the tables of the database.
 
-    Any number of processes may run it at any time, also while others write.
+    Any number of processes may run it at any time, also while others write. Where a migration excludes older programs
+    (docs/operations.md says which do), it refuses while programs are connected, and names them.
     """
     settings: Settings = ctx.obj
     shown = redacted(parse_url(settings.url))
@@ -55,7 +59,7 @@ def migrate(
         revisions = pending_revisions(settings.url)
         _show_pending(shown, revisions, json)
         raise typer.Exit(1 if check and revisions else 0)
-    migrate_database(settings.url, to=to)
+    migrate_database(settings.url, to=to, force=force)
     if json:
         write_json({"migrated": True, "url": shown})
     else:

@@ -41,6 +41,8 @@ _FIXED = (3, 51, 3)
 _OLDEST = (3, 40, 0)
 _BUSY_WAIT = 0.004
 """The longest wait before the next try to begin to write, while another process writes (seconds)."""
+_TOO_OLD = "a program older than format"
+"""How the message of the triggers begins that refuse programs which are too old."""
 _LONGEST = 1_000_000.0
 """SQLite counts its time-out in milliseconds, in 32 bits."""
 
@@ -312,5 +314,6 @@ def _translated(error: Exception) -> MetastoreError | Exception:
             f"the database {file} cannot do this now: {error}; free it or check the file, then try again"
         )
     if consequence is Consequence.REJECTED:
-        return InvalidArgument(f"the database refuses a value: {error}")
+        too_old = str(error).startswith(_TOO_OLD)
+        return MigrationNeeded(str(error)) if too_old else InvalidArgument(f"the database refuses a value: {error}")
     return error
