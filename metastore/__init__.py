@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from metastore.aio.opening import open_async
+from metastore.backup import back_up, put_back
 from metastore.cache.options import Cache
 from metastore.clock import SYSTEM as _SYSTEM
 from metastore.columns.column import Column
@@ -245,6 +246,7 @@ __all__ = [
     "View",
     "Violation",
     "__version__",
+    "back_up",
     "change_from_dict",
     "changes_from_list",
     "json_schema",
@@ -254,6 +256,7 @@ __all__ = [
     "on_drop",
     "open",
     "open_async",
+    "put_back",
     "restore",
     "secret",
 ]

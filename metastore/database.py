@@ -110,16 +110,18 @@ def _check_format(url: URL, backend: Backend, restoring: bool) -> None:
         )
 
 
-def migrate(url: str | None = None, *, to: str = "head") -> None:
+def migrate(url: str | None = None, *, to: str = "head", force: bool = False) -> None:
     """Make or upgrade the schema. Any number of processes may call it at once: one does it, the others find it done.
 
-    ``to``: the revision at which it ends. Raises BackendUnavailable, InvalidArgument.
+    ``to``: the revision at which it ends. A migration after which older programs cannot write raises BackendUnavailable
+    while programs are connected, and names them; with ``force`` it stops their writes. Raises BackendUnavailable,
+    InvalidArgument.
     """
     from metastore.migrations import upgrade  # noqa: PLC0415  (Alembic is slow to import)
 
     parsed = parse_url(url)
     if parsed.drivername != "memory":
-        upgrade(parsed, to)
+        upgrade(parsed, to, force=force)
 
 
 def pending_revisions(url: str | None = None) -> list[tuple[str, str]]:

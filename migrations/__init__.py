@@ -25,6 +25,7 @@ from sqlalchemy.pool import StaticPool
 from metastore.clock import SYSTEM
 from metastore.errors import BackendRefused, BackendUnavailable, InvalidArgument, MigrationNeeded
 from metastore.migrations.indexes import build_pending
+from metastore.migrations.sessions import MIGRATOR, refuse_beside
 from metastore.retry.classify import Consequence, of_sqlite, of_sqlstate
 from metastore.urls import redacted
 
@@ -52,18 +53,19 @@ class Revision(NamedTuple):
     what: str
 
 
-def upgrade(url: URL, revision: str = "head") -> None:
+def upgrade(url: URL, revision: str = "head", *, force: bool = False) -> None:
     """Upgrade the database to ``revision``, unless it has it.
 
-    Others may go on writing: it waits for a moment in which it gets all tables. Raises BackendUnavailable,
-    MigrationNeeded; InvalidArgument for an unknown revision.
+    Others may go on writing: it waits for a moment in which it gets all tables. Raises BackendUnavailable, also
+    if programs are connected that it would exclude, unless ``force``; MigrationNeeded; InvalidArgument for an unknown
+    revision.
     """
     known = {"head", *[one.revision for one in ScriptDirectory(str(Path(__file__).parent)).walk_revisions()]}
     if revision not in known:
         raise InvalidArgument(f"there is no revision {revision!r}; known are {', '.join(sorted(known))}")
     if revision == "head" and _is_done(url):  # a role that may not migrate finds that nothing is to be done
         return
-    _run_on(url, lambda config: command.upgrade(config, revision), prepare=revision)
+    _run_on(url, lambda config: command.upgrade(config, revision), prepare=revision, force=force)
 
 
 def pending(url: URL) -> list[Revision]:
@@ -114,10 +116,10 @@ def upgrade_sqlite(connection: Any) -> None:
     _run(engine, lambda config: command.upgrade(config, "head"), "the SQLite database")
 
 
-def _run_on(url: URL, what: Callable[[Config], None], prepare: str | None = None) -> None:
+def _run_on(url: URL, what: Callable[[Config], None], prepare: str | None = None, *, force: bool = True) -> None:
     engine = _engine(url)
     try:
-        _run(engine, what, redacted(url), prepare)
+        _run(engine, what, redacted(url), prepare, force=force)
     finally:
         engine.dispose()
 
@@ -126,7 +128,8 @@ def _engine(url: URL) -> Engine:
     if url.drivername != "sqlite":
         from metastore.backends.postgres.settings import options_of  # noqa: PLC0415  (not needed for SQLite)
 
-        options: dict[str, Any] = {"connect_timeout": 10, **options_of(url), "client_encoding": "utf8"}
+        given = {"connect_timeout": 10, "application_name": MIGRATOR, **options_of(url)}
+        options: dict[str, Any] = {**given, "client_encoding": "utf8"}
         return create_engine(url.set(query={}), connect_args=options)
     engine = create_engine(url, module=_sqlite())
 
@@ -146,13 +149,17 @@ def _sqlite() -> Any:
     return DRIVER
 
 
-def _run(engine: Engine, what: Callable[[Config], None], where: str, prepare: str | None = None) -> None:
+def _run(
+    engine: Engine, what: Callable[[Config], None], where: str, prepare: str | None = None, *, force: bool = True
+) -> None:
     if engine.dialect.name == "sqlite":
         _begin_immediate(engine)
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     try:
         if prepare is not None and engine.dialect.name == "postgresql":
+            if not force:
+                refuse_beside(engine, config, prepare, where)
             build_pending(engine, config, prepare)
         _in_a_quiet_moment(engine, config, what, where)
     except DBAPIError as error:

@@ -39,7 +39,7 @@ from metastore.cli.context import Settings
 from metastore.cli.output import tell
 from metastore.errors import LeaseHeld, LeaseLost, MetastoreError
 from metastore.kinds.installed import load_installed_kinds
-from metastore.port.backend import SCHEMA_FORMAT
+from metastore.port.format import SCHEMA_FORMAT
 from metastore.version import __version__
 
 __all__ = ["app", "run"]

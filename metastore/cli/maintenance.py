@@ -1,4 +1,4 @@
-"""``migrate``, ``verify``, ``gc``: upgrade, check and clean up a database."""
+"""``migrate``, ``backup``, ``verify``, ``gc``: upgrade, copy, check and clean up a database."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
+from metastore.backup import back_up, put_back
 from metastore.cli.context import Json, Settings
 from metastore.cli.output import console, safe, table, tell, write, write_json, write_table
 from metastore.database import migrate as migrate_database
@@ -43,11 +45,15 @@ def migrate(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; list what would be done.")] = False,
     to: Annotated[str, typer.Option("--to", metavar="REVISION", help="Where it ends.")] = "head",
+    force: Annotated[
+        bool, typer.Option("--force", help="Migrate although programs are connected that cannot write afterwards.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Create or upgrade the tables of the database.
 
-    Any number of processes may run it at any time, also while others write.
+    Any number of processes may run it at any time, also while others write. Where a migration excludes older programs
+    (docs/operations.md says which do), it refuses while programs are connected, and names them.
     """
     settings: Settings = ctx.obj
     shown = redacted(parse_url(settings.url))
@@ -55,7 +61,7 @@ def migrate(
         revisions = pending_revisions(settings.url)
         _show_pending(shown, revisions, json)
         raise typer.Exit(1 if check and revisions else 0)
-    migrate_database(settings.url, to=to)
+    migrate_database(settings.url, to=to, force=force)
     if json:
         write_json({"migrated": True, "url": shown})
     else:
@@ -72,6 +78,27 @@ def _show_pending(shown: str, revisions: list[tuple[str, str]], json: bool) -> N
         for name, what in revisions:
             rows.add_row(name, Text(safe(what)))
         write_table(console(), rows)
+
+
+def backup(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup.", show_default=False)],
+    put: Annotated[bool, typer.Option("--put-back", help="Replace the database by the backup.")] = False,
+    json: Json = False,
+) -> None:
+    """Copy a SQLite database into a new file, also while others write; or put such a file back.
+
+    A backup is put back only while no program has the database open.
+    """
+    settings: Settings = ctx.obj
+    (put_back if put else back_up)(settings.url, file)
+    shown = redacted(parse_url(settings.url))
+    if json:
+        write_json({"url": shown, "file": str(file), "put_back": put})
+    else:
+        write(
+            console(), f"{shown} is as in {safe(str(file))}." if put else f"{safe(str(file))} is a backup of {shown}."
+        )
 
 
 def verify(ctx: typer.Context, json: Json = False) -> None:
@@ -142,5 +169,5 @@ def _alarms_told() -> Iterator[None]:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (migrate, verify, gc):
+    for command in (migrate, backup, verify, gc):
         app.command()(command)

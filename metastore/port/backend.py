@@ -14,6 +14,7 @@ from uuid import UUID
 
 from metastore.port.commit import Commit, CommitOutcome
 from metastore.port.feed import Feed
+from metastore.port.format import SCHEMA_FORMAT
 from metastore.port.intents import Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
@@ -61,9 +62,6 @@ __all__ = [
     "TableSnapshot",
 ]
 
-
-SCHEMA_FORMAT = 11
-"""The format of the schema that this program needs; migrations count it up in ``info``."""
 
 TOMBSTONES_STAY = 3_600_000_000
 """How much longer than the retention a tombstone stays (µs): the original commit may arrive late."""

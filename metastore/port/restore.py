@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, NoReturn, Protocol
 from uuid import UUID, uuid5
 
 from metastore.errors import BackendUnavailable, InvalidArgument
+from metastore.port.format import RESTORING, SCHEMA_FORMAT
 
 __all__ = [
     "COLUMNS",
@@ -27,15 +28,13 @@ __all__ = [
     "raise_not_empty",
     "raise_overtaken",
     "raise_taken",
+    "stored",
     "under_way",
 ]
 
 Row = tuple[Any, ...]
 Rows = Mapping[str, Sequence[Row]]
 """Whole rows by table, their columns in the order of :data:`COLUMNS`. Ids of operations are strings."""
-
-RESTORING: Final = 2**31 - 1
-"""The oldest format that can work with a database into which a restore is not finished."""
 
 NEVER: Final = 1 << 60
 """When the root's mark expires (µs since 1970)."""
@@ -58,6 +57,15 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     }.items()
 }
 """The columns of each table that is restored."""
+
+_SEQ: Final = COLUMNS["operation"].index("seq")
+
+
+def stored(table: str, rows: Sequence[Row]) -> tuple[tuple[str, ...], Sequence[Row]]:
+    """Return the columns and rows to write: each row with a position says the format of the program that writes it."""
+    if table != "operation":
+        return COLUMNS[table], rows
+    return (*COLUMNS[table], "writer"), [(*row, None if row[_SEQ] is None else SCHEMA_FORMAT) for row in rows]
 
 
 class Ending(NamedTuple):

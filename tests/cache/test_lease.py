@@ -334,9 +334,9 @@ def test_bounds_and_second_chances(postgres_url: str) -> None:
 # --- the rule of the schema: what does not announce is refused
 
 OLD = """WITH altered AS (UPDATE entity SET version = version + 1, doc = doc WHERE id = {id} RETURNING *)
-INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, kind, action, time, path_before, path_after,
-  changes, scope_version, in_use, doc, parent_id, name, fold, state)
-SELECT gen_random_uuid(), 0, nextval('change_seq'), id, version, 'table', 'alter', 0, '{path}', '{path}', '[]',
+INSERT INTO operation (writer, operation_id, ordinal, seq, entity_id, version, kind, action, time, path_before,
+  path_after, changes, scope_version, in_use, doc, parent_id, name, fold, state)
+SELECT 99, gen_random_uuid(), 0, nextval('change_seq'), id, version, 'table', 'alter', 0, '{path}', '{path}', '[]',
   1, true, doc, {parent}, 't', false, 0 FROM altered"""
 
 

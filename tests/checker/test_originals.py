@@ -248,7 +248,9 @@ def test_7_a_store_that_refuses_new_ids(
     def bound(set_to: int | None = None) -> int:
         backend: Any = store._session.backend
         if set_to is not None:
-            backend._written(lambda connection, _: connection.execute("UPDATE info SET forgotten = ?", (set_to,)))
+            backend._written(
+                lambda connection, _: connection.execute("UPDATE info SET writer = 99, forgotten = ?", (set_to,))
+            )
         return int(backend._written(lambda c, _: c.execute("SELECT forgotten FROM info").fetchone()[0]))
 
     def create() -> str | None:

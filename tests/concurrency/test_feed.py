@@ -67,8 +67,9 @@ def _draw(connection: psycopg.Connection, number: int, dice: int) -> int:
     """Write a change of a made-up metalake, inside a transaction that is still open; return its position."""
     ((seq,),) = connection.execute(
         """WITH own AS MATERIALIZED (SELECT pg_current_xact_id())
-        INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, kind, action, time, path_after, changes)
-        SELECT gen_random_uuid(), 0, nextval('change_seq'), -%s, 1, 'metalake', 'create', 0, %s, '[]' FROM own
+        INSERT INTO operation (writer, operation_id, ordinal, seq, entity_id, version, kind, action, time, path_after,
+          changes)
+        SELECT 99, gen_random_uuid(), 0, nextval('change_seq'), -%s, 1, 'metalake', 'create', 0, %s, '[]' FROM own
         RETURNING seq""",
         (dice, f"stalled-{number}-{dice}"),
     ).fetchall()

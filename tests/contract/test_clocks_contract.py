@@ -25,7 +25,7 @@ SetBack = Callable[[Ground, int], None]
 _LATER = (
     """UPDATE guard SET marked_at = marked_at + %(by)s, marked_until = marked_until + %(by)s,
     quiet_until = quiet_until + %(by)s, dropped_at = dropped_at + %(by)s""",
-    "UPDATE info SET forgotten = forgotten + %(by)s",
+    "UPDATE info SET writer = 99, forgotten = forgotten + %(by)s",
     "UPDATE operation SET time = time + %(by)s, deadline = deadline + %(by)s",
 )
 

@@ -102,16 +102,23 @@ def test_a_dump_that_is_restored_in_place_keeps_positions_up_to_it(
     postgres_databases.drop_database(url)
 
 
-def test_a_sqlite_file_is_copied_while_it_is_written(tmp_path: Path) -> None:
+def test_a_sqlite_file_is_backed_up_while_it_is_written_and_put_back(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'metastore.db'}"
     table, position = filled(url)
-    (commands,) = [block for block in SHELL if "sqlite3" in block]
+    (commands,) = [block for block in SHELL if "backup copy.db" in block]
+    back_up, put_back = commands.splitlines()
     with ms.open(url) as store:
         store.tables.alter(table.path, ms.SetComment("in the log"))
-        done = typed(commands, tmp_path)
+        done = typed(back_up, tmp_path)
         assert done.returncode == 0, done.stderr
+        store.tables.alter(table.path, ms.SetComment("later"))
+        done = typed(put_back, tmp_path)
+        assert done.returncode == 1
+        assert "a program has" in done.stderr
     assert (tmp_path / "copy.db").stat().st_mode & 0o077 == 0
-    with ms.open(f"sqlite:///{tmp_path / 'copy.db'}") as store:
+    done = typed(put_back, tmp_path)
+    assert done.returncode == 0, done.stderr
+    with ms.open(url) as store:
         assert store.verify() == []
         assert store.tables.load(table.path).comment == "in the log"
         assert len(list(store.changes(after=position))) == 1

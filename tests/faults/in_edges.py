@@ -7,6 +7,7 @@ from tests.faults.fault import Fault
 __all__ = ["IN_EDGES"]
 
 _RELAY = "tests/past/test_relay.py"
+_WRITERS = "tests/migration/test_writers.py"
 
 IN_EDGES: tuple[Fault, ...] = (
     Fault(
@@ -71,5 +72,40 @@ IN_EDGES: tuple[Fault, ...] = (
         "wait = max(pause, failure.retry_after)",
         "wait = pause",
         _RELAY,
+    ),
+    Fault(
+        "Backup: the log of the state before stays beside a backup that is put back",
+        "metastore/backends/sqlite/copies.py",
+        '            Path(f"{target}{end}").unlink(missing_ok=True)',
+        "            pass",
+        "tests/migration/test_backup.py -k cannot_be_read",
+    ),
+    Fault(
+        "SQLite: a file that was deleted takes writes",
+        "metastore/backends/sqlite/connect.py",
+        "if self._file != there:",
+        "if False:",
+        "tests/migration/test_backup.py -k goes_away",
+    ),
+    Fault(
+        "Migration: a gc that is too old goes on",
+        "migrations/writers.py",
+        '"UPDATE OF forgotten, collected_seq, past_from ON info"',
+        '"UPDATE OF last_id ON info"',
+        f"{_WRITERS} -k gc",
+    ),
+    Fault(
+        "Migration: an intent that a program applies which is too old",
+        "migrations/writers.py",
+        "BEFORE INSERT OR UPDATE OF seq ON operation {_EACH}",
+        "BEFORE INSERT ON operation {_EACH}",
+        f"{_WRITERS} -k before_format_12",
+    ),
+    Fault(
+        "Migration: programs that are connected are not named",
+        "migrations/sessions.py",
+        "return oldest if oldest > admitted else None",
+        "return None",
+        f"{_WRITERS} -k names",
     ),
 )

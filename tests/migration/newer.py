@@ -11,6 +11,7 @@ import pytest
 from alembic.script import ScriptDirectory
 
 from metastore import database, migrations
+from metastore.port import format as port_format
 from metastore.port.backend import SCHEMA_FORMAT
 
 __all__ = ["HEAD", "NEWER", "newer_program"]
@@ -23,19 +24,24 @@ REVISION = """\
 import sqlalchemy as sa
 from alembic import op
 
+from metastore.migrations.writers import only_from
+
 revision = "newer"
 down_revision = "{head}"
 branch_labels = None
 depends_on = None
+OLDEST = {compatible_from}
 
 
 def upgrade():
     op.add_column("entity", sa.Column("note", sa.Text))
+    only_from(OLDEST)
     op.execute("UPDATE info SET format = {newer}, compatible_from = {compatible_from}")
 
 
 def downgrade():
     op.drop_column("entity", "note")
+    only_from({format})
     op.execute("UPDATE info SET format = {format}, compatible_from = {format}")
 """
 
@@ -50,4 +56,5 @@ def newer_program(folder: Path, compatible_from: int = SCHEMA_FORMAT) -> Iterato
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(migrations, "__file__", str(folder / "__init__.py"))
         patch.setattr(database, "SCHEMA_FORMAT", NEWER)
+        patch.setattr(port_format, "SCHEMA_FORMAT", NEWER)
         yield

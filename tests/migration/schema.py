@@ -61,8 +61,17 @@ _DECLARED_OTHERS = {
         "sequence cache_generation cache 1 by 1 cycle f",
         "trigger operation_announced on operation enabled O",
         "trigger guard_scope_bump on guard enabled O",
+        "trigger operation_writer on operation enabled O",
+        "trigger info_writer on info enabled O",
+        "trigger info_writer_cleared on info enabled O",
     },
-    "sqlite": {"trigger guard_scope_bump on guard"},
+    "sqlite": {
+        "trigger guard_scope_bump on guard",
+        "trigger operation_writer on operation",
+        "trigger operation_writer_resolved on operation",
+        "trigger info_writer on info",
+        "trigger info_writer_cleared on info",
+    },
 }
 
 

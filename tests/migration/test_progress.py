@@ -29,9 +29,9 @@ NEW_COLUMNS = {
 LATER = {
     "operation": {
         *("parent_id", "name", "fold", "state", "family", "key", "through", "other_id", "other_path"),
-        "generation",
+        *("generation", "writer"),
     },
-    "info": {"past_from"},
+    "info": {"past_from", "writer"},
 }
 """Columns that a later revision adds, and fills."""
 Rows = dict[str, list[dict[str, Any]]]

@@ -233,7 +233,7 @@ def test_the_writer_needs_each_of_its_rights(roles: Roles) -> None:
                 f"GRANT {right} ON {table} TO {name}",
                 "TRUNCATE guard, entity, owned, relation, operation, lease, lease_waiter, staged, ticket",
                 "INSERT INTO guard VALUES (0, -1, 'root', 'root', '', '', false, 0, true, 1)",
-                "UPDATE info SET collected_seq = 0, forgotten = 0",
+                "UPDATE info SET writer = 99, collected_seq = 0, forgotten = 0",
             )
     assert needless == []
     assert all("permission denied" in refusal for refusal in refusals)

@@ -49,7 +49,7 @@ def collecting(url: str, theirs: HistoryLimits, ours: HistoryLimits) -> Iterator
     with psycopg.connect(url.replace("+psycopg", "")) as connection:
         for bounds in (theirs, ours):
             ((_, since),) = connection.execute(POSTGRES_PAST_FROM, {**bounds._asdict(), **page}).fetchall()
-            connection.execute("UPDATE info SET past_from = greatest(past_from, %s)", [since])
+            connection.execute("UPDATE info SET writer = 99, past_from = greatest(past_from, %s)", [since])
         connection.commit()
         ((_, versions, _),) = connection.execute(POSTGRES_DELETE_STEPS, {**theirs._asdict(), **page}).fetchall()
         assert versions > 0

@@ -124,7 +124,7 @@ class PostgresDatabase:
         self.time.at = START
         tables = ", ".join(t for t in _TABLES if t not in ("info", "guard"))
         numbers = "; ".join(f"ALTER SEQUENCE {n} RESTART" for n in _NUMBERS)
-        rest = "DELETE FROM guard WHERE id <> 0; UPDATE info SET forgotten = 0, collected_seq = 0"
+        rest = "DELETE FROM guard WHERE id <> 0; UPDATE info SET writer = 99, forgotten = 0, collected_seq = 0"
         self._admin.execute(f"TRUNCATE {tables}; {numbers}; {rest}".encode())
         self._set_time()
 

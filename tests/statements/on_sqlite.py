@@ -77,7 +77,9 @@ class SqliteDatabase:
         self.time.at = START
         for table in _TABLES[:-1]:
             self._admin.execute(f"DELETE FROM main.{table}{' WHERE id <> 0' if table == 'guard' else ''}")
-        self._admin.execute("UPDATE main.info SET collected_seq = 0, last_id = 0, last_seq = 0, forgotten = 0")
+        self._admin.execute(
+            "UPDATE main.info SET writer = 99, collected_seq = 0, last_id = 0, last_seq = 0, forgotten = 0"
+        )
 
     def keep(self) -> None:
         """Let what is there now be what each schedule starts from."""

@@ -48,7 +48,13 @@ class Filled:
 
     def step(self, seq: int | None, entity_id: int | None, seconds_ago: float = 0, **more: Any) -> None:
         self._operations += 1
-        row = {"operation_id": str(UUID(int=self._operations)), "ordinal": 0, "seq": seq, "entity_id": entity_id}
+        row = {
+            "operation_id": str(UUID(int=self._operations)),
+            "ordinal": 0,
+            "seq": seq,
+            "entity_id": entity_id,
+            "writer": 99,
+        }
         self.insert("operation", **{**row, "action": "alter", "time": micros(seconds_ago), **more})
 
     def fetch(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:

@@ -14,8 +14,14 @@ __all__ = ["A", "build", "damage", "filled", "verified", "without_constraints"]
 
 A = "lake.c.s.a"
 LOOSE = {
-    "postgres": ("ALTER TABLE guard DISABLE TRIGGER ALL",),
-    "sqlite": ("DROP TRIGGER guard_scope_bump",),
+    "postgres": tuple(f"ALTER TABLE {table} DISABLE TRIGGER USER" for table in ("guard", "operation", "info")),
+    "sqlite": tuple(
+        f"DROP TRIGGER IF EXISTS {name}"
+        for name in (
+            *("guard_scope_bump", "operation_writer", "operation_writer_resolved"),
+            *("info_writer", "info_writer_cleared"),
+        )
+    ),
 }
 
 

@@ -12,9 +12,9 @@ from tests.verify.planting import A, build, damage, filled, verified, without_co
 
 VERSION_3 = "entity_id = {a} AND version = 3"
 COPY = (
-    """INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, kind, action, time, path_before,
+    """INSERT INTO operation (writer, operation_id, ordinal, seq, entity_id, version, kind, action, time, path_before,
     path_after, changes, scope_version, in_use, doc)
-  SELECT operation_id, ordinal + 1, 99, entity_id, 3, kind, action, time, path_before,
+  SELECT writer, operation_id, ordinal + 1, 99, entity_id, 3, kind, action, time, path_before,
     path_after, changes, scope_version, in_use, doc FROM operation WHERE """
     + VERSION_3
 )

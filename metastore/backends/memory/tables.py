@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET
+from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET, SCHEMA_FORMAT
 from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING
 from metastore.port.intents import PENDING
 from metastore.port.leases import LeaseRow, Staged
@@ -157,6 +157,10 @@ class Tables:
         return next((s for s in named if s.state in states), None)
 
 
+def _writer(step: Step) -> int | None:
+    return None if step.seq is None else SCHEMA_FORMAT
+
+
 class MemorySnapshot:
     """Keeps the promises of :class:`metastore.port.snapshot.TableSnapshot` on a copy of the tables."""
 
@@ -188,7 +192,9 @@ class MemorySnapshot:
             "entity": lambda: [{"id": i, **body._asdict()} for i, body in tables.bodies.items()],
             "owned": lambda: [row._asdict() for row in tables.owned.values()],
             "relation": lambda: [row._asdict() for row in tables.relations.values()],
-            "operation": lambda: [{**step._asdict(), "generation": None} for step in tables.steps],
+            "operation": lambda: [
+                {**step._asdict(), "generation": None, "writer": _writer(step)} for step in tables.steps
+            ],
             "cache_member": list,  # a lease cache is for PostgreSQL only
             "cache_announcement": list,
             "lease": lambda: [{**r._asdict(), "took_over": (r.id, r.token) in overs} for r in tables.leases.values()],

@@ -15,6 +15,7 @@ from metastore.backends.postgres.fragments import (
     NOW,
     OPERATION_COLUMNS,
     UNDER_LEASES,
+    WRITER,
     LeaseParts,
     pending_on,
 )
@@ -48,7 +49,7 @@ altered AS (
 -- History, change event and result; the position is drawn from the row that was altered, after the last lock.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS}{lease.column})
-  SELECT {GENERATION},
+  SELECT {WRITER}, {GENERATION},
     %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
     %(action)s::text, %(principal)s::text, altered.modified_at, %(path_before)s::text, %(path_after)s::text,
     %(changes)s::text, own.scope_version, own.in_use, %(doc)s::text, %(digest)s::text,

@@ -30,7 +30,7 @@ from metastore.backends.postgres import (
     tickets,
 )
 from metastore.backends.postgres.announcing import Announcing, Pass
-from metastore.backends.postgres.fragments import CONFIRM, DURABLE, NOW
+from metastore.backends.postgres.fragments import CONFIRM, DURABLE, NOW, WRITER
 from metastore.backends.postgres.home import CLUSTER, HIDDEN, INFO, NOTE, Home
 from metastore.backends.postgres.leases import PostgresLeases
 from metastore.backends.postgres.members import PostgresMembers
@@ -73,12 +73,12 @@ _BELOW = from_named(collect_sql.BELOW, "%(name)s")
 _SWEEP = relations.READ_RELATIONS.sweep()
 _FORGET = f"""DELETE FROM operation WHERE seq IS NULL AND time < %(before)s
   AND coalesce(deadline, 0) < {NOW} RETURNING 1"""
-_RAISE_PAST = f"""UPDATE info SET past_from = %(since)s::bigint
+_RAISE_PAST = f"""UPDATE info SET writer = {WRITER}, past_from = %(since)s::bigint
   WHERE past_from < %(since)s::bigint AND {DURABLE} RETURNING 1"""
 _FORGET_PINS = from_named(collect_sql.FORGET_PINS, "%(name)s") + f" AND {DURABLE} RETURNING 1"
 _DATABASE = """SELECT epoch || '/' || (SELECT oid::text FROM pg_database WHERE datname = current_database())
   FROM info"""
-_FORGET_UNTIL = f"""UPDATE info SET forgotten = greatest(%(before)s::bigint,
+_FORGET_UNTIL = f"""UPDATE info SET writer = {WRITER}, forgotten = greatest(%(before)s::bigint,
     CASE WHEN forgotten > {NOW} + {MOST_AHEAD} THEN {NOW} ELSE forgotten END)
   WHERE forgotten < %(before)s::bigint OR forgotten > {NOW} + {MOST_AHEAD} RETURNING 1"""
 _ONE_SNAPSHOT = Statement("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {})

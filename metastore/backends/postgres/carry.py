@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from metastore.backends.postgres import parameters
-from metastore.backends.postgres.fragments import GENERATION, OPERATION_COLUMNS
+from metastore.backends.postgres.fragments import GENERATION, OPERATION_COLUMNS, WRITER
 from metastore.backends.postgres.intents import RESOLVING, help_parameters
 from metastore.backends.postgres.parameters import Row, Statement, plain
 from metastore.backends.postgres.tickets import in_line
@@ -30,7 +30,7 @@ CARRY = without_comments(
 -- the transaction's own history, change event and result
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS})
-  SELECT {GENERATION},
+  SELECT {WRITER}, {GENERATION},
     %(operation_id)s::uuid, 0, first.seq, %(id)s::bigint, %(version)s::bigint + 1, NULL, %(kind)s::text,
     %(action)s::text, %(by)s::text, go.at, %(path_before)s::text, %(path_after)s::text,
     %(changes)s::text, g.scope_version, g.in_use, %(own_doc)s::text, %(digest)s::text,

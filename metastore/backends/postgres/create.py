@@ -15,6 +15,7 @@ from metastore.backends.postgres.fragments import (
     NOW,
     OPERATION_COLUMNS,
     UNDER_LEASES,
+    WRITER,
     LeaseParts,
     marked,
 )
@@ -51,7 +52,7 @@ made AS (
 -- that the feed's order is the order of commits on the same rows. The operation id is its key: a repeat fails.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS}, family, key{lease.column})
-  SELECT {GENERATION},
+  SELECT {WRITER}, {GENERATION},
     %(operation_id)s::uuid, 0, nextval('change_seq'), id, 1, NULL, %(kind)s::text, %(action)s::text,
     %(principal)s::text, created_at, NULL, %(path_after)s::text, %(changes)s::text, 1, true, %(doc)s::text,
     %(digest)s::text, %(parent_id)s::bigint, %(name)s::text, %(fold)s::boolean, 0, %(family)s::text,

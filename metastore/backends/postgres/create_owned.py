@@ -16,6 +16,7 @@ from metastore.backends.postgres.fragments import (
     GUARDED,
     NOW,
     OPERATION_COLUMNS,
+    WRITER,
     marked,
 )
 from metastore.backends.postgres.parameters import Row, Statement
@@ -60,7 +61,7 @@ done AS MATERIALIZED (SELECT first.*, nextval('change_seq') AS last FROM first),
 -- the commit rests. In the past the relation stands below the entity, and its id is its name.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS}, family, key, through, fences, other_id, other_path)
-  SELECT {GENERATION}, %(operation_id)s::uuid, row.*
+  SELECT {WRITER}, {GENERATION}, %(operation_id)s::uuid, row.*
   FROM done d CROSS JOIN LATERAL (VALUES
     (0, d.seq, d.id, 1::bigint, NULL::bigint, %(kind)s::text, %(action)s::text, %(principal)s::text, d.time, NULL::text,
       %(path_after)s::text, %(changes)s::text, 1::bigint, true, %(doc)s::text, %(digest)s::text, %(parent_id)s::bigint,

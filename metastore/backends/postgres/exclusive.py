@@ -19,6 +19,7 @@ from metastore.backends.postgres.fragments import (
     OPERATION_COLUMNS,
     PATIENT,
     THEIR_TURN,
+    WRITER,
     LeaseParts,
     marked,
 )
@@ -65,7 +66,7 @@ withdrawn AS (
 -- History, change event and result; the position is drawn from the rows that were written, after the last lock.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS}, family, key{lease.column})
-  SELECT {GENERATION},
+  SELECT {WRITER}, {GENERATION},
     %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
     %(action)s::text, %(principal)s::text, altered.modified_at, %(path_before)s::text, %(path_after)s::text,
     %(changes)s::text, stands.scope_version, stands.in_use, altered.doc, %(digest)s::text,

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from metastore.backends.sql.comments import without_comments
-from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET
+from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET, SCHEMA_FORMAT
 from metastore.port.intents import FORMAT
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "TICKET",
     "UNANNOUNCED",
     "UNDER_LEASES",
+    "WRITER",
     "LeaseParts",
     "fails_if",
     "marked",
@@ -129,9 +130,13 @@ UNDER_LEASES = LeaseParts(
 NOTED = LeaseParts("", "", ", fences", ", %(note)s::text", "")
 """Without leases, but with a note of the evidence on which a user's right rests."""
 
-OPERATION_COLUMNS = """generation, operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal,
-    time, path_before, path_after, changes, scope_version, in_use, doc, digest, parent_id, name, fold, state"""
+OPERATION_COLUMNS = """writer, generation, operation_id, ordinal, seq, entity_id, version, owner_id, kind, action,
+    principal, time, path_before, path_after, changes, scope_version, in_use, doc, digest, parent_id, name, fold,
+    state"""
 """The columns of a row that is history, change event and result at once. The last four say where the entity stood."""
+
+WRITER = f"{SCHEMA_FORMAT}::smallint"
+"""The format of this program, in each row that has a position: a trigger refuses those of programs that are too old."""
 
 # The sequence is read as it is now, not as of the snapshot. A member joins by changing it, and keeps nothing before all
 # older transactions are over. So a commit that reads the old value in the row that it logs, which is after its last

@@ -23,6 +23,7 @@ from metastore.backends.postgres.fragments import (
     PATIENT,
     PENDING_HERE,
     THEIR_TURN,
+    WRITER,
     marked,
     quiet,
 )
@@ -294,7 +295,7 @@ numbered AS MATERIALIZED (SELECT nextval('change_seq') AS seq, d.* FROM done d),
 -- One row for each write: history, change event and result. The operation id is in its key, so that a repeat fails.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS}, family, key, through{{column}})
-  SELECT {GENERATION},
+  SELECT {WRITER}, {GENERATION},
     %(operation_id)s::uuid, {{ordinal}}, d.seq, d.id, d.version, d.owner_id, ev.kind, ev.action,
     %(principal)s::text, d.time, ev.path_before, ev.path_after, ev.changes, d.scope_version, d.in_use, d.doc,
     CASE {{ordinal}} WHEN 0 THEN %(digest)s::text END, d.parent_id, d.name, d.fold, d.state, d.family, d.key,

@@ -21,6 +21,7 @@ from metastore.backends.postgres.fragments import (
     LAPSED,
     NOW,
     THEIR_TURN,
+    WRITER,
     quiet,
 )
 from metastore.backends.postgres.parameters import Row, Statement, guards, plain, texts
@@ -226,6 +227,7 @@ altered AS (
 -- keeps: an exclusive operation updates the entity too. The attempt counts where the owner will claim the row.
 resolved AS (
   UPDATE operation o SET generation = w.generation, action = w.action, seq = w.seq, version = w.version, time = w.at,
+    writer = CASE WHEN w.seq IS NOT NULL THEN {WRITER} END,
     path_before = CASE WHEN w.seq IS NULL THEN o.path_before ELSE %(path)s::text END,
     path_after = CASE WHEN w.seq IS NULL THEN NULL ELSE %(path)s::text END,
     scope_version = CASE WHEN w.seq IS NULL THEN NULL ELSE g.scope_version END,

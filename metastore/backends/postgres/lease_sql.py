@@ -7,7 +7,7 @@ order of their names. The position of an event is drawn after the statement's la
 
 from __future__ import annotations
 
-from metastore.backends.postgres.fragments import DURABLE, NOW
+from metastore.backends.postgres.fragments import DURABLE, NOW, WRITER
 from metastore.backends.sql.comments import without_comments
 from metastore.port.leases import ALIVE, DOOMED, PUBLISHED, STAGED
 
@@ -38,10 +38,10 @@ CHANNEL = "metastore_lease_"
 # History and change event of a lease, one for each name. The positions are drawn from the rows that were written
 # (done), after the statement's last lock.
 _LOGGED = f"""logged AS (
-  INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, kind, action, principal, time, path_after,
-    changes)
-  SELECT %(operation_id)s::uuid, row_number() OVER (ORDER BY d.name) - 1, nextval('change_seq'), d.id, d.token, 'lease',
-    {{action}}, %(principal)s::text, {{time}}, w.path, {{changes}}
+  INSERT INTO operation (writer, operation_id, ordinal, seq, entity_id, version, kind, action, principal, time,
+    path_after, changes)
+  SELECT {WRITER}, %(operation_id)s::uuid, row_number() OVER (ORDER BY d.name) - 1, nextval('change_seq'), d.id,
+    d.token, 'lease', {{action}}, %(principal)s::text, {{time}}, w.path, {{changes}}
   FROM done d JOIN wanted w ON w.name = d.name WHERE {DURABLE})"""
 
 

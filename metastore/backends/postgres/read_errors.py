@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import psycopg
 
@@ -36,6 +36,8 @@ def raise_read_error(error: psycopg.Error) -> NoReturn:
     raise meaning from (None if isinstance(meaning, BackendUnavailable | DeadlineExceeded) else error)
 
 
+_WRITER: Final = "metastore_writer"
+"""What the triggers call themselves that refuse programs which are too old."""
 _AGAIN = (BackendUnavailable, "the database cannot do this now: {}; try again later")
 _MEANINGS: dict[Consequence, tuple[type[MetastoreError], str]] = {
     Consequence.SCHEMA: (MigrationNeeded, "the database has no fitting schema ({}); run: metastore migrate"),
@@ -52,6 +54,8 @@ _MEANINGS: dict[Consequence, tuple[type[MetastoreError], str]] = {
 
 def _translated(error: psycopg.Error) -> MetastoreError | psycopg.Error:
     text, consequence = first_line(error), of_sqlstate(error.sqlstate)
+    if error.diag.constraint_name == _WRITER:
+        return MigrationNeeded(text)
     if isinstance(error, OutOfTime):
         return DeadlineExceeded("the database did not answer within the deadline; call again later")
     if error.sqlstate == "57014":

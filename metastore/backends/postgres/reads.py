@@ -45,6 +45,7 @@ from metastore.deadlines import until
 from metastore.names import fold
 from metastore.port.backend import Guards
 from metastore.port.feed import Hearing
+from metastore.port.format import check_compatible
 from metastore.port.records import Lookup, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import RelationRecord
 from metastore.port.replica import NewestChange, Shown
@@ -257,7 +258,9 @@ class PostgresReads(Questions):
         return bool(self._rows(HINT, {}))
 
     def feed_start(self) -> tuple[str, int]:
-        ((epoch, noted, collected),) = self._rows("SELECT epoch, origin, collected_seq FROM info", {})
+        (row,) = self._rows("SELECT compatible_from, epoch, origin, collected_seq FROM info", {})
+        compatible_from, epoch, noted, collected = row
+        check_compatible(compatible_from)
         return epoch_at(self._here, epoch, noted), collected
 
     def event_at(self, seq: int) -> tuple[UUID | None, bool]:

@@ -13,13 +13,12 @@ from typing import Any
 import psycopg
 
 from metastore.backends.postgres.connect import Pool
-from metastore.backends.postgres.fragments import DURABLE
+from metastore.backends.postgres.fragments import DURABLE, WRITER
 from metastore.backends.postgres.read_errors import raise_read_error
 from metastore.backends.postgres.settings import LASTING
 from metastore.backends.sql.newest import COMPLETE_NEWEST
 from metastore.errors import InvalidArgument
 from metastore.port.restore import (
-    COLUMNS,
     NEVER,
     RESTORING,
     Ending,
@@ -30,6 +29,7 @@ from metastore.port.restore import (
     raise_not_empty,
     raise_overtaken,
     raise_taken,
+    stored,
     under_way,
 )
 
@@ -79,7 +79,8 @@ class PostgresRestorer:
             _copy(connection, "guard", ending.top)
             connection.execute(_UNMARK)
             connection.execute(
-                "UPDATE info SET epoch = %s, compatible_from = %s, collected_seq = %s, forgotten = %s",
+                f"""UPDATE info SET writer = {WRITER}, epoch = %s, compatible_from = %s, collected_seq = %s,
+                forgotten = %s""",
                 (ending.epoch, there.compatible_from, ending.collected_seq, ending.forgotten),
             )
             for statement in COMPLETE_NEWEST:
@@ -103,8 +104,9 @@ class PostgresRestorer:
 def _copy(connection: psycopg.Connection[Any], table: str, rows: Sequence[Row]) -> None:
     if not rows:
         return
-    with connection.cursor() as cursor, cursor.copy(f"COPY {table} ({', '.join(COLUMNS[table])}) FROM STDIN") as copy:
-        for row in rows:
+    columns, values = stored(table, rows)
+    with connection.cursor() as cursor, cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:
+        for row in values:
             copy.write_row(row)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import from_named
 from metastore.port.conditions import DROPPED, PURGING
+from metastore.port.format import SCHEMA_FORMAT
 
 __all__ = [
     "BELOW",
@@ -132,7 +133,7 @@ named AS (
     AND o.key IS NULL AND o.parent_id = d.parent_id AND o.name = d.name),
 -- Notes the last position that was deleted, so that a consumer which resumes before it learns that it is too late.
 noted AS (
-  UPDATE info SET collected_seq = greatest(collected_seq, g.last)
+  UPDATE info SET writer = {SCHEMA_FORMAT}, collected_seq = greatest(collected_seq, g.last)
   FROM (SELECT coalesce(max(seq), 0) AS last FROM gone) g WHERE g.last > collected_seq)
 SELECT (SELECT max(seq) FROM batch), (SELECT count(*) FROM gone WHERE alive),
   (SELECT count(*) FROM gone WHERE NOT alive)""")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from metastore.port.format import SCHEMA_FORMAT
+
 __all__ = ["COMPLETE_NEWEST"]
 
 _LACKS: Final = """(operation.parent_id IS NULL
@@ -18,7 +20,7 @@ _LACKS: Final = """(operation.parent_id IS NULL
 """A newest step that the past would not find."""
 
 COMPLETE_NEWEST = (
-    """UPDATE info SET past_from = (SELECT coalesce(max(seq), 0) FROM operation)
+    f"""UPDATE info SET writer = {SCHEMA_FORMAT}, past_from = (SELECT coalesce(max(seq), 0) FROM operation)
 WHERE collected_seq > 0
   OR EXISTS (SELECT 1 FROM operation
     WHERE seq IS NOT NULL AND parent_id IS NULL AND kind <> 'lease')""",

@@ -206,6 +206,7 @@ operation = Table(
     Column("through", _Id),  # of a commit with several rows: its last position; before that the past shows none of them
     # under which generation there were no members of the cache; none: the commit was announced, or is older
     Column("generation", _Id),
+    Column("writer", SmallInteger),  # of a row with a position: the format of the program that wrote it
     PrimaryKeyConstraint("operation_id", "ordinal", name="operation_pkey"),
     UniqueConstraint("seq", name="operation_seq"),
     # the included columns answer "which version was the newest then" without a look at the rows
@@ -339,6 +340,8 @@ info = Table(
     Column("last_seq", _Id, nullable=False),
     Column("forgotten", _Id, nullable=False, server_default="0"),  # gc removed operations that are older
     Column("past_from", _Id, nullable=False, server_default="0"),  # the first position at which the past is whole
+    # the format of the program that gc runs in; a trigger looks at it, and removes it
+    Column("writer", SmallInteger),
 )
 
 pin = Table(

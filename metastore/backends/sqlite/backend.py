@@ -37,7 +37,7 @@ from metastore.backends.sqlite.text import all_rows
 from metastore.backends.sqlite.writer import UNMARK
 from metastore.clock import Clock
 from metastore.errors import MigrationNeeded
-from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
+from metastore.port.backend import MOST_AHEAD, SCHEMA_FORMAT, TOMBSTONES_STAY
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
 from metastore.port.intents import Entry, Help, Mark
 from metastore.port.leases import LeaseRows
@@ -235,7 +235,8 @@ class SqliteBackend(SqliteReads):
         return len(doomed)
 
     def forget(self, before: int) -> None:
-        sql = f"""UPDATE info SET forgotten = max(:before, iif(forgotten > :now + {MOST_AHEAD}, :now, forgotten))
+        sql = f"""UPDATE info SET writer = {SCHEMA_FORMAT},
+            forgotten = max(:before, iif(forgotten > :now + {MOST_AHEAD}, :now, forgotten))
           WHERE forgotten < :before OR forgotten > :now + {MOST_AHEAD}"""
         self._written(lambda connection, now: connection.execute(sql, {"before": before, "now": now}).rowcount)
 
@@ -258,7 +259,8 @@ class SqliteBackend(SqliteReads):
                     collect_sql.SQLITE_NAMED, [dict(zip(_DOOMED, row[3:], strict=True)) for row in names]
                 )
                 highest, since = (max((row[n] for row in doomed), default=0) for n in (0, 2))
-                numbers = "UPDATE info SET collected_seq = max(collected_seq, ?), past_from = max(past_from, ?)"
+                numbers = f"""UPDATE info SET writer = {SCHEMA_FORMAT}, collected_seq = max(collected_seq, ?),
+                  past_from = max(past_from, ?)"""
                 connection.execute(numbers, (highest, since))
                 forget = "DELETE FROM operation WHERE seq IS NULL AND time < ? AND coalesce(deadline, 0) < ?"
                 long_ago = (limits.before - TOMBSTONES_STAY, self._clock.micros())

@@ -41,6 +41,8 @@ _FIXED = (3, 51, 3)
 _OLDEST = (3, 40, 0)
 _BUSY_WAIT = 0.004
 """The longest wait before the next try to begin to write, while another process writes (seconds)."""
+_TOO_OLD = "a program older than format"
+"""How the message of the triggers begins that refuse programs which are too old."""
 _LONGEST = 1_000_000.0
 """SQLite counts its time-out in milliseconds, in 32 bits."""
 
@@ -96,11 +98,25 @@ class Pool:
         self._closed = False
         self._of_parent: list[WaitingPool] = []
         self._pool = self._new_pool()
+        self._file: tuple[int, int] | None = None
         self._immutable: tuple[int, ...] | None = None
         _POOLS.add(self)
         if DRIVER.sqlite_version_info < _OLDEST:
             raise BackendUnavailable(
                 f"SQLite {DRIVER.sqlite_version} is too old; 3.40 is the oldest that works: pip install pysqlite3"
+            )
+
+    def _check_there(self) -> None:
+        """Raise BackendUnavailable if the path leads to another file by now: what is written would go into nothing."""
+        if self._in_memory:
+            return
+        there = _identity(self._database)
+        if self._file is None:
+            self._file = there
+        if self._file != there:
+            raise BackendUnavailable(
+                f"the SQLite database {self._database} was deleted or replaced while it was open; close the store, and "
+                "open it again once the file is the right one"
             )
 
     @cached_property
@@ -125,7 +141,9 @@ class Pool:
             FORKS.check()
         try:
             try:
-                return self._opened(self._database)
+                opened = self._opened(self._database)
+                self._check_there()
+                return opened
             except DRIVER.Error as error:
                 code = getattr(error, "sqlite_errorcode", 0) & 0xFF
                 denied = code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
@@ -173,6 +191,8 @@ class Pool:
         if self._pool.pid != process_id():
             self._of_parent.append(self._pool)  # kept: a child must not close what it did not open
             self._pool = self._new_pool()
+        if self._file is not None:
+            self._check_there()
         if self._immutable is not None and self._immutable != _state(self._database):
             self._immutable = None
             self._pool.forget()
@@ -278,6 +298,15 @@ def _use_wal(connection: Any, patience: float) -> None:
         SYSTEM.sleep(SYSTEM.uniform(0.0, 0.02))
 
 
+def _identity(database: str) -> tuple[int, int] | None:
+    """Return which file a path leads to; None: to none."""
+    try:
+        stat = os.stat(database)  # noqa: PTH116  (on each loan: Path takes longer)
+        return stat.st_dev, stat.st_ino
+    except OSError:
+        return None
+
+
 def _state(database: str) -> tuple[int, ...]:
     """Return what shows that a file has changed, and last the size of the log beside it."""
     try:
@@ -312,5 +341,6 @@ def _translated(error: Exception) -> MetastoreError | Exception:
             f"the database {file} cannot do this now: {error}; free it or check the file, then try again"
         )
     if consequence is Consequence.REJECTED:
-        return InvalidArgument(f"the database refuses a value: {error}")
+        too_old = str(error).startswith(_TOO_OLD)
+        return MigrationNeeded(str(error)) if too_old else InvalidArgument(f"the database refuses a value: {error}")
     return error

@@ -14,7 +14,7 @@ from metastore.backends.sqlite.checks import CLEARED, STAND, THEIR_TURN, check_g
 from metastore.backends.sqlite.text import all_rows
 from metastore.backends.sqlite.tickets import check_line
 from metastore.errors import outcome_forgotten
-from metastore.port.backend import MOST_AHEAD
+from metastore.port.backend import MOST_AHEAD, SCHEMA_FORMAT
 from metastore.port.commit import Commit
 from metastore.port.intents import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark, Resolution
 from metastore.port.note import note
@@ -137,9 +137,9 @@ def _resolve(connection: Any, help_: Help, one: Resolution, after: tuple[Any, ..
     if one.action == "alter":
         ((seq,),) = connection.execute("UPDATE info SET last_seq = last_seq + 1 RETURNING last_seq").fetchall()
         rows = connection.execute(
-            f"""UPDATE operation SET action = 'alter', seq = ?, version = ?, time = ?, path_before = ?, path_after = ?,
-            scope_version = ?, in_use = ?, parent_id = ?, name = ?, fold = ?, state = ?, doc = ?,
-            changes = coalesce(?, changes)
+            f"""UPDATE operation SET writer = {SCHEMA_FORMAT}, action = 'alter', seq = ?, version = ?, time = ?,
+            path_before = ?, path_after = ?, scope_version = ?, in_use = ?, parent_id = ?, name = ?, fold = ?,
+            state = ?, doc = ?, changes = coalesce(?, changes)
             WHERE operation_id = ? AND ordinal = 0 AND action = '{PENDING}' RETURNING 1""",
             (seq, after[0], now, help_.path, help_.path, *after[1:], one.doc, one.changes, key),
         ).fetchall()

@@ -16,6 +16,7 @@ from metastore.clock import Clock
 from metastore.deadlines import remaining
 from metastore.port.commit import Conflicted, Unknown
 from metastore.port.conditions import LeaseToken
+from metastore.port.format import SCHEMA_FORMAT
 from metastore.port.leases import (
     ALIVE,
     DOOMED,
@@ -172,7 +173,9 @@ class SqliteLeases:
         def change(connection: Any, now: int) -> int:
             ticket = next_id(connection)
             rows = [(name, ticket, owner, now + ALIVE) for name in names]
-            connection.executemany("INSERT INTO lease_waiter VALUES (?, ?, ?, ?)", rows)
+            connection.executemany(
+                "INSERT INTO lease_waiter (name, ticket, owner, alive_until) VALUES (?, ?, ?, ?)", rows
+            )
             return ticket
 
         return self._written(change)
@@ -272,8 +275,8 @@ def _free(connection: Any, name: str, whose: Row, event: tuple[str, str, UUID, i
 def _log(connection: Any, event: tuple[UUID, int, int, int, str, str | None, int, str, str]) -> None:
     operation_id, ordinal, *rest = event
     connection.execute(
-        """INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, kind, action, principal, time,
-        path_after, changes) VALUES (?, ?, ?, ?, ?, 'lease', ?, ?, ?, ?, ?)""",
+        f"""INSERT INTO operation (writer, operation_id, ordinal, seq, entity_id, version, kind, action, principal,
+        time, path_after, changes) VALUES ({SCHEMA_FORMAT}, ?, ?, ?, ?, ?, 'lease', ?, ?, ?, ?, ?)""",
         (str(operation_id), ordinal, next_seq(connection), *rest),
     )
 

@@ -27,7 +27,8 @@ class SqliteReaders:
             if seq < since and not connection.execute("SELECT 1 FROM pin WHERE seq = ?", (seq,)).fetchone():
                 raise NotKept(since)
             row = PinRow(name, seq, principal, now, None if seconds is None else now + round(seconds * 1_000_000))
-            sql = "INSERT INTO pin VALUES (?, ?, ?, ?, ?) ON CONFLICT (name) DO NOTHING RETURNING 1"
+            sql = """INSERT INTO pin (name, seq, principal, created_at, expires_at) VALUES (?, ?, ?, ?, ?)
+            ON CONFLICT (name) DO NOTHING RETURNING 1"""
             return row if connection.execute(sql, row).fetchall() else None
 
         return self._written(insert)
@@ -58,7 +59,8 @@ class SqliteReaders:
 
     def add_consumer(self, name: str, seq: int) -> ConsumerRow:
         def add(connection: Any, now: int) -> ConsumerRow:
-            sql = "INSERT INTO consumer VALUES (?, ?, ?, ?) ON CONFLICT (name) DO NOTHING"
+            sql = """INSERT INTO consumer (name, seq, created_at, moved_at) VALUES (?, ?, ?, ?)
+            ON CONFLICT (name) DO NOTHING"""
             connection.execute(sql, (name, seq, now, now))
             (row,) = connection.execute(f"{_CONSUMERS} WHERE name = ?", (name,)).fetchall()
             return ConsumerRow(*row)

@@ -28,6 +28,7 @@ from metastore.backends.sqlite.relations import READ_RELATIONS
 from metastore.backends.sqlite.text import LenientReader, NotUtf8, all_rows, lenient
 from metastore.clock import Clock
 from metastore.port.backend import Guards
+from metastore.port.format import check_compatible
 from metastore.port.records import (
     Lookup,
     OwnedRecord,
@@ -151,7 +152,10 @@ class SqliteReads(Questions):
         return False
 
     def feed_start(self) -> tuple[str, int]:
-        ((epoch, collected),) = self._rows("SELECT epoch, collected_seq FROM info", {})
+        ((compatible_from, epoch, collected),) = self._rows(
+            "SELECT compatible_from, epoch, collected_seq FROM info", {}
+        )
+        check_compatible(compatible_from)
         return epoch, collected
 
     def event_at(self, seq: int) -> tuple[UUID | None, bool]:

@@ -42,7 +42,8 @@ def write(
             raise PreconditionFailed("name", *stored)
         row_id = draw()
         run(
-            "INSERT INTO relation VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)",
+            """INSERT INTO relation (from_id, kind, slot, column_id, value, id, to_id, version, created_by, created_at,
+            modified_by, modified_at) VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)""",
             (*key, row_id, relate.to_id, by, now, by, now),
         )
         return row_id, 1

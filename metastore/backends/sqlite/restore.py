@@ -9,8 +9,8 @@ from metastore.backends.sql.newest import COMPLETE_NEWEST
 from metastore.backends.sqlite.connect import DRIVER
 from metastore.backends.sqlite.group import Written
 from metastore.errors import InvalidArgument
+from metastore.port.format import SCHEMA_FORMAT
 from metastore.port.restore import (
-    COLUMNS,
     NEVER,
     RESTORING,
     Ending,
@@ -21,6 +21,7 @@ from metastore.port.restore import (
     raise_not_empty,
     raise_overtaken,
     raise_taken,
+    stored,
     under_way,
 )
 
@@ -72,7 +73,8 @@ class SqliteRestorer:
             _insert(connection, "guard", ending.top)
             connection.execute(_UNMARK)
             connection.execute(
-                "UPDATE info SET epoch = ?, compatible_from = ?, collected_seq = ?, forgotten = ?",
+                f"""UPDATE info SET writer = {SCHEMA_FORMAT}, epoch = ?, compatible_from = ?, collected_seq = ?,
+                forgotten = ?""",
                 (ending.epoch, there.compatible_from, ending.collected_seq, ending.forgotten),
             )
             for statement in COMPLETE_NEWEST:
@@ -90,9 +92,9 @@ class SqliteRestorer:
 
 
 def _insert(connection: Any, table: str, rows: Sequence[Row]) -> None:
-    columns = COLUMNS[table]
+    columns, values = stored(table, rows)
     text = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
-    connection.executemany(text, rows)
+    connection.executemany(text, values)
 
 
 def _under_way(connection: Any) -> Under | None:

@@ -29,7 +29,8 @@ class SqliteSecretKeys:
 
     def add(self, number: int, wrapped: str, wrapper: str) -> KeyRow:
         def insert(connection: Any, now: int) -> KeyRow:
-            sql = "INSERT INTO secret_key VALUES (?, ?, ?, ?) ON CONFLICT (number) DO NOTHING"
+            sql = """INSERT INTO secret_key (number, wrapped, wrapper, created_at) VALUES (?, ?, ?, ?)
+            ON CONFLICT (number) DO NOTHING"""
             connection.execute(sql, (number, wrapped, wrapper, now))
             (row,) = connection.execute(f"{_ROWS} WHERE number = ?", (number,)).fetchall()
             return KeyRow(*row)

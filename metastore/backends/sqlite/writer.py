@@ -10,6 +10,7 @@ from metastore.backends.sqlite.checks import CLEARED, TAKEN, check_update
 from metastore.backends.sqlite.text import is_no_text
 from metastore.port.commit import Commit
 from metastore.port.conditions import DROPPED, LIVE
+from metastore.port.format import SCHEMA_FORMAT
 from metastore.port.leases import fences
 from metastore.port.note import note_of
 from metastore.port.unreadable import damaged
@@ -19,6 +20,13 @@ __all__ = ["UNMARK", "Writer", "next_id", "next_seq"]
 
 UNMARK = f"UPDATE guard SET {CLEARED} WHERE id = :id AND mark = :operation_id RETURNING 1"
 _STANDS = """SELECT scope_version, in_use, parent_id, name, fold, state, family, key FROM guard WHERE id = ?"""
+
+
+# the columns are named: a newer program may have added one
+_ENTITY = """INSERT INTO entity (id, version, doc, created_by, created_at, modified_by, modified_at)
+VALUES (?, 1, ?, ?, ?, ?, ?)"""
+_OWNED = """INSERT INTO owned (owner_id, kind, name, id, version, doc, created_by, created_at, modified_by, modified_at)
+VALUES (?, ?, ?, ?, 1, ?, ?, ?, ?, ?)"""
 
 
 def next_id(connection: Any) -> int:
@@ -67,7 +75,7 @@ class Writer:
             (row_id, write.parent_id, write.kind, write.family, write.name, write.key, write.fold, LIVE, True, 1),
         )
         by, now = self._commit.principal, self._now
-        self._run("INSERT INTO entity VALUES (?, 1, ?, ?, ?, ?, ?)", (row_id, write.doc, by, now, by, now))
+        self._run(_ENTITY, (row_id, write.doc, by, now, by, now))
         place = (write.parent_id, write.name, write.fold, LIVE, write.family, write.key)
         return self._log(write, row_id, 1, None, (1, True, write.doc, *place))
 
@@ -141,7 +149,7 @@ class Writer:
         else:
             row_id, version = next_id(self._connection), 0
             self._run(
-                "INSERT INTO owned VALUES (?, ?, ?, ?, 1, ?, ?, ?, ?, ?)",
+                _OWNED,
                 (write.owner_id, write.kind, write.name, row_id, write.doc, by, now, by, now),
             )
         place = (write.owner_id, write.name, None, LIVE, write.kind, write.name)
@@ -195,10 +203,10 @@ class Writer:
         leases = fences(commit.leases) if commit.leases else None
         held = note_of(commit) if self._logged == 0 else leases
         self._run(
-            """INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal,
-            time, path_before, path_after, changes, scope_version, in_use, doc, parent_id, name, fold,
-            state, family, key, digest, fences, other_id, other_path)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            f"""INSERT INTO operation (writer, operation_id, ordinal, seq, entity_id, version, owner_id, kind, action,
+            principal, time, path_before, path_after, changes, scope_version, in_use, doc, parent_id, name, fold, state,
+            family, key, digest, fences, other_id, other_path)
+            VALUES ({SCHEMA_FORMAT}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
             (
                 *(str(commit.operation_id), self._logged, seq, row_id, version, owner_id, event.kind, event.action),
                 *(

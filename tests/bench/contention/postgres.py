@@ -27,9 +27,9 @@ _GUARDED = """WITH guarded AS MATERIALIZED (
   WHERE id = ANY(%(guard_ids)s::bigint[])
     AND scope_version = (%(guard_scopes)s::bigint[])[array_position(%(guard_ids)s::bigint[], id)]
   ORDER BY id FOR KEY SHARE)"""
-_LOGGED = """INSERT INTO operation (generation, operation_id, ordinal, seq, entity_id, version, owner_id, kind, action,
-  principal, time, path_before, path_after, changes, scope_version, in_use, doc)
-SELECT 0, %(operation_id)s::uuid, 0, nextval('change_seq'), a.id, a.version, NULL, 'table', 'alter', 'bench',
+_LOGGED = """INSERT INTO operation (writer, generation, operation_id, ordinal, seq, entity_id, version, owner_id, kind,
+  action, principal, time, path_before, path_after, changes, scope_version, in_use, doc)
+SELECT 99, 0, %(operation_id)s::uuid, 0, nextval('change_seq'), a.id, a.version, NULL, 'table', 'alter', 'bench',
   a.modified_at, %(path)s::text, %(path)s::text, %(changes)s::text, g.scope_version, g.in_use, a.doc
 FROM altered a JOIN guard g ON g.id = a.id
 RETURNING version"""

@@ -25,9 +25,9 @@ BLIND = """UPDATE entity SET version = version + 1, modified_by = 'bench', modif
   doc = json_set(doc, '$.properties.counter', CAST(json_extract(doc, '$.properties.counter') + 1 AS TEXT))
   WHERE id = ? RETURNING version, doc"""
 SEQ = "UPDATE info SET last_seq = last_seq + 1 RETURNING last_seq"
-LOGGED = """INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, kind, action, principal, time,
-  path_before, path_after, changes, scope_version, in_use, doc)
-  SELECT ?, 0, ?, id, ?, 'table', 'alter', 'bench', ?, ?, ?, ?, scope_version, in_use, ? FROM guard WHERE id = ?"""
+LOGGED = """INSERT INTO operation (writer, operation_id, ordinal, seq, entity_id, version, kind, action, principal,
+  time, path_before, path_after, changes, scope_version, in_use, doc)
+  SELECT 99, ?, 0, ?, id, ?, 'table', 'alter', 'bench', ?, ?, ?, ?, scope_version, in_use, ? FROM guard WHERE id = ?"""
 
 
 class _Sqlite(Retrying):

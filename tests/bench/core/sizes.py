@@ -23,9 +23,9 @@ FROM generate_series(1, %(count)s::int) n""",
     """INSERT INTO entity (id, version, doc, created_by, created_at, modified_by, modified_at)
 SELECT %(base)s::bigint + n, 1, %(doc)s::text, 'bench', %(now)s::bigint, 'bench', %(now)s::bigint
 FROM generate_series(1, %(count)s::int) n""",
-    """INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, kind, action, principal, time, path_after,
-  changes, scope_version, in_use, doc)
-SELECT md5(%(base)s::text || n / 1000)::uuid, n %% 1000, nextval('change_seq'), %(base)s::bigint + n, 1, 'table',
+    """INSERT INTO operation (writer, operation_id, ordinal, seq, entity_id, version, kind, action, principal, time,
+  path_after, changes, scope_version, in_use, doc)
+SELECT 99, md5(%(base)s::text || n / 1000)::uuid, n %% 1000, nextval('change_seq'), %(base)s::bigint + n, 1, 'table',
   'create', 'bench', %(now)s::bigint, %(path)s::text || '.table_' || n, '[]', 1, true, %(doc)s::text
 FROM generate_series(1, %(count)s::int) n""",
     "SELECT setval('entity_id_seq', %(base)s::bigint + %(count)s::int)",

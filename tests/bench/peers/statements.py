@@ -15,9 +15,9 @@ __all__ = ["ADVISORY", "DOCUMENT", "create", "drop", "load", "rename", "write"]
 DOCUMENT = document(COLUMNS)
 _NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _LEVELS = ("metalake", "catalog", "schema", "table")
-_LOG = """INSERT INTO operation (generation, operation_id, ordinal, seq, entity_id, version, owner_id, kind, action,
-  principal, time, path_before, path_after, changes, scope_version, in_use, doc)
-SELECT 0, %(operation_id)s::uuid, 0, nextval('change_seq'), {row}"""
+_LOG = """INSERT INTO operation (writer, generation, operation_id, ordinal, seq, entity_id, version, owner_id, kind,
+  action, principal, time, path_before, path_after, changes, scope_version, in_use, doc)
+SELECT 99, 0, %(operation_id)s::uuid, 0, nextval('change_seq'), {row}"""
 """The generation is that of a program without the cache; what checks it is left out here."""
 
 

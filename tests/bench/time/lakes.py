@@ -24,10 +24,10 @@ FROM generate_series(1, %(count)s::int) n""",
 SELECT %(base)s::bigint + n, %(versions)s::int, %(doc)s::text, 'bench', %(now)s::bigint, 'bench', %(now)s::bigint
 FROM generate_series(1, %(count)s::int) n""",
     # one version of all tables after the other, so that the versions of one table lie far apart
-    """INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, kind, action, principal, time,
+    """INSERT INTO operation (writer, operation_id, ordinal, seq, entity_id, version, kind, action, principal, time,
   path_before, path_after, changes, scope_version, in_use, doc, parent_id, name, fold, state, family, key)
-SELECT md5(%(base)s::text || '/' || v || '/' || n)::uuid, 0, nextval('change_seq'), %(base)s::bigint + n, v, 'table',
-  CASE v WHEN 1 THEN 'create' ELSE 'alter' END, 'bench', %(now)s::bigint + v,
+SELECT 99, md5(%(base)s::text || '/' || v || '/' || n)::uuid, 0, nextval('change_seq'), %(base)s::bigint + n, v,
+  'table', CASE v WHEN 1 THEN 'create' ELSE 'alter' END, 'bench', %(now)s::bigint + v,
   CASE v WHEN 1 THEN NULL ELSE %(path)s::text || '.table_' || n END, %(path)s::text || '.table_' || n,
   CASE v WHEN 1 THEN '[]' ELSE '[{"change":"SetProperty","key":"k","value":"' || v || '"}]' END, 1, true,
   %(doc)s::text, %(parent)s::bigint, 'table_' || n, false, 0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from metastore.backends.postgres.fragments import DURABLE, GENERATION, NOW, OPERATION_COLUMNS, PENDING_HERE
+from metastore.backends.postgres.fragments import DURABLE, GENERATION, NOW, OPERATION_COLUMNS, PENDING_HERE, WRITER
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.backends.postgres.read_sql import each
 from metastore.backends.postgres.tickets import in_line
@@ -82,6 +82,7 @@ altered AS (
 -- The rows of carried intents become history and results, as in a helping commit.
 resolved AS (
   UPDATE operation o SET generation = s.generation, action = s.action, seq = s.seq, version = s.version, time = s.at,
+    writer = CASE WHEN s.seq IS NOT NULL THEN {WRITER} END,
     path_before = CASE WHEN s.seq IS NULL THEN o.path_before ELSE s.path END,
     path_after = CASE WHEN s.seq IS NULL THEN NULL ELSE s.path END,
     scope_version = CASE WHEN s.seq IS NULL THEN NULL ELSE s.scope_version END,
@@ -94,7 +95,7 @@ resolved AS (
 -- History, change event and result of each other; the operation id is its key, so that a repeat fails.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS})
-  SELECT generation, operation_id, 0, seq, id, version, NULL, kind, 'alter', principal, at, path, path,
+  SELECT {WRITER}, generation, operation_id, 0, seq, id, version, NULL, kind, 'alter', principal, at, path, path,
     changes, scope_version, in_use, doc, NULL, parent_id, name, fold, state
   FROM steps WHERE NOT carried)
 -- One row for each entity that was not skipped. A member that lost by the version alone gets the newest document.

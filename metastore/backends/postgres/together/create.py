@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from metastore.backends.postgres.fragments import DURABLE, GENERATION, NOW, OPERATION_COLUMNS
+from metastore.backends.postgres.fragments import DURABLE, GENERATION, NOW, OPERATION_COLUMNS, WRITER
 from metastore.backends.postgres.parameters import Statement, plain, texts
 from metastore.backends.postgres.together.guards import GUARDED, guard_sets
 from metastore.backends.sql.comments import without_comments
@@ -44,7 +44,7 @@ alone AS MATERIALIZED (SELECT {GENERATION} AS generation FROM (SELECT count(*) F
 -- History, change event and result of each.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS}, family, key)
-  SELECT (SELECT generation FROM alone),
+  SELECT {WRITER}, (SELECT generation FROM alone),
     operation_id, 0, nextval('change_seq'), id, 1, NULL, kind, 'create', principal, at, NULL, path, changes,
     1, true, doc, NULL, parent_id, name, fold, 0, family, key
   FROM done ORDER BY n)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from metastore.backends.postgres.fragments import DURABLE, GENERATION, NOW, OPERATION_COLUMNS, THEIR_TURN
+from metastore.backends.postgres.fragments import DURABLE, GENERATION, NOW, OPERATION_COLUMNS, THEIR_TURN, WRITER
 from metastore.backends.postgres.parameters import Statement, plain, texts
 from metastore.backends.postgres.together.guards import GUARDED, flag, guard_sets
 from metastore.backends.sql.comments import without_comments
@@ -79,7 +79,7 @@ alone AS MATERIALIZED (SELECT {GENERATION} AS generation FROM (SELECT count(*) F
 -- History, change event and result of each.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS}, family, key)
-  SELECT (SELECT generation FROM alone),
+  SELECT {WRITER}, (SELECT generation FROM alone),
     operation_id, 0, nextval('change_seq'), id, version + 1, NULL, kind, action, principal, at, path_before,
     path_after, changes, scope + 1, in_use, doc, NULL, parent_id, name, fold, state,
     CASE WHEN state = 0 THEN family END, CASE WHEN state = 0 THEN key END

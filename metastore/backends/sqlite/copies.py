@@ -1,0 +1,135 @@
+"""Copy a SQLite database into one file, and put such a file back in its place.
+
+A database is more than its file: a log (``-wal``) stands beside it. SQLite writes the copy, with what is in the log. A
+copy is put back only while no program has the database open, and the log of the state before it goes: SQLite would
+replay it over the copy.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from metastore.backends.sqlite.connect import DRIVER
+from metastore.errors import BackendRefused, BackendUnavailable, InvalidArgument
+from metastore.port.format import SCHEMA_FORMAT
+
+__all__ = ["back_up", "put_back"]
+
+_PATIENCE: Final = 5.0
+"""How long to wait for a lock (seconds)."""
+_BESIDE: Final = ("-wal", "-shm", "-journal")
+_PART: Final = ".part"
+"""How the name of a file ends that is not whole yet."""
+
+
+def back_up(database: str, target: Path) -> None:
+    """Write the database, as it is at one instant, into the new file ``target``. Others may write meanwhile.
+
+    Raises InvalidArgument if the target exists, BackendUnavailable, BackendRefused.
+    """
+    if target.exists():
+        raise InvalidArgument(f"{target} exists already; name a file that does not, or remove it")
+    if not Path(database).is_file():
+        raise BackendUnavailable(f"there is no SQLite database {database}; check the path")
+    _write(database, target)
+
+
+def put_back(database: str, source: Path) -> None:
+    """Put the state of ``source``, which :func:`back_up` wrote, in the place of the database's.
+
+    Raises InvalidArgument if the source is no such file; BackendUnavailable while a program has the database open.
+    """
+    _check(source)
+    with _alone(database):
+        _write(str(source), Path(database).resolve())
+
+
+def _write(source: str, target: Path) -> None:
+    """Let SQLite copy a database to ``target``; the file is there, whole and on the disk, or not at all."""
+    part = target.with_name(target.name + _PART)
+    try:
+        part.unlink(missing_ok=True)
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        with closing(_connect(source)) as read, closing(_connect(str(part))) as written:
+            read.backup(written)
+            written.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
+            problem = _problem(written)
+        if problem is not None:
+            raise BackendRefused(f"SQLite finds damage in {source}: {problem}; take another backup")
+        if target.exists():
+            shutil.copymode(target, part)
+        _sync(part)
+        for end in _BESIDE:
+            Path(f"{target}{end}").unlink(missing_ok=True)
+        part.replace(target)
+        _sync(target.parent)
+    except (OSError, DRIVER.Error) as error:
+        raise BackendUnavailable(f"cannot copy {source} to {target}: {error}; check both paths and the disk") from None
+    finally:
+        for end in ("", *_BESIDE):
+            with suppress(OSError):
+                Path(f"{part}{end}").unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _connect(file: str) -> Any:
+    """Connect to a file that is there."""
+    uri = f"{Path(file).absolute().as_uri()}?mode=rw"
+    return DRIVER.connect(uri, timeout=_PATIENCE, isolation_level=None, uri=True)
+
+
+def _problem(connection: Any) -> str | None:
+    """Return the first thing that SQLite's own check finds; None: nothing."""
+    ((found,), *_) = connection.execute("PRAGMA integrity_check(1)").fetchall()
+    return None if found == "ok" else str(found)
+
+
+def _check(source: Path) -> None:
+    """Check that a file is one of this program's databases, and whole."""
+    if not source.is_file():
+        raise InvalidArgument(f"there is no backup {source}; check the path")
+    try:
+        with closing(_connect(str(source))) as connection:
+            ((compatible_from,),) = connection.execute("SELECT compatible_from FROM info").fetchall()
+            problem = _problem(connection)
+    except DRIVER.Error as error:
+        raise InvalidArgument(
+            f"{source} is no backup of a metastore: {error}; name a file of: metastore backup"
+        ) from None
+    if problem is not None:
+        raise InvalidArgument(f"SQLite finds damage in the backup {source}: {problem}; take another one")
+    if compatible_from > SCHEMA_FORMAT:
+        raise InvalidArgument(f"{source} is of a newer program (format {compatible_from}); use that one")
+
+
+@contextmanager
+def _alone(database: str) -> Iterator[None]:
+    """Hold the database alone, its log emptied and removed. What SQLite cannot read is as good as not there."""
+    if not Path(database).is_file():
+        yield
+        return
+    with closing(_connect(database)) as connection:
+        try:
+            # SQLite leaves the mode WAL only if no other connection is open
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+            connection.execute("BEGIN EXCLUSIVE")
+        except DRIVER.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise BackendUnavailable(
+                    f"a program has {database} open; end all programs that use it, then put the backup back again"
+                ) from None
+        yield

@@ -1,0 +1,24 @@
+"""The format of the tables: which one this program has, and whether a database still admits it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from metastore.errors import MigrationNeeded
+
+__all__ = ["RESTORING", "SCHEMA_FORMAT", "check_compatible"]
+
+SCHEMA_FORMAT: Final = 12
+"""The format of the schema that this program needs; migrations count it up in ``info``."""
+
+RESTORING: Final = 2**31 - 1
+"""The oldest format that can work with a database into which a restore is not finished."""
+
+
+def check_compatible(compatible_from: int) -> None:
+    """Raise MigrationNeeded if a migration has excluded this program since it opened the database."""
+    if SCHEMA_FORMAT < compatible_from != RESTORING:
+        raise MigrationNeeded(
+            f"the database was migrated, and programs older than format {compatible_from} cannot use it any more; this "
+            f"one has {SCHEMA_FORMAT}: end it, and start version 0.{compatible_from} or later"
+        )
