@@ -26,7 +26,7 @@ from metastore.operation.guards import requiring
 from metastore.operation.request import Call, Merge, Proposal, Request, Results, View
 from metastore.port.commit import Commit
 from metastore.port.conditions import ROOT_ID
-from metastore.port.records import Step
+from metastore.port.records import Lookup, Step
 from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
 from metastore.port.scopes import Pairs, Scopes
 from metastore.port.writes import Delete, Event, Insert, Put, Relate, Update, Write
@@ -83,8 +83,11 @@ def _check_seen(access: Access, entity: Entity) -> None:
         raise EntityNotFound(entity.path)
 
 
-def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | None) -> Proposal[T]:
-    """Return the proposal with the guards that keep its evidence true; ``merge``: what the request would announce."""
+def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | None) -> Proposal[T] | T:
+    """Return the proposal with the guards that keep its evidence true; ``merge``: what the request would announce.
+
+    The value instead if nothing is left to write: see ``_without_taken``.
+    """
     wants = list(dict.fromkeys(want for write in proposal.writes for want in _wants(access, view, write, proposal)))
     exclusive = [(w.id, w.scope_version) for w in proposal.writes if isinstance(w, Update) and w.scope_version]
     held = Scopes([(guard.id, guard.scope_version) for guard in proposal.guards] + exclusive)
@@ -92,6 +95,10 @@ def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | N
     rests = access.guards(wants, held, trusting=view.trusting, nodes=nodes)
     if rests.guessed:
         view.guess()
+    if proposal.skip_existing and any(isinstance(write, Insert) for write in proposal.writes):
+        proposal = _without_taken(view, proposal, rests.known)
+        if not proposal.writes:
+            return proposal.finish(())
     writes, finish = _owned(access, proposal, rests.known)
     guards = requiring(proposal.guards, rests.scopes.without([i for i, _ in exclusive]))
     evidence, merge = rests.scopes.pairs, proposal.merge or merge
@@ -206,6 +213,23 @@ def _check_references(access: Access, event: Event, doc: str | None) -> None:
 
 
 # --- the owner of what is created
+
+
+def _without_taken(view: View, proposal: Proposal[T], known: Mapping[int, KnownFacts]) -> Proposal[T]:
+    """Return the proposal without the inserts whose names are taken, also by what the user does not see.
+
+    The database would skip them, and write the owners nevertheless. A name that is taken meanwhile is a conflict.
+    """
+    inserts = {(w.parent_id, w.family, w.key): w for w in reversed(proposal.writes) if isinstance(w, Insert)}
+    rows = [*reversed(inserts.values())]
+    lookups = [Lookup((w.family,), (w.name,), known[w.parent_id].nodes[-1]) for w in rows]
+    free = [
+        write
+        for write, there in zip(rows, view.backend.resolve(lookups), strict=True)
+        if there.record is None and not there.nodes
+    ]
+    rest = [write for write in proposal.writes if not isinstance(write, Insert)]
+    return replace(proposal, writes=(*free, *rest), skip_existing=False)
 
 
 def _owned(
