@@ -26,10 +26,10 @@ from metastore.operation.guards import requiring
 from metastore.operation.request import Call, Merge, Proposal, Request, Results, View
 from metastore.port.commit import Commit
 from metastore.port.conditions import ROOT_ID
-from metastore.port.records import Lookup, Step
+from metastore.port.records import ROOT, Lookup, Step
 from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
 from metastore.port.scopes import Pairs, Scopes
-from metastore.port.writes import Delete, Event, Insert, Put, Relate, Update, Write
+from metastore.port.writes import Delete, Event, Insert, Place, Put, Relate, Update, Write
 
 __all__ = ["authorized", "check_principal", "with_evidence"]
 
@@ -167,16 +167,25 @@ def _wants_of_update(view: View, write: Update, writes: Sequence[Write]) -> Iter
         yield Want(write.id, "row", linked[0].event.kind)  # a new version is counted in the model's own document
         return
     yield Want(write.id, "own" if action == "move" else action)
-    if write.place is not None and write.place.parent_id != ROOT_ID and _is_elsewhere(view, write, action):
+    if write.place is None or action not in ("move", "restore"):
+        return
+    named, elsewhere = (False, True) if action == "move" else _changes(view, write.id, write.place)
+    if named:
+        yield Want(write.id, "rename")
+    if elsewhere and write.place.parent_id != ROOT_ID:
         yield Want(write.place.parent_id, "create", write.event.kind)
 
 
-def _is_elsewhere(view: View, write: Update, action: str) -> bool:
-    """Whether the entity gets another parent; a restore in its place needs no more than the drop did."""
-    if action != "restore" or write.place is None:
-        return action == "move"
-    (row,) = view.backend.by_id([write.id])  # what moves it meanwhile bumps the scope version that the write expects
-    return row is None or [node.id for node in row.record.chain[-2:-1]] != [write.place.parent_id]
+def _changes(view: View, entity_id: int, place: Place) -> tuple[bool, bool]:
+    """Return whether a restore gives the entity another name, and another parent.
+
+    A restore in its place needs no more than the drop did.
+    """
+    (row,) = view.backend.by_id([entity_id])  # what moves it meanwhile bumps the scope version that the write expects
+    if row is None:
+        return True, True
+    *_, parent, node = (ROOT, *row.record.chain)
+    return node.name != place.name, parent.id != place.parent_id
 
 
 def _wants_of_relation(write: Relate) -> Iterator[Want]:

@@ -110,15 +110,22 @@ _ALLOWED = (
     Fault(
         "a restore elsewhere needs no right to create there",
         _CHECKED,
-        'if action != "restore" or write.place is None:',
-        "if True:",
+        "return node.name != place.name, parent.id != place.parent_id",
+        "return node.name != place.name, False",
+        f"{_USER} -k memory",
+    ),
+    Fault(
+        "a user is renamed by its restore",
+        _CHECKED,
+        "return node.name != place.name, parent.id != place.parent_id",
+        "return False, parent.id != place.parent_id",
         f"{_USER} -k memory",
     ),
     Fault(
         "a restore in its place needs the right to create",
         _CHECKED,
-        "!= [write.place.parent_id]",
-        "!= []",
+        "return node.name != place.name, parent.id != place.parent_id",
+        "return node.name != place.name, True",
         f"{_USER} -k memory",
     ),
     Fault(
