@@ -336,5 +336,12 @@ def _granted(known: KnownFacts, want: Want) -> Scopes | None:
 def _rulings(known: KnownFacts, want: Want) -> list[Ruling]:
     if want.operation == "see":
         return known.seen
-    at = 0 if want.operation == "member" and known.nodes[-1].kind == "role" else None
-    return decide(known.facts, want.any_of(known.nodes[-1].kind), at, below=want.operation == "create")
+    kind = known.nodes[-1].kind
+    at = 0 if _is_asked_of_lake(want.operation, kind) else None
+    return decide(known.facts, want.any_of(kind), at, below=want.operation == "create")
+
+
+def _is_asked_of_lake(operation: str, kind: str) -> bool:
+    if operation == "rename":
+        return needs_of(kind).named_by_lake
+    return operation == "member" and kind == "role"

@@ -58,8 +58,13 @@ class Needs:
     own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What it takes to write a row that the entity owns, by the row's kind."""
 
+    named_by_lake: bool = False
+    """Its name is an identity: only an owner of the metalake may change it."""
+
     def of(self, operation: str) -> tuple[str, ...]:
         """Return the privileges of which one allows ``operation``; none: only an owner may do it."""
+        if operation == "rename" and self.named_by_lake:
+            return ()
         if operation in ("alter", "rename"):
             return self.alter
         if operation in ("drop", "restore", "purge", "enable", "disable"):
@@ -96,8 +101,8 @@ _NEEDS: Final[Mapping[str, Needs]] = {
     ),
     "tag": Needs(see=("apply_tag",), create=("create_tag",)),
     "policy": Needs(see=("apply_policy",), create=("create_policy",)),
-    "user": Needs(("manage_users",), ("manage_users",), ("manage_users",), ("manage_users",)),
-    "group": Needs(("manage_groups",), ("manage_groups",), ("manage_groups",), ("manage_groups",)),
+    "user": Needs(*[("manage_users",)] * 4, named_by_lake=True),
+    "group": Needs(*[("manage_groups",)] * 4, named_by_lake=True),
     "role": Needs(see=("manage_grants",), create=("create_role",)),
     "job_template": Needs(see=("use_job_template",), create=("register_job_template",)),
     "job": Needs(create=("run_job",)),

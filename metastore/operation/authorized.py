@@ -26,10 +26,10 @@ from metastore.operation.guards import requiring
 from metastore.operation.request import Call, Merge, Proposal, Request, Results, View
 from metastore.port.commit import Commit
 from metastore.port.conditions import ROOT_ID
-from metastore.port.records import Step
+from metastore.port.records import ROOT, Lookup, Step
 from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
 from metastore.port.scopes import Pairs, Scopes
-from metastore.port.writes import Delete, Event, Insert, Put, Relate, Update, Write
+from metastore.port.writes import Delete, Event, Insert, Place, Put, Relate, Update, Write
 
 __all__ = ["authorized", "check_principal", "with_evidence"]
 
@@ -83,8 +83,11 @@ def _check_seen(access: Access, entity: Entity) -> None:
         raise EntityNotFound(entity.path)
 
 
-def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | None) -> Proposal[T]:
-    """Return the proposal with the guards that keep its evidence true; ``merge``: what the request would announce."""
+def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | None) -> Proposal[T] | T:
+    """Return the proposal with the guards that keep its evidence true; ``merge``: what the request would announce.
+
+    The value instead if nothing is left to write: see ``_without_taken``.
+    """
     wants = list(dict.fromkeys(want for write in proposal.writes for want in _wants(access, view, write, proposal)))
     exclusive = [(w.id, w.scope_version) for w in proposal.writes if isinstance(w, Update) and w.scope_version]
     held = Scopes([(guard.id, guard.scope_version) for guard in proposal.guards] + exclusive)
@@ -92,6 +95,10 @@ def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | N
     rests = access.guards(wants, held, trusting=view.trusting, nodes=nodes)
     if rests.guessed:
         view.guess()
+    if proposal.skip_existing and any(isinstance(write, Insert) for write in proposal.writes):
+        proposal = _without_taken(view, proposal, rests.known)
+        if not proposal.writes:
+            return proposal.finish(())
     writes, finish = _owned(access, proposal, rests.known)
     guards = requiring(proposal.guards, rests.scopes.without([i for i, _ in exclusive]))
     evidence, merge = rests.scopes.pairs, proposal.merge or merge
@@ -160,16 +167,25 @@ def _wants_of_update(view: View, write: Update, writes: Sequence[Write]) -> Iter
         yield Want(write.id, "row", linked[0].event.kind)  # a new version is counted in the model's own document
         return
     yield Want(write.id, "own" if action == "move" else action)
-    if write.place is not None and write.place.parent_id != ROOT_ID and _is_elsewhere(view, write, action):
+    if write.place is None or action not in ("move", "restore"):
+        return
+    named, elsewhere = (False, True) if action == "move" else _changes(view, write.id, write.place)
+    if named:
+        yield Want(write.id, "rename")
+    if elsewhere and write.place.parent_id != ROOT_ID:
         yield Want(write.place.parent_id, "create", write.event.kind)
 
 
-def _is_elsewhere(view: View, write: Update, action: str) -> bool:
-    """Whether the entity gets another parent; a restore in its place needs no more than the drop did."""
-    if action != "restore" or write.place is None:
-        return action == "move"
-    (row,) = view.backend.by_id([write.id])  # what moves it meanwhile bumps the scope version that the write expects
-    return row is None or [node.id for node in row.record.chain[-2:-1]] != [write.place.parent_id]
+def _changes(view: View, entity_id: int, place: Place) -> tuple[bool, bool]:
+    """Return whether a restore gives the entity another name, and another parent.
+
+    A restore in its place needs no more than the drop did.
+    """
+    (row,) = view.backend.by_id([entity_id])  # what moves it meanwhile bumps the scope version that the write expects
+    if row is None:
+        return True, True
+    *_, parent, node = (ROOT, *row.record.chain)
+    return node.name != place.name, parent.id != place.parent_id
 
 
 def _wants_of_relation(write: Relate) -> Iterator[Want]:
@@ -206,6 +222,23 @@ def _check_references(access: Access, event: Event, doc: str | None) -> None:
 
 
 # --- the owner of what is created
+
+
+def _without_taken(view: View, proposal: Proposal[T], known: Mapping[int, KnownFacts]) -> Proposal[T]:
+    """Return the proposal without the inserts whose names are taken, also by what the user does not see.
+
+    The database would skip them, and write the owners nevertheless. A name that is taken meanwhile is a conflict.
+    """
+    inserts = {(w.parent_id, w.family, w.key): w for w in reversed(proposal.writes) if isinstance(w, Insert)}
+    rows = [*reversed(inserts.values())]
+    lookups = [Lookup((w.family,), (w.name,), known[w.parent_id].nodes[-1]) for w in rows]
+    free = [
+        write
+        for write, there in zip(rows, view.backend.resolve(lookups), strict=True)
+        if there.record is None and not there.nodes
+    ]
+    rest = [write for write in proposal.writes if not isinstance(write, Insert)]
+    return replace(proposal, writes=(*free, *rest), skip_existing=False)
 
 
 def _owned(

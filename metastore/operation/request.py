@@ -9,7 +9,7 @@ fresh read. :mod:`metastore.operation.operation` makes one operation of a reques
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from metastore.kinds.change import EntityChange
 from metastore.kinds.entity import Entity
 from metastore.names import clean_text
 from metastore.operation.keys import clean_operation_id
+from metastore.operation.raising import raising, with_raised
 from metastore.operation.recent import Recent
 from metastore.port.backend import Reads
 from metastore.port.conditions import Guard, LeaseToken, Read
@@ -62,6 +63,16 @@ class Proposal(Generic[T]):
     """Reads that must still be true at the commit. (A transaction notes its reads by itself.)"""
     evidence: tuple[tuple[int, int], ...] = ()
     """Those of the guards on which the right of a user to do it rests."""
+
+    def __post_init__(self) -> None:
+        ids = raising(self.writes)
+        if ids:
+            object.__setattr__(self, "guards", with_raised(self.guards, ids))
+            object.__setattr__(self, "exclusive", True)
+
+    def counting_up(self, entity_id: int) -> Proposal[T]:
+        """Return the proposal, whose guard of an entity counts up: writes below it that rest on what it was fail."""
+        return replace(self, guards=with_raised(self.guards, {entity_id}), exclusive=True)
 
 
 @runtime_checkable

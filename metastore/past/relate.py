@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from metastore.kinds.relation import relation_doc, relation_named
-from metastore.managers.attempts.bumps import bumping
 from metastore.managers.relations.writes import event_of, path_of, removal
 from metastore.operation.guards import both, check_in_use
 from metastore.operation.perform import perform
@@ -53,7 +52,7 @@ class Relating:
         def attempt(_: View) -> Proposal[None]:
             check_in_use(here.chain[:-1])
             check_in_use(there.chain[:-1])
-            return bumping(Proposal(both(here.chain, there.chain), (write,), lambda _: None))
+            return Proposal(both(here.chain, there.chain), (write,), lambda _: None)
 
         request = Request[None](
             verb="revert",

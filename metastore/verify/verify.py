@@ -7,7 +7,7 @@ It checks that documents can be read, and the invariants of docs/correctness.md 
 6. an operation was applied, or its one row says why not; 7. an intent can be applied or expires, a mark expires;
 8. a replay of the feed gives the tables; 9. each commit under a lease has the token that the lease had then;
 13. both ends of a relation are live when it is written, and an exclusive one stands alone;
-14. no commit of a user rests on a right that was taken away before it;
+14. no commit of a user rests on a right that was taken away before it, and what takes one away raises its evidence;
 15. the steps that the past shows say where their rows stood, and one that is kept took the name;
 17. what a catalog declares secret is no plain text.
 
@@ -41,6 +41,7 @@ from metastore.verify.operations import check_operations
 from metastore.verify.relations import COLUMNS, check_relation, was_deleted
 from metastore.verify.replay import FeedEvent, Replay
 from metastore.verify.secrets import check_secrets
+from metastore.verify.taken import check_taken
 from metastore.verify.violations import Places, Violation, surviving
 
 __all__ = ["verify"]
@@ -92,6 +93,7 @@ def _violations(snapshot: TableSnapshot) -> Iterator[Violation]:
     evidence = Evidence()
     yield from _feed(snapshot, replay, evidence)
     yield from check_operations(snapshot)
+    yield from check_taken(snapshot)
     yield from _siblings(snapshot, places)
     yield from _Rows(snapshot, places, replay, past_from, evidence).check()
     yield from check_secrets(snapshot, places)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -133,9 +133,9 @@ def prepare(store: Store) -> Ground:
 class _Interrupted:
     """A backend that lets others go first: before each commit, helping ones too, it calls the next of ``actions``."""
 
-    def __init__(self, backend: Backend, actions: Sequence[Callable[[], object]]) -> None:
+    def __init__(self, backend: Backend, actions: list[Callable[[], object]]) -> None:
         self._backend = backend
-        self._actions = list(actions)
+        self._actions = actions
 
     def commit(self, commit: Commit) -> CommitOutcome:
         self._let_go_first()
@@ -157,7 +157,7 @@ class _Interrupted:
 def interrupted(store: Store, *actions: Callable[[], object]) -> Iterator[None]:
     """Call one of ``actions`` between the read and the commit of each of the next attempts."""
     session = store._session
-    backend = session.backend
+    backend, access = session.backend, session.access
 
     def undisturbed(action: Callable[[], object]) -> Callable[[], object]:
         def act() -> object:
@@ -169,12 +169,18 @@ def interrupted(store: Store, *actions: Callable[[], object]) -> Iterator[None]:
 
         return act
 
-    session.backend = _Interrupted(backend, [undisturbed(a) for a in actions])
-    try:
-        with full_operations(store):
-            yield
-    finally:
-        session.backend = backend
+    left = [undisturbed(a) for a in actions]
+    with ExitStack() as restored:
+        _put(restored, session, _Interrupted(backend, left))
+        if access is not None:  # through it the user's transactions commit
+            _put(restored, access, _Interrupted(access.backend, left))
+        restored.enter_context(full_operations(store))
+        yield
+
+
+def _put(restored: ExitStack, holder: Any, backend: _Interrupted) -> None:
+    restored.callback(setattr, holder, "backend", holder.backend)
+    holder.backend = backend
 
 
 def spare(ground: Ground) -> Write:

@@ -491,3 +491,25 @@ def test_relations_are_checked(lake: Lake, ann: Store) -> None:
     store.tags.attach(lake.orders, hidden)
     assert [t.name for t in ann.tags.on(lake.orders)] == ["pii"]
     assert not store.verify()
+
+
+@pytest.mark.parametrize("kind", ["user", "group"])
+def test_who_manages_users_takes_over_nobody(lake: Lake, kind: str) -> None:
+    """To rename oneself to an owner, or an owner to oneself, needs ownership of the metalake; by a restore too."""
+    store, ann = lake.store, lake.store.as_user("ann@corp")
+    lake.role("clerk", ("manage_users", "metalake", "lake"), ("manage_groups", "metalake", "lake"))
+    manager, principals = store.manager(kind), ann.manager(kind)
+    boss, mine = manager.create("lake.boss"), principals.create("lake.mine")
+    for taken in (boss, mine):
+        with pytest.raises(ms.PermissionDenied, match="must own"):
+            principals.rename(taken, "other")
+    principals.drop(boss)
+    with pytest.raises(ms.PermissionDenied, match="must own"):
+        principals.restore("lake.other", id=boss.id)
+    assert principals.restore("lake.boss", id=boss.id).id == boss.id
+    assert principals.alter(boss, ms.SetComment("hers")).comment == "hers"
+
+    store.owners.set("lake", ("lake", "ann@corp"), kind="metalake")
+    assert principals.rename(boss, "chief").name == "chief"
+    principals.drop("lake.chief")
+    assert principals.restore("lake.boss", id=boss.id).name == "boss"

@@ -8,7 +8,7 @@ __all__ = ["IN_GOVERNANCE"]
 
 _RIGHTS = "metastore/governance"
 _CHECKED = "metastore/operation/authorized.py"
-_BUMPS = "metastore/managers/attempts/bumps.py"
+_BUMPS = "metastore/operation/raising.py"
 _OWNED = "metastore/backends/postgres/create_owned.py"
 _REVOKED = "tests/contract/test_revoked_contract.py"
 _USER = "tests/contract/test_as_user_contract.py"
@@ -25,14 +25,14 @@ _EVIDENCE = (
         _CHECKED,
         "guards = requiring(proposal.guards, rests.scopes.without([i for i, _ in exclusive]))",
         "guards = proposal.guards",
-        f"{_REVOKED} -k memory",
+        _REVOKED,
     ),
     Fault(
         "groups are no evidence",
         _RIGHTS,
         "members = [member.id for member in self.facts.members]",
         "members = [member.id for member in self.facts.members[:1]]",
-        f"{_REVOKED} -k memory",
+        _REVOKED,
     ),
     Fault(
         "what is allowed is remembered for all operations",
@@ -142,23 +142,37 @@ _TAKEN = (
     Fault(
         "a denial counts nothing up",
         _BUMPS,
-        "return None if allows else write.to_id",
-        "return None",
-        f"{_REVOKED} -k memory",
+        "if not allows and not write.removes:",
+        "if False:",
+        _REVOKED,
     ),
     Fault(
         "a revoke counts nothing up",
         _BUMPS,
-        "return write.from_id if allows else None",
-        "return None",
-        f"{_REVOKED} -k memory",
+        "if allows and write.removes:",
+        "if False:",
+        _REVOKED,
     ),
     Fault(
         "a new owner counts nothing up",
         _BUMPS,
         'if write.kind in (OWNER, "membership"):',
         'if write.kind == "membership":',
-        f"{_REVOKED} -k memory",
+        _REVOKED,
+    ),
+    Fault(
+        "a role that comes back counts nothing up",
+        _BUMPS,
+        '_DENYING = ("role", "group")',
+        '_DENYING = ("group",)',
+        _REVOKED,
+    ),
+    Fault(
+        "verify finds no write that forgot to count up",
+        "metastore/verify/taken.py",
+        "if _may_take(row) and not _ids(row) <= done:",
+        "if False:",
+        _REVOKED,
     ),
 )
 
@@ -173,15 +187,22 @@ _ALLOWED = (
     Fault(
         "a restore elsewhere needs no right to create there",
         _CHECKED,
-        'if action != "restore" or write.place is None:',
-        "if True:",
+        "return node.name != place.name, parent.id != place.parent_id",
+        "return node.name != place.name, False",
+        f"{_USER} -k memory",
+    ),
+    Fault(
+        "a user is renamed by its restore",
+        _CHECKED,
+        "return node.name != place.name, parent.id != place.parent_id",
+        "return False, parent.id != place.parent_id",
         f"{_USER} -k memory",
     ),
     Fault(
         "a restore in its place needs the right to create",
         _CHECKED,
-        "!= [write.place.parent_id]",
-        "!= []",
+        "return node.name != place.name, parent.id != place.parent_id",
+        "return node.name != place.name, True",
         f"{_USER} -k memory",
     ),
     Fault(

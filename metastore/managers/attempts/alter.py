@@ -5,7 +5,6 @@ from __future__ import annotations
 from metastore.kinds.change import EntityChange, meant
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, dump_changes
-from metastore.managers.attempts.bumps import counting_up
 from metastore.managers.attempts.exclusive import check_version
 from metastore.managers.mutation import Mutation, first_entity
 from metastore.managers.target import Target, find, names_of
@@ -72,7 +71,7 @@ def rewrite(kind: Kind, record: Record, text: str | None, changes: str, actor: s
         return proposal
     own = record.chain[-1]
     record = record._replace(chain=(*record.chain[:-1], own._replace(scope_version=own.scope_version + 1)))
-    return counting_up(proposal, own.id)
+    return proposal.counting_up(own.id)
 
 
 def merge_of(

@@ -19,7 +19,6 @@ from metastore.errors import (
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import kind_named
-from metastore.managers.attempts.bumps import reviving
 from metastore.managers.drops.row import pending_in
 from metastore.managers.target import Target, absent, absent_parent, find, names_of, not_live, root_or_last, standing
 from metastore.names import Path, format_path, parse_path
@@ -29,9 +28,6 @@ from metastore.operation.request import Proposal, Results, View
 from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING, Guard, Newest
 from metastore.port.records import Lookup, Node, Record
 from metastore.port.writes import Event, Place, Update
-
-_DENYING = ("role", "group")
-"""What can deny: its restore takes rights away."""
 
 __all__ = ["check_version", "collect", "drop", "purge", "rename", "restore", "set_in_use"]
 
@@ -199,8 +195,7 @@ def restore(
     # the old place is guarded too: gc may have begun to delete all that is below it
     guards = both(old_parents, parents)
     proposal = _Exclusive(kind, record, actor).propose("restore", after, guards, state=LIVE, place=place)
-    proposal = proposal if entity_id is not None else _of_newest(proposal, kind, names, record)
-    return reviving(proposal, parent.id) if kind.name in _DENYING else proposal
+    return proposal if entity_id is not None else _of_newest(proposal, kind, names, record)
 
 
 def _of_newest(proposal: Proposal[Entity], kind: Kind, names: tuple[str, ...], record: Record) -> Proposal[Entity]:

@@ -15,11 +15,12 @@ from metastore.kinds.partition import PARTITION
 from metastore.kinds.registry import kind_named
 from metastore.kinds.table.dropping import MARKER, FinishColumnDrop, FinishPartitionDrop, RollBackColumnDrop
 from metastore.names import format_path
+from metastore.operation.guards import key_under
 from metastore.operation.merge import altered
 from metastore.port.backend import Reads
 from metastore.port.conditions import LIVE, PURGING
-from metastore.port.records import Node, OwnedRecord, Record
-from metastore.port.writes import Delete, Event, Put, Update, Write
+from metastore.port.records import ROOT, Node, OwnedRecord, Record
+from metastore.port.writes import Delete, Event, Place, Put, Update, Write
 
 __all__ = ["Part", "check_partition", "marked_by", "part_of", "path_of", "rewritten"]
 
@@ -44,7 +45,9 @@ class _Whole:
     """The entity itself."""
 
     def brought_back(self, _backend: Reads, _drop: Drop, record: Record) -> Sequence[Write]:
-        return [self._stands(record, "restore", LIVE, None, path_of(record.chain))]
+        node, above = record.chain[-1], record.chain[-2] if len(record.chain) > 1 else ROOT
+        place = Place(above.id, node.name, key_under(above, node.name), node.fold)
+        return [self._stands(record, "restore", LIVE, None, path_of(record.chain), place)]
 
     def let_go(self, _backend: Reads, _drop: Drop, record: Record) -> Sequence[Write]:
         return [self._stands(record, "purge", PURGING, path_of(record.chain), None)]
@@ -52,10 +55,12 @@ class _Whole:
     def is_there(self, _backend: Reads, _drop: Drop, _record: Record) -> bool:
         return True
 
-    def _stands(self, record: Record, action: str, state: int, before: str | None, after: str | None) -> Update:
+    def _stands(
+        self, record: Record, action: str, state: int, before: str | None, after: str | None, place: Place | None = None
+    ) -> Update:
         node = record.chain[-1]
         event = Event(node.kind, action, before, after)
-        return Update(node.id, record.version, event, scope_version=node.scope_version, state=state)
+        return Update(node.id, record.version, event, scope_version=node.scope_version, place=place, state=state)
 
 
 class _Column:

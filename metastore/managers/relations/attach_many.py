@@ -16,6 +16,7 @@ from metastore.managers.relations.ends import WantedRelation, find_ends
 from metastore.managers.relations.writes import Judge, column_id, event_of, path_of
 from metastore.operation.guards import both, check_in_use
 from metastore.operation.perform import perform
+from metastore.operation.raising import raising
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import ManagerSession
 from metastore.port.records import Record
@@ -80,6 +81,12 @@ def _write(session: ManagerSession, relation: Relation, chunk: list[WantedRelati
         docs: dict[tuple[int, str], str] = {}
         made = [_one(relation, *pair, other, path, judge, docs) for pair in zip(chunk, targets, strict=True)]
         writes = tuple({(w.from_id, w.column_id, w.value): w for w in made}.values())
+        if raising(writes):  # for what is there already, nothing is taken away
+            rows = view.backend.relations(relation.name, [(w.from_id, w.slot) for w in writes])
+            there = {row.key for row in rows}
+            writes = tuple([write for write in writes if write.key not in there])
+            if not writes:
+                return 0
         return Proposal(
             both(other.chain, *[target.chain for target in targets]),
             writes,

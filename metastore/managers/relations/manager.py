@@ -18,7 +18,6 @@ from metastore.kinds.attached import Attached, attached
 from metastore.kinds.change import UNSET, _Unset
 from metastore.kinds.entity import utc
 from metastore.kinds.relation import Relation, relation_doc
-from metastore.managers.attempts.bumps import bumping
 from metastore.managers.mutation import actor_of
 from metastore.managers.options import BulkOptions, CallOptions, call_from, call_of, shows_options
 from metastore.managers.relations import attach_many as bulk
@@ -117,7 +116,7 @@ class RelationManager:
             row = RelationRecord(*write.key, result.id, write.to_id, result.version, *made, actor, result.time)
             return attached(row, target.chain, other.chain, wanted.column)
 
-        return bumping(Proposal(both(target.chain, other.chain), (write,), finish))
+        return Proposal(both(target.chain, other.chain), (write,), finish)
 
     def _found(self, view: View, wanted: WantedRelation) -> tuple[Record, Record]:
         # a column, what a tag allows and what a policy supports are judged by a read in the call, never by a guess
@@ -228,11 +227,11 @@ class RelationManager:
         writes = tuple([removal(row, event) for row in rows])
         guards = both(target.chain, other.chain)
         if not every or self._relation.exclusive:
-            return bumping(Proposal(guards, writes, lambda _: True))
+            return Proposal(guards, writes, lambda _: True)
         members = frozenset((row.id, row.version) for row in there)
         guards = tuple([replace(g, exclusive=True) if g.id == from_id else g for g in guards])
         reads = (Relations(from_id, self._relation.name, members, slot),)
-        return bumping(Proposal(guards, writes, lambda _: True, reads=reads))
+        return Proposal(guards, writes, lambda _: True, reads=reads)
 
     @shows_options(BulkOptions)
     def attach_many(self, other: Target, rows: Iterable[Mapping[str, Any]], **options: Unpack[BulkOptions]) -> int:

@@ -1,0 +1,61 @@
+"""Raise the scope versions behind a right that changes, so that no commit that rests on the old right lands later.
+
+A commit that a user's rights allow guards the scope versions of the user, its groups, the roles that decide, and
+everything on the way to the object (:mod:`metastore.governance.access`). A write that takes a right away raises one of
+these: of a role that allows less, of an object that is denied or changes its owner, of a user or group whose roles or
+groups change; of the metalake where a role or a group becomes live again, because what it denies is valid again. What
+only gives a right raises nothing.
+
+What must be raised is derived here from the writes themselves. Each :class:`~metastore.operation.request.Proposal` does
+it as it is made, inside of a transaction too. So no call can forget it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from metastore.governance.privileges import OWNER, effect_of
+from metastore.port.conditions import LIVE, Guard
+from metastore.port.writes import Insert, Relate, Update, Write
+
+__all__ = ["raising", "with_raised"]
+
+_DENYING = ("role", "group")
+"""What can deny."""
+_TAKING = (Relate, Update)
+"""The writes that can take a right away: nothing else is looked at, because every commit passes here."""
+
+
+def raising(writes: Sequence[Write]) -> set[int]:
+    """Return the ids of the entities whose scope versions the commit of ``writes`` must raise.
+
+    What the same commit makes, or writes exclusively, is not among them: no right rests on the one, and the other
+    raises its scope version by itself.
+    """
+    found = {i for write in writes if isinstance(write, _TAKING) for i in _raised(write)}
+    if not found:
+        return found
+    made = {write.id for write in writes if isinstance(write, Insert)}
+    return found - made - {w.id for w in writes if isinstance(w, Update) and w.scope_version is not None}
+
+
+def with_raised(guards: Sequence[Guard], ids: set[int]) -> tuple[Guard, ...]:
+    """Return the guards; those of ``ids`` count up."""
+    missing = ids - {guard.id for guard in guards}
+    assert not missing, f"a commit takes rights from {missing}, and does not guard them"
+    return tuple([Guard(g.id, g.scope_version, True, True) if g.id in ids else g for g in guards])
+
+
+def _raised(write: Write) -> Iterator[int]:
+    if isinstance(write, Relate):
+        if write.kind in (OWNER, "membership"):
+            yield write.from_id  # the object; the user or group
+        elif write.kind == "grant":
+            _, allows = effect_of(write.value)
+            if allows and write.removes:
+                yield write.from_id  # the role allows less
+            if not allows and not write.removes:
+                yield write.to_id  # the object is denied
+    elif isinstance(write, Update) and write.state == LIVE and write.event.kind in _DENYING:
+        assert write.place is not None, "what becomes live again says where"
+        yield write.place.parent_id

@@ -1,0 +1,117 @@
+"""Check that each commit that took a right away raised a scope version, so that what rested on the right failed.
+
+Invariant 14, the other half: ``evidence.py`` checks what rests on rights. What a commit must have raised follows from
+its rows: the object of a new denial or of another owner, the user or group that got or lost a role or a group, the role
+that allows less, the metalake of a role or group that came back. A commit notes what it raised in its first row, unless
+it raised it by an exclusive operation on that entity, or made the entity itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
+from typing import Any, NamedTuple
+
+from metastore.governance.privileges import OWNER, effect_of
+from metastore.port.backend import TableSnapshot
+from metastore.port.note import read_note
+from metastore.verify.violations import Violation
+
+__all__ = ["check_taken"]
+
+_GROUPS = ("role", "group")
+_MANY = 500
+"""How many grants are looked up at once."""
+
+
+class _Row(NamedTuple):
+    """One row of the operation table."""
+
+    operation_id: Any
+    ordinal: int
+    seq: int | None
+    entity_id: int | None
+    version: int | None
+    owner_id: int | None
+    other_id: int | None
+    parent_id: int | None
+    kind: str | None
+    action: str
+    path_before: str | None
+    path_after: str | None
+    fences: str | None
+
+    def violation(self, entity_id: int | None) -> Violation:
+        """Return what is wrong if the commit did not raise the scope version of an entity."""
+        what = f"{self.action} of a {self.kind}" if self.owner_id is not None else f"the {self.action}"
+        return Violation(
+            14,
+            self.entity_id,
+            self.path_after or self.path_before,
+            f"position {self.seq}: {what} takes a right away, and raised no scope version of entity {entity_id}: "
+            "writes that rested on the right went on",
+        )
+
+
+def check_taken(snapshot: TableSnapshot) -> Iterator[Violation]:
+    """Yield a violation for each write that took a right away and raised nothing."""
+    rows = (_Row(*row) for row in snapshot.rows("operation", _Row._fields, _Row._fields[:2]))
+    grants = (grant for _, group in groupby(rows, key=lambda row: row.operation_id) for grant in _unraised(group))
+    while some := list(islice(grants, _MANY)):
+        denied = _denying(snapshot, [row for row in some if row.kind == "grant"])
+        for row in some:
+            if row.kind != "grant":
+                yield row.violation(row.parent_id if row.owner_id is None else row.owner_id)
+            elif (row.entity_id, row.version) in denied and row.action == "create":
+                yield row.violation(row.other_id)
+            elif (row.entity_id, row.version) not in denied and row.action == "drop":
+                yield row.violation(row.owner_id)
+
+
+def _unraised(rows: Iterable[_Row]) -> Iterator[_Row]:
+    """Yield the rows of one operation that had to raise something and did not; of a grant if it denies, or allows."""
+    group = [row for row in rows if row.seq is not None]
+    if not group or group[0].ordinal != 0 or not any(_may_take(row) for row in group):
+        return  # it was not applied; or gc has removed its first row, which has the note
+    done = {row.entity_id for row in group if row.owner_id is None and row.action != "alter"}
+    done |= _noted(group[0])
+    for row in group:
+        if _may_take(row) and not _ids(row) <= done:
+            yield row
+
+
+def _may_take(row: _Row) -> bool:
+    if row.owner_id is None:
+        return row.kind in _GROUPS and row.action == "restore"
+    return row.kind in (OWNER, "membership") or (row.kind == "grant" and row.action != "alter")
+
+
+def _ids(row: _Row) -> set[int | None]:
+    """Return what the row must have raised; of a grant that does it."""
+    if row.owner_id is None:
+        return {row.parent_id}
+    return {row.other_id if row.kind == "grant" and row.action == "create" else row.owner_id}
+
+
+def _noted(first: _Row) -> set[int | None]:
+    """Return what the operation's note says; a note that cannot be read is reported with the feed."""
+    try:
+        return set() if first.fences is None else {*read_note(first.fences).raised}
+    except ValueError:
+        return set()
+
+
+def _denying(snapshot: TableSnapshot, grants: list[_Row]) -> set[tuple[int | None, int | None]]:
+    """Return which of these rows of grants, by id and version, deny."""
+    ids = sorted({row.entity_id for row in grants if row.entity_id is not None})
+    columns = ("entity_id", "version", "doc")
+    rows = snapshot.rows("operation", columns, columns[:2], ids) if ids else ()
+    return {(entity_id, version) for entity_id, version, doc in rows if _denies(doc)}
+
+
+def _denies(doc: str | None) -> bool:
+    try:
+        return not effect_of(json.loads(doc or "{}")["value"])[1]
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return False  # the history of the relation says what is wrong with it
