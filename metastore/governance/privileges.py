@@ -72,6 +72,11 @@ class Needs:
         return {"see": self.see, "create": self.create}.get(operation, ())
 
 
+def _identity(word: str) -> Needs:
+    """Return what operations on users, or on groups, need."""
+    return Needs((word,), (word,), (word,), (word,), named_by_lake=True)
+
+
 _MODEL_VERSION = ("link_model_version", "create_model_version")
 _NEEDS: Final[Mapping[str, Needs]] = {
     "metalake": Needs(),
@@ -101,8 +106,8 @@ _NEEDS: Final[Mapping[str, Needs]] = {
     ),
     "tag": Needs(see=("apply_tag",), create=("create_tag",)),
     "policy": Needs(see=("apply_policy",), create=("create_policy",)),
-    "user": Needs(*[("manage_users",)] * 4, named_by_lake=True),
-    "group": Needs(*[("manage_groups",)] * 4, named_by_lake=True),
+    "user": _identity("manage_users"),
+    "group": _identity("manage_groups"),
     "role": Needs(see=("manage_grants",), create=("create_role",)),
     "job_template": Needs(see=("use_job_template",), create=("register_job_template",)),
     "job": Needs(create=("run_job",)),
