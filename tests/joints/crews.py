@@ -90,3 +90,5 @@ class Crews:
         for _, process in self._running.values():
             process.kill()
             process.wait()
+        self._file.close()
+        self._output.close()

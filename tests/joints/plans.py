@@ -71,7 +71,7 @@ PLANS: Final = {
         (Crew("threads", ("bulk", *("brief",) * 6, *("light",) * 2)), _crew("threads", "hot", 2)),
         needs=("bulk", "alter", "load"),
     ),
-    "crowd": Plan((_crew("tasks", "light", 4000, pool=8), _MOVER), needs=("alter", "load", "rename of an ancestor")),
+    "crowd": Plan((_crew("tasks", "light", 1000, pool=8), _MOVER), needs=("alter", "load", "rename of an ancestor")),
     "members": Plan(
         (
             _crew("threads", "light", 1, cache=("lease", 10.0)),

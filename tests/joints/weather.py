@@ -42,7 +42,8 @@ class Weather:
     def __init__(
         self, folder: Path, dice: Random, crews: Crews, server: PostgresServer | None, proxy: PostgresProxy | None
     ) -> None:
-        self._file = (folder / "weather.jsonl").open("a", buffering=1)
+        self._path = folder / "weather.jsonl"
+        self._path.touch()
         self._dice, self._crews, self._server, self._proxy = dice, crews, server, proxy
         self._stopped: dict[str, tuple[float, int]] = {}
         self._deck: list[str] = []
@@ -53,7 +54,8 @@ class Weather:
 
     def note(self, what: str, **about: Any) -> None:
         """Write down what is done, and when."""
-        self._file.write(json.dumps({"what": what, "at": time.monotonic_ns(), **about}) + "\n")
+        with self._path.open("a") as file:
+            file.write(json.dumps({"what": what, "at": time.monotonic_ns(), **about}) + "\n")
         self.done[what] += 1
 
     def step(self, faults: Mapping[str, int]) -> None:

@@ -41,7 +41,7 @@ def untimely(evidence: Evidence) -> Iterator[Found]:
             yield evidence.found("early", early, call)
         elif call.runs > _RUNS:
             yield evidence.found("starved", f"its function ran {call.runs} times", call)
-        elif moved > slow and (call.end or 0) < fair:
+        elif moved > slow and (call.end or 0) < fair and call.action != "bulk":  # its size is a reason
             long = f"it took {moved:.1f} s, and nothing that had been done is a reason to wait"
             yield evidence.found("slow", long, call)
 
