@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
 from time import monotonic
@@ -117,6 +117,29 @@ def test_more_than_fit_make_another_transaction(crowd: Crowd) -> None:
             crowd.waiting(MOST + 1)
         assert len({one.result(20.0) for one in done}) == MOST + 1
     assert crowd.begun == 2
+
+
+def test_a_large_change_has_a_transaction_for_itself(crowd: Crowd) -> None:
+    done = list[str]()
+
+    def noted(name: str) -> Change:
+        def change(connection: Any, now: int) -> Any:
+            done.append(name)
+            with closing(DRIVER.connect(crowd.pool._database)) as reader:
+                assert {row[0] for row in reader.execute("SELECT name FROM pin")} == committed[name]
+            return inserted(name)(connection, now)
+
+        return change
+
+    committed = {"a": set[str](), "b": set[str](), "large": {"a", "b"}, "c": {"a", "b", "large"}}
+    with ThreadPoolExecutor(5) as threads:
+        with crowd.behind(threads):
+            futures = []
+            for n, name in enumerate(committed, 1):
+                futures.append(threads.submit(crowd.group.run, noted(name), large=name == "large"))
+                crowd.waiting(n)
+        assert [one.result(20.0) for one in futures] == list(committed) == done
+    assert crowd.begun == 3
 
 
 def test_nobody_is_told_before_the_commit_and_its_error_is_told_to_all(

@@ -27,7 +27,7 @@ from metastore.backends.sql.stats import sqlite_stats
 from metastore.backends.sqlite import intents, relations, tickets
 from metastore.backends.sqlite.commit import apply
 from metastore.backends.sqlite.connect import DRIVER, raise_read_error
-from metastore.backends.sqlite.group import GroupCommit
+from metastore.backends.sqlite.group import MOST, GroupCommit
 from metastore.backends.sqlite.leases import SqliteLeases
 from metastore.backends.sqlite.readers import SqliteReaders
 from metastore.backends.sqlite.reads import PAST, READ, SqliteReads
@@ -86,12 +86,14 @@ class SqliteBackend(SqliteReads):
                 intents.carry(connection, commit, now)
             return results
 
-        return self._attempt(applied)
+        return self._attempt(applied, large=len(commit.writes) > MOST)
 
-    def _attempt(self, change: Callable[[Any, int], tuple[Result | None, ...]]) -> CommitOutcome:
+    def _attempt(
+        self, change: Callable[[Any, int], tuple[Result | None, ...]], *, large: bool = False
+    ) -> CommitOutcome:
         """Let ``change`` work in a transaction; return the outcome that its results, or an error, mean."""
         try:
-            results = self._group.run(change)
+            results = self._group.run(change, large=large)
         except PreconditionFailed as failed:
             return failed.conflict
         except DRIVER.Error as error:

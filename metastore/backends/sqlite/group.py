@@ -4,6 +4,9 @@ The first thread *leads*: it begins to write at once. What comes meanwhile waits
 SQLite's one lock for writers, it takes what waits until now. It makes all of it one after the other in its own
 transaction, and commits once. Then one of those that came too late leads.
 
+A large change has a transaction for itself. Small ones that came before it are committed first. Those behind it wait
+for it alone.
+
 Each change stands behind a savepoint: one that fails is rolled back by itself, and hurts no other. It runs with the
 deadline of the thread that asked for it. Nobody gets an answer before the COMMIT, so that a group means what its
 changes mean one after the other. If the transaction fails as a whole, each of the others goes alone, and meets its own
@@ -63,8 +66,8 @@ class _Turn(Block):
 class _Job:
     """One change that waits, and its answer."""
 
-    def __init__(self, change: Change, turn: _Turn) -> None:
-        self.change, self.turn = change, turn
+    def __init__(self, change: Change, turn: _Turn, large: bool) -> None:
+        self.change, self.turn, self.large = change, turn, large
         self.context = copy_context()
         self.waker = ThreadWaker()
         self.leads = False
@@ -109,14 +112,17 @@ class GroupCommit:
         self._moves = 0
         self._queue: deque[_Job] = deque()
 
-    def run(self, change: Callable[[Any, int], T]) -> T:
-        """Make a change in a transaction; return what it returns. Raises what it raises, and the driver's errors."""
+    def run(self, change: Callable[[Any, int], T], *, large: bool = False) -> T:
+        """Make a change in a transaction; return what it returns. Raises what it raises, and the driver's errors.
+
+        ``large``: it has a transaction for itself.
+        """
         if os.getpid() != self._pid:  # a forked child finds nobody in the middle of a transaction
             self._begin()
         with _Turn() as turn:
-            job = self._queued(change, turn)
+            job = self._queued(change, turn, large)
             if job is None or (self._waited(job) and job.leads):
-                value: T = self._lead(change, turn)
+                value: T = self._lead(_Job(change, turn, large))
             else:
                 value = self._answer(job)
         return value
@@ -125,13 +131,13 @@ class GroupCommit:
     def _is_led(self) -> bool:
         return self._leader is not None and self._leader.runs
 
-    def _queued(self, change: Change, turn: _Turn) -> _Job | None:
+    def _queued(self, change: Change, turn: _Turn, large: bool) -> _Job | None:
         """Put a change into the queue; None: it leads."""
         with self._mutex:
             if not self._is_led:
                 self._leader = turn
                 return None
-            job = _Job(change, turn)
+            job = _Job(change, turn, large)
             self._queue.append(job)
             return job
 
@@ -171,17 +177,17 @@ class GroupCommit:
             connection.execute("COMMIT")
             return value
 
-    def _lead(self, change: Change, turn: _Turn) -> Any:
-        jobs = [_Job(change, turn)]
+    def _lead(self, first: _Job) -> Any:
+        jobs = [first]
         try:
             with self._pool.connection() as connection:
                 self._pool.begin(connection)
-                self._take(jobs, turn)
+                self._take(jobs)
                 if len(jobs) == 1:
-                    value = change(connection, self._clock.micros())
+                    value = first.change(connection, self._clock.micros())
                     connection.execute("COMMIT")
                     return value
-                self._make(connection, jobs, turn)
+                self._make(connection, jobs)
         finally:
             self._end(jobs[1:])
         return self._answer(jobs[0])
@@ -202,7 +208,7 @@ class GroupCommit:
         if interrupt is not None:
             raise interrupt
 
-    def _make(self, connection: Any, jobs: list[_Job], turn: _Turn) -> None:
+    def _make(self, connection: Any, jobs: list[_Job]) -> None:
         """Make all changes, and commit once. A job without an answer goes alone."""
         sent, made = False, 0
         try:
@@ -210,7 +216,7 @@ class GroupCommit:
                 jobs[made].make(connection, self._clock.micros())
                 made += 1
                 if made == len(jobs):
-                    self._take(jobs, turn)  # those that came while the others were made
+                    self._take(jobs)  # those that came while the others were made
             sent = True
             connection.execute("COMMIT")
         except DRIVER.Error as error:
@@ -222,11 +228,12 @@ class GroupCommit:
                     job.value, job.error = _NOTHING, None
             raise
 
-    def _take(self, jobs: list[_Job], turn: _Turn) -> None:
+    def _take(self, jobs: list[_Job]) -> None:
         """Add those that wait, as many as fit."""
         with self._mutex:
             self._moves += 1
-            while self._queue and len(jobs) < MOST:
+            turn = jobs[0].turn
+            while self._queue and len(jobs) < MOST and not (jobs[0].large or self._queue[0].large):
                 job = self._queue[0]
                 job.leader = job.turn if job.leads else turn  # before it leaves the queue: no interrupt loses it
                 self._queue.popleft()
