@@ -1,6 +1,6 @@
 """The short form of ``make joints``: a few seconds of the plans that found the most, and what the judge says of them.
 
-It fails on a contradiction. Too few seconds for all that a plan needs are no contradiction: the long form asks for that.
+It fails on a contradiction or a doubt. Whether a run had all that its plan needs, only the long form asks.
 """
 
 from __future__ import annotations
