@@ -123,10 +123,9 @@ _TOLD = (
     Fault(
         "a user's feed is filtered before it is tracked",
         "metastore/feed/visible.py",
-        "        wanted = steps if self.fits is None else [step for step in steps if self.fits(step)]\n"
-        "        return seen_steps(self.access, wanted) if wanted else []",
-        "        seen = seen_steps(self.access, steps)\n"
-        "        return seen if self.fits is None else [step for step in seen if self.fits(step)]",
+        "        if self.below is not None:\n            self.below.see(steps)\n",
+        "        steps = steps if self.access is None else seen_steps(self.access, steps)\n"
+        "        if self.below is not None:\n            self.below.see(steps)\n",
         _FEED,
     ),
     Fault(
