@@ -73,8 +73,8 @@ _READERS = (
     Fault(
         "gc between two pages of the feed is not noticed",
         "metastore/feed/feed.py",
-        "if _has_gap(page.rows, seq) and (gone := backend.feed_start()[1]) > collected:",
-        "if _has_gap(page.rows, seq) and (gone := backend.feed_start()[1]) > 1 << 62:",
+        "if _has_gap(rows, after) and (gone := backend.feed_start()[1]) > collected:",
+        "if _has_gap(rows, after) and (gone := backend.feed_start()[1]) > 1 << 62:",
         f"{_GC} -k 'pages and memory'",
     ),
     Fault(
