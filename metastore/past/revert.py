@@ -48,11 +48,15 @@ def revert(session: Session, target: Target, kind: str | None, to: int, *, dry_r
 
 
 def _at_once(session: Session, target: Target, kind: str | None, to: int, plan: Plan) -> Plan:
-    plans = [plan]
+    """Go back in one commit. After a conflict it plans again, for what the first plan could see.
+
+    If each plan had the newcomers too, another process that makes some could keep it from its end for ever.
+    """
+    plans, first = [plan], plan.at
 
     def go_back(tx: Transaction) -> Plan:
-        if plans[-1].tried:  # after a conflict, it plans again
-            plans.append(planned(session, target, kind, to))
+        if plans[-1].tried:
+            plans.append(planned(session, target, kind, to, until=first))
         plans[-1].tried = True
         Undoing(session, tx, to, plans[-1]).run(plans[-1].steps())
         return plans[-1]
@@ -61,8 +65,9 @@ def _at_once(session: Session, target: Target, kind: str | None, to: int, plan: 
         try:
             return run_transaction(session, go_back, Call())
         except (EntityAlreadyExists, EntityNotFound):
-            if now(session) == plans[-1].at:  # nothing has changed since it was planned: it is so
+            if (at := now(session)) == plans[-1].at:  # nothing has changed since it was planned: it is so
                 raise
+            first = at  # a newcomer may have taken an old name
     return run_transaction(session, go_back, Call())
 
 

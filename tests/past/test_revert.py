@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import pytest
@@ -393,3 +394,44 @@ def test_what_was_made_since_and_is_gone_again_is_no_difference(lake: Store) -> 
     assert lake.revert("m.c.s", to=before) == planned
     assert [t.name for t in lake.tables.list("m.c.s.deep")] == ["t"]
     assert lake.revert("m.c.s", to=before) == []
+
+
+@pytest.mark.parametrize("many", [0, 300])
+def test_it_does_not_starve_beside_a_writer(lake: Store, url: str, many: int) -> None:
+    """Another process alters one table all the time, and makes others: what it makes meanwhile comes after the revert.
+
+    With ``many`` differences there are more entities than a transaction stands in line for.
+    """
+    lake.schemas.create("m.c.s")
+    lake.tables.create_many("m.c.s", [{"name": f"t{n}"} for n in range(8 + many)])
+    before = lake.position()
+    with lake.transaction() as tx:
+        for n in range(8 + many):
+            tx.tables.alter(f"m.c.s.t{n}", ms.SetComment("later"))
+    lake.tables.create("m.c.s.new")
+    other = lake if url == "memory://" else ms.open(url, principal="other")
+    rounds, stop, begun = 0, threading.Event(), threading.Event()
+
+    def write() -> None:
+        nonlocal rounds
+        while not stop.is_set():
+            other.tables.alter("m.c.s.t3", ms.SetComment(f"busy {rounds}"))
+            other.tables.create(f"m.c.s.late{rounds}")
+            rounds += 1
+            if rounds == 3:
+                begun.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert begun.wait(20)
+        done = lake.revert("m.c.s", to=before)
+    finally:
+        stop.set()
+        writer.join()
+        if other is not lake:
+            other.close()
+    assert len(done) >= 9 + many
+    assert not lake.tables.exists("m.c.s.new")
+    assert {lake.tables.load(f"m.c.s.t{n}").comment for n in range(8) if n != 3} == {None}
+    assert lake.verify() == []
