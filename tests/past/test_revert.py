@@ -10,7 +10,7 @@ import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.errors import InvalidArgument, MetastoreError
+from metastore.errors import EntityAlreadyExists, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Owned
 from metastore.kinds.kind import OwnedKind, to_json
 from metastore.kinds.registry import KINDS
@@ -435,3 +435,26 @@ def test_it_does_not_starve_beside_a_writer(lake: Store, url: str, many: int) ->
     assert not lake.tables.exists("m.c.s.new")
     assert {lake.tables.load(f"m.c.s.t{n}").comment for n in range(8) if n != 3} == {None}
     assert lake.verify() == []
+
+
+@pytest.mark.parametrize("why", ["taken", "disabled", "in a drop"])
+def test_the_dry_run_refuses_what_the_call_refuses(lake: Store, why: str) -> None:
+    lake.tables.create("m.c.s.t", parents=True, columns=[ms.Column("a", "int"), ms.Column("b", "int")])
+    lake.tables.create("m.c.other.x", parents=True)
+    before = lake.position()
+    lake.tables.alter("m.c.s.t", ms.SetComment("later"))
+    error: type[MetastoreError] = EntityAlreadyExists
+    if why == "taken":  # by one that is not below what is reverted
+        lake.tables.rename("m.c.other.x", "m.c.s.x")
+        lake.tables.create("m.c.other.x")
+    elif why == "disabled":
+        lake.catalogs.disable("m.c")
+        error = ms.NotInUse
+    else:
+        lake.tables.begin_drop("m.c.s.t", column="b")
+        error = ms.DropPending
+    seen, was = lake.position(), shown(tree(lake))
+    for dry_run in (True, False):
+        with pytest.raises(error):
+            lake.revert("m.c.s", to=before, dry_run=dry_run)
+    assert (lake.position(), shown(tree(lake))) == (seen, was)
