@@ -458,3 +458,14 @@ def test_the_dry_run_refuses_what_the_call_refuses(lake: Store, why: str) -> Non
         with pytest.raises(error):
             lake.revert("m.c.s", to=before, dry_run=dry_run)
     assert (lake.position(), shown(tree(lake))) == (seen, was)
+
+
+def test_what_was_dropped_then_and_lives_elsewhere_now_stays(lake: Store) -> None:
+    """It is not below what is reverted: neither now, nor as something live then."""
+    table = lake.tables.create("m.c.s.t", parents=True)
+    lake.schemas.create("m.c.other")
+    lake.tables.drop(table)
+    before = lake.position()
+    lake.tables.restore("m.c.s.t", to="m.c.other.t")
+    assert lake.revert("m.c.s", to=before) == []
+    assert lake.tables.load("m.c.other.t").id == table.id
