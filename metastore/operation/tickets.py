@@ -152,18 +152,21 @@ Seen = Mapping[int, Pending]
 def carrying(session: Session, commit: Commit, seen: Seen | None = None) -> Commit:
     """Return the commit with the intents that are visible on what it writes, resolved on top of its own writes.
 
-    They have no answer yet, so to apply them after the own writes is a valid serial order. A commit with an exclusive
-    update carries nothing, because a path may lead elsewhere after it. ``seen``: what one snapshot has shown already.
+    They have no answer yet, so to apply them after the own writes is a valid serial order. What the commit itself
+    renames, moves or drops, and what is below that, carries nothing: its path may lead elsewhere afterwards. ``seen``:
+    what one snapshot has shown already.
     """
     updates = {w.id: w for w in commit.writes if isinstance(w, Update)}
-    if any(w.scope_version is not None for w in updates.values()) or any(guard.bump for guard in commit.guards):
-        return commit
+    moved = {w.id for w in commit.writes if isinstance(w, Update) and w.scope_version is not None}
+    moved |= {guard.id for guard in commit.guards if guard.bump}
     backend: Intents = session.backend
     known, carries = seen or {}, list[Help]()
-    for entity_id, last in updates.items():
+    for entity_id in [i for i in updates if i not in moved]:
         there = known.get(entity_id) or backend.pending(entity_id, None, BATCH)
-        carried = _carried(there, commit, last, scopes_of(backend, there))
-        carries += [] if carried is None else [carried]
+        scopes = scopes_of(backend, there)
+        if there.known is None or moved.isdisjoint((*[node.id for node in there.known.record.chain], *scopes)):
+            carried = _carried(there, commit, updates[entity_id], scopes)
+            carries += [] if carried is None else [carried]
     return replace(commit, carries=tuple(carries))
 
 

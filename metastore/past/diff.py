@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from metastore.feed.feed import steps_between
 from metastore.kinds.change import EntityChange, decode, encode
 from metastore.kinds.entity import Entity
+from metastore.kinds.relation import relation_named
 from metastore.kinds.secret import masked
 from metastore.managers.any_kind import check_kind, led_to
 from metastore.managers.target import Target
@@ -23,7 +24,7 @@ from metastore.names import format_path, parse_path
 from metastore.operation.request import committed
 from metastore.operation.session import Session
 from metastore.past.reads import PastReads, reads_at
-from metastore.past.related import Between, Connected, connected, key_of
+from metastore.past.related import Between, connected, key_of
 from metastore.plain import plain
 from metastore.port.conditions import LIVE
 from metastore.port.records import Known, Step
@@ -165,7 +166,7 @@ def _differences(
 ) -> Iterator[Differing]:
     ids = [one.first.owner_id or one.first.entity_id or 0 for one in some]
     for one, old, new in zip(some, before.by_id(ids), after.by_id(ids), strict=True):
-        chains = [known.record.chain for known in (old, new) if known is not None and (hidden or known.live)]
+        chains = [known.record.chain for known in (old if hidden else _live(old), _live(new)) if known is not None]
         if under is not None and not any(node.id == under for chain in chains for node in chain):
             continue
         if one.first.owner_id is not None:
@@ -183,9 +184,11 @@ def _relations(
 ) -> Iterator[Differing]:
     between = [_between(one) for one in some]
     low, high = (after, before) if backwards else (before, after)
-    for one, pair in zip(between, connected(between, low, high, also=before if hidden else None), strict=True):
+    pairs = connected(between, low, high, also=before if hidden else None)
+    inside = None if under is None else _objects_below(under, between, before, after, hidden=hidden)
+    for one, pair in zip(between, pairs, strict=True):
         old, new = reversed(pair) if backwards else pair
-        if (old and old.to_id) == (new and new.to_id) or not _is_under(under, old, new):
+        if (old and old.to_id) == (new and new.to_id) or not (inside is None or _object_of(one) in inside):
             continue
         shown = new or old
         assert shown is not None
@@ -209,8 +212,18 @@ def _relations(
         )
 
 
-def _is_under(under: int | None, *found: Connected | None) -> bool:
-    return under is None or any(one is not None and under in one.above for one in found)
+def _object_of(one: Between) -> int:
+    return one.to_after if relation_named(one.key.kind).to_the_object else one.key.from_id
+
+
+def _objects_below(
+    under: int, some: Sequence[Between], before: PastReads, after: PastReads, *, hidden: bool
+) -> set[int]:
+    """Return the objects that stand at or below an entity at one of the positions, with the relation or without."""
+    ids = list(dict.fromkeys(map(_object_of, some)))
+    now = [known if hidden else _live(known) for known in before.by_id(ids)]
+    found = zip(ids * 2, [*now, *map(_live, after.by_id(ids))], strict=True)
+    return {i for i, known in found if known is not None and any(node.id == under for node in known.record.chain)}
 
 
 def _between(one: _Folded) -> Between:

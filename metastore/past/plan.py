@@ -99,25 +99,34 @@ class Plan:
         ]
 
 
-def planned(session: Session, target: Target, kind: str | None, to: int) -> Plan:
-    """Return the plan for an entity and all below it.
+def planned(session: Session, target: Target, kind: str | None, to: int, *, until: int | None = None) -> Plan:
+    """Return the plan for an entity and all below it; without what was made after ``until``, which comes after it.
 
     Raises InvalidArgument for what cannot go back, EntityNotFound, DropPending, HistoryGone.
     """
     try:
-        return _planned(session, target, kind, to)
+        return _planned(session, target, kind, to, until)
     except LookAgain as changed:
-        return look_again(changed, lambda: planned(session, target, kind, to))
+        return look_again(changed, lambda: planned(session, target, kind, to, until=until))
 
 
-def _planned(session: Session, target: Target, kind: str | None, to: int) -> Plan:
+def _planned(session: Session, target: Target, kind: str | None, to: int, until: int | None) -> Plan:
     here = now(session)
     scope = scope_at(reads_at(session, here), target, kind) or 0
     _check_target(session, target, scope, to)
     found = [one for one in differing(session, here, to, scope, hidden=True) if one.difference.kind not in _STAYS]
+    if until is not None:
+        found = _without_newcomers(session, found, until)
     plan = Plan([_in_place(one, scope) for one in found], here)
     _fill(session, plan, scope, to)
     return plan
+
+
+def _without_newcomers(session: Session, found: list[Differing], until: int) -> list[Differing]:
+    """Return the differences of what was there at a position, or is not there now."""
+    ids = list(dict.fromkeys(one.owner_id or one.difference.entity_id for one in found))
+    known = dict(zip(ids, in_batches(reads_at(session, until), ids), strict=True))
+    return [one for one in found if known[one.owner_id or one.difference.entity_id] is not None]
 
 
 def _in_place(one: Differing, scope: int) -> Differing:

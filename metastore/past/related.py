@@ -41,8 +41,6 @@ class Connected(NamedTuple):
     other_path: str
     version: int
     to_id: int
-    above: tuple[int, ...]
-    """The ids of the object, and of what is above it."""
 
 
 def key_of(step: Step) -> RelationKey:
@@ -107,6 +105,5 @@ def _at(one: Between, version: int | None, to_id: int | None, found: _Found, *, 
         return None
     if relation_named(one.key.kind).to_the_object:
         here, there = there, here
-    chain = here.record.chain
     paths = [format_path([node.name for node in known.record.chain]) for known in (here, there)]
-    return Connected(paths[0], paths[1], version, to_id, tuple([node.id for node in chain]))
+    return Connected(paths[0], paths[1], version, to_id)

@@ -36,33 +36,58 @@ _PINNED = 600.0
 """How long a chunk keeps the past from gc (seconds)."""
 
 
+class _Tried(Exception):
+    """A plan can be carried out; nothing is committed."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.plan = plan
+
+
 def revert(session: Session, target: Target, kind: str | None, to: int, *, dry_run: bool) -> list[Difference]:
     """Make ``target`` and all below it what it was at ``to``; return what that changes. Raises as ``planned`` does."""
     plan = planned(session, target, kind, to)
-    if not dry_run and plan.wanted:
+    if plan.wanted and dry_run:
+        plan = _tried(session, target, kind, to, plan)
+    elif plan.wanted:
         if len(plan.wanted) <= _ATOMIC:
-            plan = _at_once(session, target, kind, to, plan)
+            plan = _at_once(session, target, kind, to, plan, dry_run=False)
         else:
             _in_chunks(session, to, plan)
     return [one.difference for one in plan.wanted]
 
 
-def _at_once(session: Session, target: Target, kind: str | None, to: int, plan: Plan) -> Plan:
-    plans = [plan]
+def _tried(session: Session, target: Target, kind: str | None, to: int, plan: Plan) -> Plan:
+    """Carry a plan out without the commit: what the call would refuse, the dry run refuses too."""
+    try:
+        return _at_once(session, target, kind, to, plan, dry_run=True)
+    except _Tried as tried:
+        return tried.plan
+
+
+def _at_once(session: Session, target: Target, kind: str | None, to: int, plan: Plan, *, dry_run: bool) -> Plan:
+    """Go back in one commit. After a conflict it plans again, for what the first plan could see.
+
+    If each plan had the newcomers too, another process that makes some could keep it from its end for ever.
+    """
+    plans, first = [plan], plan.at
 
     def go_back(tx: Transaction) -> Plan:
-        if plans[-1].tried:  # after a conflict, it plans again
-            plans.append(planned(session, target, kind, to))
+        if plans[-1].tried:
+            plans.append(planned(session, target, kind, to, until=first))
         plans[-1].tried = True
         Undoing(session, tx, to, plans[-1]).run(plans[-1].steps())
+        if dry_run:
+            raise _Tried(plans[-1])
         return plans[-1]
 
     for _ in range(_TRIES):
         try:
             return run_transaction(session, go_back, Call())
         except (EntityAlreadyExists, EntityNotFound):
-            if now(session) == plans[-1].at:  # nothing has changed since it was planned: it is so
+            if (at := now(session)) == plans[-1].at:  # nothing has changed since it was planned: it is so
                 raise
+            first = at  # a newcomer may have taken an old name
     return run_transaction(session, go_back, Call())
 
 

@@ -19,6 +19,8 @@ class Changed(NamedTuple):
     expected: int | None
     found: int | None
     principal: str | None
+    id: int | None = None
+    """None: a scope has changed."""
 
 
 def changed(
@@ -31,16 +33,16 @@ def changed(
     """
     for (entity_id, version), known in zip(expected.items(), backend.by_id(list(expected)), strict=True):
         if known is None:
-            return Changed(name_of(entity_id), version, None, None)
+            return Changed(name_of(entity_id), version, None, None, entity_id)
         chain = known.record.chain
         path = format_path([n.name for n in chain])
         moved = [n for n, a in enumerate(chain) if guards.get(a.id, a.scope_version) != a.scope_version]
         if moved and (known.live or moved[0] < len(chain) - 1) and known.record.version == version:
             return Changed(format_path([a.name for a in chain[: moved[0] + 1]]), None, None, None)
         if not known.live:
-            return Changed(path, version, None, None)
+            return Changed(path, version, None, None, entity_id)
         if known.record.version != version:
-            return Changed(path, version, known.record.version, known.record.modified_by)
+            return Changed(path, version, known.record.version, known.record.modified_by, entity_id)
     for known in backend.by_id([i for i in guards if i != ROOT_ID]):
         if known is not None and guards[known.record.chain[-1].id] != known.record.chain[-1].scope_version:
             return Changed(format_path([n.name for n in known.record.chain]), None, None, None)

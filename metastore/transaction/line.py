@@ -29,7 +29,8 @@ from metastore.transaction.turns import Door, door_at
 __all__ = ["InLine"]
 
 _MOST = 256
-"""For more entities nobody stands in line: the commit would hold all others up for too long."""
+"""For more entities nobody stands in line: the commit would hold all others up for too long. Then a run stands in line
+for those alone that it lost on."""
 _BARRED = 1.0
 """How long a scope stays marked at least, if the owner of the mark has died (seconds)."""
 _LONGEST_BAR = 5.0
@@ -139,8 +140,8 @@ class InLine:
         """What the turn began with; {}: that is too long ago, and others have announced more."""
         return self._seen if self._session.clock.monotonic() - self._read_at < _FRESH else {}
 
-    def lost(self, commit: Commit, cause: str, addresses: dict[Lookup, int]) -> bool:
-        """Note what a run lost on; True: the next one stands in line."""
+    def lost(self, commit: Commit, cause: str, addresses: dict[Lookup, int], lost_on: int | None = None) -> bool:
+        """Note what a run lost on; True: the next one stands in line. ``lost_on``: the entity that had changed."""
         if cause not in ("self", "read", "pending", "ticket"):
             return False
         under = [r for r in commit.reads if isinstance(r, Absent | Listing | Children | Newest | Relations)]
@@ -149,6 +150,8 @@ class InLine:
             self._barred = next((i for i in scopes if i != ROOT_ID), None)
         ids = {w.id for w in commit.writes if isinstance(w, Update)}
         ids |= {r.id for r in commit.reads if isinstance(r, Expect) and not r.owned}
+        if len(ids | self._ids) > _MOST:
+            ids &= {lost_on}  # each loss adds an entity on which others write
         if len(ids | self._ids) <= _MOST:
             self._ids |= ids
         self.note(self._ids, addresses)

@@ -231,11 +231,13 @@ class Transaction(Managers):
         if cause == "name" and (pending := pending_name(self._outer.backend, commit)) is not None:
             raise pending  # to run it again is of no use
         self.refused = True
+        changed = self._changed()
         if self._line is not None:
-            self.queues = self._line.lost(commit, cause, self._overlay.addresses())
+            lost_on = None if changed is None else changed.id
+            self.queues = self._line.lost(commit, cause, self._overlay.addresses(), lost_on)
         if cause == "operation" and self._call.operation_id is not None:
             raise OperationIdReused(self._id, f"operation {self._id} is known already; ask store.outcome() about it")
-        raise _error(conflict, self._changed()) from None
+        raise _error(conflict, changed) from None
 
     def _changed(self) -> Changed | None:
         """Return what changed, as far as the user sees it."""

@@ -135,3 +135,24 @@ def test_what_went_with_the_other_end_leaves_nothing_behind(store: Store) -> Non
 def plain(found: dict[tuple[Any, ...], Any]) -> dict[tuple[Any, ...], Any]:
     """Return what is shown without who made each relation, and when: gc may have removed its first step."""
     return {key: str(value) if key[0] == "owner" else value for key, value in found.items()}
+
+
+def test_what_it_got_elsewhere_does_not_come_back_with_it(store: Store) -> None:
+    """The table got an owner and a tag, moved out and was dropped there: then it had neither."""
+    store.metalakes.create("m")
+    store.catalogs.create("m.c", type="relational")
+    store.tables.create("m.c.s.t", parents=True)
+    store.users.create("m.ann")
+    store.tags.create("m.tag")
+    store.schemas.create("m.c.other")
+    before = store.position()
+    store.owners.set("m.c.s.t", "m.ann", kind="table")
+    store.tables.rename("m.c.s.t", "m.c.other.t")
+    store.tags.attach("m.c.other.t", "m.tag", kind="table")
+    found = {(one.action, one.kind) for one in store.diff(before, under="m.c.s")}
+    assert found == {("moved", "table"), ("created", "owner"), ("created", "tag_on")}
+    store.tables.drop("m.c.other.t")
+    store.revert("m.c.s", to=before)
+    assert store.owners.of("m.c.s.t", kind="table") is None
+    assert store.tags.on("m.c.s.t", kind="table") == []
+    assert store.revert("m.c.s", to=before) == []

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.errors import InvalidArgument, MetastoreError
+from metastore.errors import EntityAlreadyExists, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Owned
 from metastore.kinds.kind import OwnedKind, to_json
 from metastore.kinds.registry import KINDS
@@ -393,3 +394,78 @@ def test_what_was_made_since_and_is_gone_again_is_no_difference(lake: Store) -> 
     assert lake.revert("m.c.s", to=before) == planned
     assert [t.name for t in lake.tables.list("m.c.s.deep")] == ["t"]
     assert lake.revert("m.c.s", to=before) == []
+
+
+@pytest.mark.parametrize("many", [0, 300])
+def test_it_does_not_starve_beside_a_writer(lake: Store, url: str, many: int) -> None:
+    """Another process alters one table all the time, and makes others: what it makes meanwhile comes after the revert.
+
+    With ``many`` differences there are more entities than a transaction stands in line for.
+    """
+    lake.schemas.create("m.c.s")
+    lake.tables.create_many("m.c.s", [{"name": f"t{n}"} for n in range(8 + many)])
+    before = lake.position()
+    with lake.transaction() as tx:
+        for n in range(8 + many):
+            tx.tables.alter(f"m.c.s.t{n}", ms.SetComment("later"))
+    lake.tables.create("m.c.s.new")
+    other = lake if url == "memory://" else ms.open(url, principal="other")
+    rounds, stop, begun = 0, threading.Event(), threading.Event()
+
+    def write() -> None:
+        nonlocal rounds
+        while not stop.is_set():
+            other.tables.alter("m.c.s.t3", ms.SetComment(f"busy {rounds}"))
+            other.tables.create(f"m.c.s.late{rounds}")
+            rounds += 1
+            if rounds == 3:
+                begun.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert begun.wait(20)
+        done = lake.revert("m.c.s", to=before)
+    finally:
+        stop.set()
+        writer.join()
+        if other is not lake:
+            other.close()
+    assert len(done) >= 9 + many
+    assert not lake.tables.exists("m.c.s.new")
+    assert {lake.tables.load(f"m.c.s.t{n}").comment for n in range(8) if n != 3} == {None}
+    assert lake.verify() == []
+
+
+@pytest.mark.parametrize("why", ["taken", "disabled", "in a drop"])
+def test_the_dry_run_refuses_what_the_call_refuses(lake: Store, why: str) -> None:
+    lake.tables.create("m.c.s.t", parents=True, columns=[ms.Column("a", "int"), ms.Column("b", "int")])
+    lake.tables.create("m.c.other.x", parents=True)
+    before = lake.position()
+    lake.tables.alter("m.c.s.t", ms.SetComment("later"))
+    error: type[MetastoreError] = EntityAlreadyExists
+    if why == "taken":  # by one that is not below what is reverted
+        lake.tables.rename("m.c.other.x", "m.c.s.x")
+        lake.tables.create("m.c.other.x")
+    elif why == "disabled":
+        lake.catalogs.disable("m.c")
+        error = ms.NotInUse
+    else:
+        lake.tables.begin_drop("m.c.s.t", column="b")
+        error = ms.DropPending
+    seen, was = lake.position(), shown(tree(lake))
+    for dry_run in (True, False):
+        with pytest.raises(error):
+            lake.revert("m.c.s", to=before, dry_run=dry_run)
+    assert (lake.position(), shown(tree(lake))) == (seen, was)
+
+
+def test_what_was_dropped_then_and_lives_elsewhere_now_stays(lake: Store) -> None:
+    """It is not below what is reverted: neither now, nor as something live then."""
+    table = lake.tables.create("m.c.s.t", parents=True)
+    lake.schemas.create("m.c.other")
+    lake.tables.drop(table)
+    before = lake.position()
+    lake.tables.restore("m.c.s.t", to="m.c.other.t")
+    assert lake.revert("m.c.s", to=before) == []
+    assert lake.tables.load("m.c.other.t").id == table.id
