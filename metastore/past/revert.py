@@ -36,18 +36,20 @@ _PINNED = 600.0
 """How long a chunk keeps the past from gc (seconds)."""
 
 
-def revert(session: Session, target: Target, to: int, *, dry_run: bool) -> list[Difference]:
+def revert(session: Session, target: Target, to: int, call: Call, *, dry_run: bool) -> list[Difference]:
     """Make ``target`` and all below it what it was at ``to``; return what that changes. Raises as ``planned`` does."""
     plan = planned(session, target, to)
-    if not dry_run and plan.wanted:
-        if len(plan.wanted) <= _ATOMIC:
-            plan = _at_once(session, target, to, plan)
+    if not dry_run:
+        if not plan.wanted:
+            run_transaction(session, lambda _: None, call)  # the lease is checked all the same
+        elif len(plan.wanted) <= _ATOMIC:
+            plan = _at_once(session, target, to, plan, call)
         else:
-            _in_chunks(session, to, plan)
+            _in_chunks(session, to, plan, call)
     return [one.difference for one in plan.wanted]
 
 
-def _at_once(session: Session, target: Target, to: int, plan: Plan) -> Plan:
+def _at_once(session: Session, target: Target, to: int, plan: Plan, call: Call) -> Plan:
     plans = [plan]
 
     def go_back(tx: Transaction) -> Plan:
@@ -59,19 +61,19 @@ def _at_once(session: Session, target: Target, to: int, plan: Plan) -> Plan:
 
     for _ in range(_TRIES):
         try:
-            return run_transaction(session, go_back, Call())
+            return run_transaction(session, go_back, call)
         except (EntityAlreadyExists, EntityNotFound):
             if now(session) == plans[-1].at:  # nothing has changed since it was planned: it is so
                 raise
-    return run_transaction(session, go_back, Call())
+    return run_transaction(session, go_back, call)
 
 
-def _in_chunks(session: Session, to: int, plan: Plan) -> None:
+def _in_chunks(session: Session, to: int, plan: Plan, call: Call) -> None:
     steps = plan.steps()
     with _pinned(session, to) as pin:
         for begin in range(0, len(steps), _CHUNK):
             session.backend.readers.extend(pin, _PINNED)
-            run_transaction(session, _chunk(session, to, plan, steps[begin : begin + _CHUNK]), Call())
+            run_transaction(session, _chunk(session, to, plan, steps[begin : begin + _CHUNK]), call)
 
 
 def _chunk(session: Session, to: int, plan: Plan, steps: list[Step]) -> Callable[[Transaction], None]:
