@@ -119,11 +119,4 @@ IN_LEASES = (
         "if damaged is not None or getattr",
         "tests/leases/test_object_storage.py -k stops_nothing",
     ),
-    Fault(
-        "the server waits for what a job left behind",
-        "metastore/jobs/process.py",
-        "os.set_blocking(pipe, False)",
-        "os.set_blocking(pipe, True)",
-        "tests/jobs/test_commands.py -k holds_no_worker",
-    ),
 )
