@@ -25,6 +25,7 @@ from metastore.cli.output import (
     write_lines,
     write_table,
 )
+from metastore.errors import MetastoreError
 from metastore.leases.book import Holder, LeaseEvent
 from metastore.leases.leases import Leases, clean_lease
 
@@ -39,13 +40,23 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The lease.")]
 def ls(ctx: typer.Context, on: On = None, json: Json = False) -> None:
     """List the leases and their holders, by name.
 
-    An expired lease is listed until another process takes it over.
+    An expired lease is listed until another process takes it over. Lock files that are damaged are left out, and named
+    on standard error; the exit code is 1 then.
     """
+    errors: list[MetastoreError] = []
     with open_leases(ctx.obj, on) as leases:
-        holders = list(leases.list())
+        holders = list(leases.list(unreadable=errors.append))
     if json:
         write_json({"leases": holders})
-        return
+    else:
+        _write_holders(holders)
+    for error in errors:
+        tell(f"left out: {error}")
+    if errors:
+        raise typer.Exit(1)
+
+
+def _write_holders(holders: list[Holder]) -> None:
     rows = table("Lease", "Owner", "Token", "Acquired (UTC)", "Expires (UTC)", "Waiting", right=("Token", "Waiting"))
     for holder in holders:
         who = (Text(safe(holder.name)), Text(safe(holder.owner)), _number(holder.token))
@@ -115,7 +126,7 @@ def break_(ctx: typer.Context, name: Name, on: On = None, json: Json = False) ->
 
 def _holder(leases: Leases, name: str) -> Holder | None:
     """Return the holder of a lease, even if its time is over."""
-    return leases.holder(name) or next((holder for holder in leases.list() if holder.name == name), None)
+    return leases.holder(name, expired=True)
 
 
 def _facts(holder: Holder) -> dict[str, object]:

@@ -1,9 +1,15 @@
-"""Start a job's command under a guard, let it run, end it, and read its output."""
+"""Start a job's command under a guard, let it run, end it, and read its output.
+
+The server never opens by its name what a job can touch: a job may clean its folder, or put a FIFO or a link there. Its
+output goes to a file without a name, of which the server keeps the descriptor.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,16 +29,19 @@ class Process:
     """A running command. Raises OSError if its guard cannot be started."""
 
     def __init__(self, words: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
-        self._log = folder / "output.log"
-        with self._log.open("wb") as log:
+        self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115  (close() closes it)
+        try:
             self._guard = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_GUARD), "--", *words],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=log,
+                stderr=self._log,
                 env=dict(environment),
                 cwd=folder,
             )
+        except BaseException:
+            self._log.close()
+            raise
 
     def allow(self, seconds: float) -> None:
         """Let the command run for so many seconds from now; the newest call counts, even if it allows less."""
@@ -57,19 +66,23 @@ class Process:
     def code(self) -> int | None:
         """Return the exit code after the end; None: the guard itself was killed, and the command with it."""
         assert self._guard.stdout is not None
-        last = self._guard.stdout.read().decode().split()
-        return int(last[-1]) if last[:1] == ["exit"] else None
+        pipe = self._guard.stdout.fileno()
+        os.set_blocking(pipe, False)  # what the job left behind may have the other end, and never close it
+        try:
+            last = os.read(pipe, 4096).split()
+        except BlockingIOError:
+            return None
+        return int(last[-1]) if last[:1] == [b"exit"] else None
 
     def output(self) -> str:
         """Return the end of what the command wrote."""
-        with self._log.open("rb") as log:
-            size = log.seek(0, 2)
-            log.seek(max(0, size - MAX_OUTPUT))
-            return log.read().decode(errors="replace").replace("\x00", "\ufffd")
+        log = self._log.fileno()
+        begin = max(0, os.fstat(log).st_size - MAX_OUTPUT)
+        return os.pread(log, MAX_OUTPUT, begin).decode(errors="replace").replace("\x00", "\ufffd")
 
     def close(self) -> None:
         """Close the pipes; a command that still runs is killed by its guard."""
-        for pipe in (self._guard.stdin, self._guard.stdout):
+        for pipe in (self._guard.stdin, self._guard.stdout, self._log):
             if pipe is not None:
                 with suppress(OSError):
                     pipe.close()

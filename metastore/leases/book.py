@@ -15,13 +15,14 @@ Times are by the book's own clock (the database's, or the wall clock). They only
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from metastore.errors import MetastoreError
 from metastore.port.conditions import LeaseToken
 from metastore.port.unreadable import Unreadable
 
@@ -134,8 +135,13 @@ class Book(Protocol):
         """Take a lease away from its holder. False: it has none."""
         ...
 
-    def holders(self, names: Sequence[str] | None = None) -> Iterator[Holder]:
-        """Yield the holders of these names (None: of all), by name. Free names are left out."""
+    def holders(
+        self, names: Sequence[str] | None = None, unreadable: Callable[[MetastoreError], object] | None = None
+    ) -> Iterator[Holder]:
+        """Yield the holders of these names (None: of all), by name. Free names are left out.
+
+        Of all, what cannot be read is left out too, and ``unreadable`` gets its error.
+        """
         ...
 
     def granted(self, name: str, token: int) -> tuple[Grant, Holder] | None:

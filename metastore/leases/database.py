@@ -162,7 +162,9 @@ class DatabaseBook:
 
     # --- looking
 
-    def holders(self, names: Sequence[str] | None = None) -> Iterator[Holder]:
+    def holders(
+        self, names: Sequence[str] | None = None, unreadable: Callable[[MetastoreError], object] | None = None
+    ) -> Iterator[Holder]:
         after = ""
         while True:
             now, rows = self._page(names, after)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from metastore.arguments import items, positive_integer, positive_seconds, shown
 from metastore.clock import Alive, Clock
 from metastore.deadlines import until
-from metastore.errors import DeadlineExceeded, InvalidArgument, LeaseHeld, LeaseLost
+from metastore.errors import DeadlineExceeded, InvalidArgument, LeaseHeld, LeaseLost, MetastoreError
 from metastore.leases.book import Book, Grant, Holder, LeaseEvent, Queue, Refusal, Want
 from metastore.leases.lease import Hold, Lease, LeaseSet, OnLost, Staging
 from metastore.leases.validity import Instant
@@ -209,14 +209,21 @@ class Leases:
 
     # --- looking, and breaking
 
-    def holder(self, name: str) -> Holder | None:
-        """Return the holder of a lease; None: it has none, or its time is over."""
+    def holder(self, name: str, *, expired: bool = False) -> Holder | None:
+        """Return the holder of a lease; None: it has none. One whose time is over is returned only with ``expired``."""
         holder = next(iter(self._book.holders((clean_lease(name),))), None)
-        return None if holder is None or holder.expired else holder
+        return None if holder is None or (holder.expired and not expired) else holder
 
-    def list(self) -> Iterator[Holder]:
-        """Yield the holders of all leases, by name. One whose time is over is ``expired`` until it is taken over."""
-        return self._book.holders()
+    def list(self, *, unreadable: Callable[[MetastoreError], object] | None = None) -> Iterator[Holder]:
+        """Yield the holders of all leases, by name. One whose time is over is ``expired`` until it is taken over.
+
+        What cannot be read, such as a lock file that is damaged, stops nothing: it is left out, and ``unreadable`` gets
+        its error. Without that function, the first such error is raised after all that can be read.
+        """
+        errors: list[MetastoreError] = []
+        yield from self._book.holders(unreadable=errors.append if unreadable is None else unreadable)
+        if errors:
+            raise errors[0]
 
     def break_(self, name: str) -> bool:
         """Take a lease away from its holder, whose commits under it fail from now on. False: it has no holder."""

@@ -48,6 +48,8 @@ def create_many(
         for chunk in chunks(rows, writer.wish):
             written += 0 if before is None else before.result()
             before = thread.submit(copy_context().run, writer.write, chunk)
+        if before is None:
+            writer.write_nothing()
         return written + (0 if before is None else before.result())
 
 
@@ -94,6 +96,18 @@ class _Writer:
         except Stale:
             message = "what the catalog declares secret has changed meanwhile; run it again with if_exists='return'"
             raise VersionConflict(self.kind.name, None, None, message) from None
+
+    def write_nothing(self) -> None:
+        """Check the lease of a call without rows. Raises LeaseLost."""
+        request = Request[int](
+            verb="create_many",
+            what=lambda: f"create none of kind {self.kind.name}",
+            attempt=lambda _: 0,
+            replay=len,
+            arguments=tuple,
+        )
+        if self.call.lease is not None:
+            perform(self.session, request, self.call)
 
     def _sealing(self, properties: object) -> Seal:
         """Return what a row encrypts. The settings are read once, for all rows."""

@@ -44,28 +44,33 @@ class _Tried(Exception):
         self.plan = plan
 
 
-def revert(session: Session, target: Target, kind: str | None, to: int, *, dry_run: bool) -> list[Difference]:
+def revert(
+    session: Session, target: Target, kind: str | None, to: int, call: Call, *, dry_run: bool
+) -> list[Difference]:
     """Make ``target`` and all below it what it was at ``to``; return what that changes. Raises as ``planned`` does."""
     plan = planned(session, target, kind, to)
-    if plan.wanted and dry_run:
-        plan = _tried(session, target, kind, to, plan)
-    elif plan.wanted:
-        if len(plan.wanted) <= _ATOMIC:
-            plan = _at_once(session, target, kind, to, plan, dry_run=False)
-        else:
-            _in_chunks(session, to, plan)
+    if dry_run:
+        plan = _tried(session, target, kind, to, plan) if plan.wanted else plan
+    elif not plan.wanted:
+        run_transaction(session, lambda _: None, call)  # the lease is checked all the same
+    elif len(plan.wanted) <= _ATOMIC:
+        plan = _at_once(session, target, kind, to, plan, call, dry_run=False)
+    else:
+        _in_chunks(session, to, plan, call)
     return [one.difference for one in plan.wanted]
 
 
 def _tried(session: Session, target: Target, kind: str | None, to: int, plan: Plan) -> Plan:
     """Carry a plan out without the commit: what the call would refuse, the dry run refuses too."""
     try:
-        return _at_once(session, target, kind, to, plan, dry_run=True)
+        return _at_once(session, target, kind, to, plan, Call(), dry_run=True)
     except _Tried as tried:
         return tried.plan
 
 
-def _at_once(session: Session, target: Target, kind: str | None, to: int, plan: Plan, *, dry_run: bool) -> Plan:
+def _at_once(
+    session: Session, target: Target, kind: str | None, to: int, plan: Plan, call: Call, *, dry_run: bool
+) -> Plan:
     """Go back in one commit. After a conflict it plans again, for what the first plan could see.
 
     If each plan had the newcomers too, another process that makes some could keep it from its end for ever.
@@ -83,20 +88,20 @@ def _at_once(session: Session, target: Target, kind: str | None, to: int, plan: 
 
     for _ in range(_TRIES):
         try:
-            return run_transaction(session, go_back, Call())
+            return run_transaction(session, go_back, call)
         except (EntityAlreadyExists, EntityNotFound):
             if (at := now(session)) == plans[-1].at:  # nothing has changed since it was planned: it is so
                 raise
             first = at  # a newcomer may have taken an old name
-    return run_transaction(session, go_back, Call())
+    return run_transaction(session, go_back, call)
 
 
-def _in_chunks(session: Session, to: int, plan: Plan) -> None:
+def _in_chunks(session: Session, to: int, plan: Plan, call: Call) -> None:
     steps = plan.steps()
     with _pinned(session, to) as pin:
         for begin in range(0, len(steps), _CHUNK):
             session.backend.readers.extend(pin, _PINNED)
-            run_transaction(session, _chunk(session, to, plan, steps[begin : begin + _CHUNK]), Call())
+            run_transaction(session, _chunk(session, to, plan, steps[begin : begin + _CHUNK]), call)
 
 
 def _chunk(session: Session, to: int, plan: Plan, steps: list[Step]) -> Callable[[Transaction], None]:

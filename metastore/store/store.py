@@ -270,7 +270,13 @@ class Store(Managers):
         return differences(session, first, last, scope_at(reads_at(session, last), under, kind))
 
     def revert(
-        self, target: Target, *, to: str | datetime, kind: str | None = None, dry_run: bool = False
+        self,
+        target: Target,
+        *,
+        to: str | datetime,
+        kind: str | None = None,
+        dry_run: bool = False,
+        lease: Fencing | None = None,
     ) -> list[Difference]:
         """Make an entity, and all below it, what it was at a position or time; return what changes.
 
@@ -279,9 +285,11 @@ class Store(Managers):
         are commits of 2,000 steps: if one of these fails, those before it stay, and the same call does the rest.
         ``dry_run``: nothing is written. ``kind`` says what a path means that several families share. Raises
         HistoryGone; EntityNotFound if it was not there then; InvalidArgument for what cannot come back;
-        EntityAlreadyExists if another entity has an old name; DropPending, ScopeFrozen.
+        EntityAlreadyExists if another entity has an old name; DropPending, ScopeFrozen; LeaseLost if the holder has
+        lost the ``lease``.
         """
-        return revert(self._session, target, kind, position.position_in(self._session, to), dry_run=dry_run)
+        at = position.position_in(self._session, to)
+        return revert(self._session, target, kind, at, Call(lease=lease), dry_run=dry_run)
 
     def pin(self, name: str, *, at: str | datetime | None = None, expires: float | None = None) -> Pin:
         """Give a position (None: the newest) a name, so that gc keeps its past until ``unpin``.
@@ -412,16 +420,18 @@ class Store(Managers):
         into: Path | None = None,
         if_exists: IfExists = "error",
         progress: Callable[[float], None] | None = None,
+        lease: Fencing | None = None,
     ) -> Imported:
         """Write the content of an export, below ``into`` (None: where it was). Run again, it writes what is missing.
 
         An entity that exists with other content raises EntityAlreadyExists, is left ("return") or replaced ("replace").
         A bad file raises InvalidArgument, with the number of the line, before anything is written. A file with ids
-        needs an empty database; if its import is interrupted, :func:`metastore.restore` goes on.
+        needs an empty database, and takes no ``lease``; if its import is interrupted, :func:`metastore.restore` goes
+        on. Raises LeaseLost if the holder has lost the ``lease``; what was written before stays.
         """
         from metastore.transfer import calls  # noqa: PLC0415
 
-        return calls.import_from(self._session, source, into, if_exists, progress)
+        return calls.import_from(self._session, source, into, if_exists, progress, Call(lease=lease))
 
     def outcome(self, operation_id: UUID | str) -> Outcome:
         """Return what became of an operation. It changes nothing: to settle an operation, repeat its call with its id.

@@ -14,7 +14,7 @@ from metastore.managers.attempts.create import IfExists, check_if_exists
 from metastore.managers.target import Target, absent_from, unless_back
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import lookup
-from metastore.operation.request import committed
+from metastore.operation.request import Call, committed
 from metastore.operation.session import Session
 from metastore.port.backend import Backend, Guards
 from metastore.port.records import Lookup
@@ -66,7 +66,12 @@ def export_to(
 
 
 def import_from(
-    session: Session, source: FileOrName, into: Path | None, if_exists: IfExists, progress: Progress | None
+    session: Session,
+    source: FileOrName,
+    into: Path | None,
+    if_exists: IfExists,
+    progress: Progress | None,
+    call: Call,
 ) -> Imported:
     """See :meth:`metastore.store.Store.import_from`."""
     check_if_exists(if_exists)
@@ -75,9 +80,9 @@ def import_from(
     with reading(source) as stream:
         if not (header := read_header(stream)).ids:
             checked = check(stream, first, folds=folds_below(session.backend, header, names))
-            return import_lines(session, stream, checked, names, if_exists, second)
-        if into is not None or if_exists != "error":
-            raise InvalidArgument("a file with ids restores a whole database; leave out into and if_exists")
+            return import_lines(session, stream, checked, names, if_exists, second, call)
+        if into is not None or if_exists != "error" or call.lease is not None:
+            raise InvalidArgument("a file with ids restores a whole database; leave out into, if_exists and lease")
         imported = restore(session.backend, session.clock, stream, check(stream, first), second)
     session.backend.identify()
     return imported

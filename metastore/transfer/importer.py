@@ -50,6 +50,7 @@ def import_lines(
     into: tuple[str, ...] | None,
     if_exists: IfExists,
     progress: Progress,
+    call: Call,
 ) -> Imported:
     """Write the lines of a file that was checked.
 
@@ -59,7 +60,7 @@ def import_lines(
     parents = _parents(session, header, into)
     if top is not None and parents:
         check_below(top.kind, parents[-1].kind, format_path((*[n.name for n in parents], top.names[-1])))
-    importer = _Importer(session, parents, if_exists, ours=_is_ours(session, header))
+    importer = _Importer(session, parents, if_exists, call, ours=_is_ours(session, header))
     # while one chunk is written, the next one is read
     with ThreadPoolExecutor(1, "metastore-import") as writer:
         before: Future[None] | None = None
@@ -71,7 +72,7 @@ def import_lines(
             before.result()
     if footer.relations:  # after all entities: an end may come later in the file
         names = tuple([n.name for n in parents])
-        written, left = import_relations(session, body(stream, header, _silent), names, if_exists)
+        written, left = import_relations(session, body(stream, header, _silent), names, if_exists, call)
         importer.written, importer.left = importer.written + written, importer.left + left
     importer.disable()
     return Imported(footer.lines, importer.written, importer.left, footer.hash, footer.checksum, restored=False)
@@ -112,8 +113,8 @@ def _parents(session: Session, header: Header, into: tuple[str, ...] | None) -> 
 class _Importer:
     """One import: the places of the entities that can have children, and what to disable at the end."""
 
-    def __init__(self, session: Session, top: Nodes, if_exists: IfExists, *, ours: bool) -> None:
-        self._session, self._if_exists, self._ours = session, if_exists, ours
+    def __init__(self, session: Session, top: Nodes, if_exists: IfExists, call: Call, *, ours: bool) -> None:
+        self._session, self._if_exists, self._call, self._ours = session, if_exists, call, ours
         self._places: dict[Key, Nodes] = {((), ()): top}
         self._last: Nodes = ()
         """The entity of the last group, which may own what the next chunk begins with."""
@@ -142,7 +143,7 @@ class _Importer:
             return f"import the lines from {chunk[0].number} on"
 
         request = Request[None](verb="import", what=what, attempt=attempt, replay=lambda _: None, arguments=tuple)
-        perform(self._session, request, Call())
+        perform(self._session, request, self._call)
         self._note(chunk, *planned[0])
 
     def disable(self) -> None:
@@ -214,7 +215,7 @@ class _Importer:
             arguments=tuple,
             exclusive=True,
         )
-        perform(self._session, request, Call())
+        perform(self._session, request, self._call)
 
 
 def _owned_rows(

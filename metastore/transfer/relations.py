@@ -99,7 +99,7 @@ class _Wish(NamedTuple):
 
 
 def import_relations(
-    session: Session, lines: Iterable[tuple[int, Body]], above: tuple[str, ...], if_exists: IfExists
+    session: Session, lines: Iterable[tuple[int, Body]], above: tuple[str, ...], if_exists: IfExists, call: Call
 ) -> tuple[int, int]:
     """Write the relations of a file whose entities are there; return how many were written, and left as they were.
 
@@ -108,7 +108,7 @@ def import_relations(
     wishes = _wishes(lines, above)
     written = left = 0
     while chunk := list(islice(wishes, _CHUNK)):
-        new = _write(session, chunk, if_exists)
+        new = _write(session, chunk, if_exists, call)
         written, left = written + new, left + len(chunk) - new
     return written, left
 
@@ -123,7 +123,7 @@ def _wishes(lines: Iterable[tuple[int, Body]], above: tuple[str, ...]) -> Iterat
             yield _Wish(number, line, target, EndOf((*above, *line.to), (line.to_kind,)))
 
 
-def _write(session: Session, chunk: list[_Wish], if_exists: IfExists) -> int:
+def _write(session: Session, chunk: list[_Wish], if_exists: IfExists, call: Call) -> int:
     def attempt(view: View) -> Proposal[int] | int:
         ends = find_ends(View(view.backend, False), *[end for wish in chunk for end in (wish.target, wish.other)])
         pairs = list(zip(chunk, ends[::2], ends[1::2], strict=True))
@@ -142,7 +142,7 @@ def _write(session: Session, chunk: list[_Wish], if_exists: IfExists) -> int:
         replay=len,
         arguments=tuple,
     )
-    return perform(session, request, Call())
+    return perform(session, request, call)
 
 
 def _there(view: View, pairs: list[tuple[_Wish, Record, Record]]) -> dict[RelationKey, RelationRecord]:

@@ -224,6 +224,14 @@ def test_on_object_storage(tmp_path: Path, capfd: pytest.CaptureFixture[str], mo
     assert run("break", "x") == (1, "", "metastore: nobody holds the lease 'x'\n")
     assert [json.loads(line)["action"] for line in run("audit", "x", "--json")[1].splitlines()] == ["acquire", "break"]
     assert [file.name for file in tmp_path.iterdir()] == ["locks"]
+    leases.acquire("x", owner="job", ttl=600)
+    (tmp_path / "locks" / "damaged.json").write_text("{}")
+    assert said(run("show", "x", "--json"))["holder"]["owner"] == "job"
+    code, out, err = run("ls")
+    assert (code, out.splitlines()[1].split()[:3]) == (1, ["x", "job", "3"])
+    assert err.startswith("metastore: left out: ")
+    assert "damaged.json" in err
+    assert run("break", "x")[0] == 0
     code = app.run(["lease", "ls", "--on", "s3://me:s3cret@bucket/locks"])
     assert code == 1
     assert "s3cret" not in capfd.readouterr().err

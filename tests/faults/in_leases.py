@@ -91,4 +91,32 @@ IN_LEASES = (
         "ALIVE",
         "tests/leases/test_object_storage.py -k ends_with_its_call",
     ),
+    Fault(
+        "a create of nothing does not look at its lease",
+        "metastore/managers/bulk.py",
+        "            writer.write_nothing()\n",
+        "            pass\n",
+        "tests/leases/test_long_works.py -k 'create and none and sqlite'",
+    ),
+    Fault(
+        "the steps of a drop forget their lease",
+        "metastore/managers/drops/pending.py",
+        "perform(self._session, request, call)",
+        "perform(self._session, request, Call())",
+        "tests/leases/test_long_works.py -k sqlite",
+    ),
+    Fault(
+        "an import forgets its lease",
+        "metastore/transfer/importer.py",
+        "replay=lambda _: None, arguments=tuple)\n        perform(self._session, request, self._call)",
+        "replay=lambda _: None, arguments=tuple)\n        perform(self._session, request, Call())",
+        "tests/leases/test_long_works.py -k 'import and sqlite'",
+    ),
+    Fault(
+        "a damaged lock file stops a list",
+        "metastore/leases/objects/cells.py",
+        "if damaged is None or getattr",
+        "if damaged is not None or getattr",
+        "tests/leases/test_object_storage.py -k stops_nothing",
+    ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -71,6 +72,34 @@ def test_the_end_of_a_long_output_is_kept(store: ms.Store) -> None:
     done = run(store, sys.executable, "-c", "print('x' * 200_000 + 'the end')")
     assert len(done.output) <= MAX_OUTPUT
     assert done.output.endswith("the end\n")
+
+
+UNTIDY = {
+    "cleans its folder": "rm -rf ./* ./.[!.]*",
+    "removes its folder": 'rm -rf "$PWD"',
+    "puts a FIFO there": "rm -f output.log; mkfifo output.log",
+    "puts a folder there": "rm -f output.log; mkdir output.log",
+    "puts a link there": "ln -sf /etc/hostname output.log",
+    "shuts its folder": 'chmod 000 "$PWD"',
+    "truncates its output": "truncate -s 0 /proc/self/fd/1",
+}
+
+
+@pytest.mark.parametrize("does", UNTIDY)
+def test_a_job_may_do_in_its_folder_what_it_likes(store: ms.Store, does: str) -> None:
+    done = run(store, "/bin/sh", "-c", f"{UNTIDY[does]} && echo done")
+    assert (done.status, done.attempts, done.output) == ("succeeded", 1, "done\n")
+
+
+def test_what_a_job_leaves_behind_holds_no_worker(store: ms.Store, tmp_path: Path) -> None:
+    """It has the guard's own output open, and does not end."""
+    pid = tmp_path / "pid"
+    script = f"guard=$PPID; setsid sleep 60 > /proc/$guard/fd/1 & echo $! > {pid}; echo done"
+    try:
+        done = run(store, "/bin/sh", "-c", script)
+        assert (done.status, done.output) == ("succeeded", "done\n")
+    finally:
+        os.kill(int(pid.read_text()), signal.SIGKILL)
 
 
 def test_a_job_that_kills_its_servers_is_not_run_for_ever() -> None:

@@ -20,7 +20,7 @@ from metastore.clock import SYSTEM
 from metastore.leases.objects.client import ConditionFailed, Unsettled
 from metastore.leases.objects.files import FileObjects
 from metastore.leases.objects.lock_file import HISTORY
-from tests.leases.worlds import ObjectWorld, Time, object_local, object_memory, object_s3, s3_options
+from tests.leases.worlds import ObjectWorld, Time, client, object_local, object_memory, object_s3, s3_options
 from tests.servers.process import free_port
 from tests.servers.s3 import SECRET, S3Server
 
@@ -126,6 +126,27 @@ def refused_everywhere(folder: Path, file: Path, error: type[ms.MetastoreError])
         list(leases.list())
     assert file.read_bytes() == before
     assert leases.holder("a") is None
+
+
+def test_a_damaged_file_stops_nothing_else(locks_server: S3Server, bucket: str) -> None:
+    """A list shows the others, and names it; to look at one lease, or to break it, reads only its own file."""
+    leases = object_s3(locks_server, bucket).leases()
+    for name in ("a", "b", "c"):
+        leases.acquire(name, owner="ada")
+    s3 = client(locks_server)
+    for key in ("b", "not ours"):
+        s3.put_object(Bucket=bucket, Key=f"locks/{key}.json", Body=b"{}")
+    errors: list[ms.MetastoreError] = []
+    assert [holder.name for holder in leases.list(unreadable=errors.append)] == ["a", "c"]
+    assert ["b.json" in str(error) or "not ours.json" in str(error) for error in errors] == [True, True]
+    found = leases.list()
+    assert (next(found).name, next(found).name) == ("a", "c")
+    with pytest.raises(ms.BackendUnavailable, match=r"\.json was left as it is"):
+        next(found)
+    with locks_server.requests() as requests:
+        assert leases.holder("a", expired=True).owner == "ada"  # type: ignore[union-attr]
+        assert leases.break_("c")
+    assert {request.path.rsplit("/", 1)[-1] for request in requests.made} == {"a.json", "c.json", bucket}
 
 
 # --- clocks

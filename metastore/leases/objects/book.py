@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -273,7 +273,9 @@ class ObjectBook:
 
     # --- looking
 
-    def holders(self, names: Sequence[str] | None = None) -> Iterator[Holder]:
+    def holders(
+        self, names: Sequence[str] | None = None, unreadable: Callable[[MetastoreError], object] | None = None
+    ) -> Iterator[Holder]:
         if names is not None:
             for name in names:
                 file = self._cells.read(name, self._ends())
@@ -286,7 +288,7 @@ class ObjectBook:
                 "look at one table: holder(name)"
             )
         keys = self._cells.keys(self._ends())
-        files = self._cells.all(keys, self._ends())
+        files = self._cells.all(keys, self._ends(), unreadable)
         held = [self._holder(f, len(self._tickets.among(f.name, keys))) for f in files if f.holding is not None]
         yield from sorted(held, key=lambda holder: holder.name)
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from metastore.clock import Clock
+from metastore.errors import BackendUnavailable, MetastoreError, MigrationNeeded
 from metastore.leases.objects.client import ConditionFailed, Objects, Unsettled
 from metastore.leases.objects.effort import Effort
 from metastore.leases.objects.format import Format
@@ -134,15 +135,23 @@ class Cells:
             self._note(file)
             return _Seen(file, stored.etag)
 
-    def all(self, keys: Iterable[str], ends: float) -> Iterator[LockFile]:
-        """Yield the lock files among these keys."""
+    def all(
+        self, keys: Iterable[str], ends: float, damaged: Callable[[MetastoreError], object] | None
+    ) -> Iterator[LockFile]:
+        """Yield the lock files among these keys; ``damaged`` gets the errors of those that are none (None: raise)."""
         effort = Effort(self._clock, self._place, ends)
         for key in keys:
             if not key.endswith(".json") or "/" in key:
                 continue
-            file = self._look(key, None, effort).file
-            if file is not None and self._form.key(file.name) != key:
-                raise unreadable(f"{self._place}/{key}", f"it is the lock file of {file.name!r}")
+            try:
+                file = self._look(key, None, effort).file
+                if file is not None and self._form.key(file.name) != key:
+                    raise unreadable(f"{self._place}/{key}", f"it is the lock file of {file.name!r}")
+            except (BackendUnavailable, MigrationNeeded) as error:
+                if damaged is None or getattr(error, "transient", False):  # the storage does not answer
+                    raise
+                damaged(error)
+                continue
             if file is not None:
                 yield file
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from metastore.errors import BackendUnavailable, DeadlineExceeded, DropPending, EntityNotFound, PermissionDenied
+from metastore.errors import (
+    BackendUnavailable,
+    DeadlineExceeded,
+    DropPending,
+    EntityNotFound,
+    LeaseLost,
+    PermissionDenied,
+)
 from metastore.kinds.drop import DESTROYED, STARTED, target_id
 from metastore.kinds.handlers import Handler, checked, drop_handler
 from metastore.managers.drops.pending import PendingDrop
 from metastore.managers.drops.row import pending_drops
+from metastore.operation.request import Fencing
 from metastore.operation.session import Session
 
 __all__ = ["Drops"]
@@ -30,7 +38,7 @@ class Drops:
             if session.access is None or session.backend.by_id([target_id(drop.name)])[0] is not None:
                 yield PendingDrop(session, drop, held=False)
 
-    def resume(self, handler: Handler | None = None) -> int:
+    def resume(self, handler: Handler | None = None, *, lease: Fencing | None = None) -> int:
         """Take over the drops that their processes left behind, destroy, and finish; return how many were finished.
 
         ``handler`` gets each pending drop and does the destructive part again, from its beginning; None: the handler
@@ -38,7 +46,7 @@ class Drops:
         are left to their processes. What had started is finished when the ttl of the process before has passed once
         more. What a user may not drop is left. If the handler fails, that drop stays pending, and the others go on; the
         first such error is raised at the end. Raises InvalidArgument; BackendUnavailable at once if the database does
-        not answer: call again later.
+        not answer: call again later. LeaseLost at once if the holder has lost the ``lease``, which each step requires.
         """
         if handler is not None:
             checked(handler)
@@ -46,19 +54,21 @@ class Drops:
         try:
             for one in list(self.pending()):
                 try:
-                    ready += [one] if self._destroyed(one, handler) else []
+                    ready += [one] if self._destroyed(one, handler, lease) else []
+                except LeaseLost:
+                    raise
                 except Exception as error:  # noqa: BLE001  (one that always fails must not hold up those after it)
                     _log.warning("the drop of %s was not resumed: %s", one.path, error)
                     errors.append(error)
                     if isinstance(error, BackendUnavailable | DeadlineExceeded):
                         self._session.backend.ping()  # if the database is away, each of the others would wait for it
         finally:  # after an interrupt as well: their data is destroyed
-            finished = sum([self._finished(one) for one in ready])
+            finished = sum([self._finished(one, lease) for one in ready])
         if errors:
             raise errors[0]
         return finished
 
-    def _destroyed(self, pending: PendingDrop, handler: Handler | None) -> bool:
+    def _destroyed(self, pending: PendingDrop, handler: Handler | None, lease: Fencing | None) -> bool:
         """Take one over and destroy its data; False: it is left as it is."""
         if pending.phase == DESTROYED:
             return True
@@ -67,16 +77,16 @@ class Drops:
             _log.warning("no handler for the drop of %s (a %s): it stays pending", pending.path, pending.kind)
             return False
         try:
-            pending.take_over()
+            pending.take_over(lease=lease)
             if pending.phase != STARTED:
-                pending.started()
+                pending.started(lease=lease)
         except (DropPending, EntityNotFound, PermissionDenied):  # others have it in hand, or ended it; or it is theirs
             return False
         chosen(pending)
         return True
 
-    def _finished(self, pending: PendingDrop) -> bool:
+    def _finished(self, pending: PendingDrop, lease: Fencing | None) -> bool:
         try:
-            return pending.finish()
+            return pending.finish(lease=lease)
         except (DropPending, EntityNotFound, PermissionDenied):  # it was taken over meanwhile; or it is not the user's
             return False

@@ -22,7 +22,7 @@ from metastore.managers.purge import delete_tree
 from metastore.managers.target import Target
 from metastore.names import parse_path
 from metastore.operation.perform import perform
-from metastore.operation.request import Attempt, Call, Request
+from metastore.operation.request import Attempt, Call, Fencing, Request
 from metastore.operation.session import ManagerSession, Session
 from metastore.plain import plain
 from metastore.port.conditions import ROOT_ID
@@ -151,62 +151,65 @@ class PendingDrop:
     def __repr__(self) -> str:
         return f"<PendingDrop {self.path!r}, {self.phase}, token {self.token}>"
 
-    # --- its steps
+    # --- its steps: with a ``lease``, each raises LeaseLost and changes nothing if the holder has lost it
 
-    def started(self) -> None:
+    def started(self, *, lease: Fencing | None = None) -> None:
         """Note that destruction begins now; call it before. Again: keep the drop for another ttl.
 
         Raises DropPending if another process has taken it over, EntityNotFound if it was finished or rolled back.
         """
-        self._take()
-        self._step("start", lambda view: steps.start(view, self._drop), self._seen)
+        call = Call(lease=lease)
+        self._take(call)
+        self._step("start", lambda view: steps.start(view, self._drop), self._seen, call)
 
-    def finish(self) -> bool:
+    def finish(self, *, lease: Fencing | None = None) -> bool:
         """Let go of the target for good: neither restore nor revert brings it back. False: it was finished already.
 
         After a take-over of a drop that had started, it waits until the ttl of the process before has passed again.
         Raises DropPending if another process has taken it over, EntityNotFound if it was rolled back.
         """
-        self._take()
+        call = Call(lease=lease)
+        self._take(call)
         clock = self._session.clock
         if (left := self._finish_from - clock.monotonic()) > 0:
             clock.sleep(left)
-        done = self._step("finish", lambda view: steps.finish(view, self._drop), lambda _: True)
+        done = self._step("finish", lambda view: steps.finish(view, self._drop), lambda _: True, call)
         if not done and steps.is_back(self._session.backend, self._drop):
             raise steps.lost(self.path)
         if done and self._drop.part is None:
             self._delete()
         return done
 
-    def roll_back(self) -> None:
+    def roll_back(self, *, lease: Fencing | None = None) -> None:
         """Bring the target back, as it was. Raises DropPending once destruction has begun, or if it was taken over.
 
         Raises EntityNotFound if the drop has ended, or if what the target was in is not live.
         """
-        self._take(to_roll_back=True)
-        self._step("roll back", lambda view: steps.roll_back(view, self._drop), lambda _: True)
+        call = Call(lease=lease)
+        self._take(call, to_roll_back=True)
+        self._step("roll back", lambda view: steps.roll_back(view, self._drop), lambda _: True, call)
 
-    def take_over(self) -> None:
+    def take_over(self, *, lease: Fencing | None = None) -> None:
         """Take the drop over from a process that let its ttl pass. Nothing happens if this process holds it.
 
         Raises DropPending before that, EntityNotFound if the drop has ended.
         """
-        self._take()
+        self._take(Call(lease=lease))
 
-    def _take(self, *, to_roll_back: bool = False) -> None:
+    def _take(self, call: Call, *, to_roll_back: bool = False) -> None:
         if self._held:
             return
         before = self._drop
         if before.phase != DESTROYED:
             now = self._session.backend.now()
             take = partial(steps.take_over, known=before, now=now, to_roll_back=to_roll_back)
-            self._step("take over", take, self._seen)
+            self._step("take over", take, self._seen, call)
         self._held, self._lost = True, False
         if self._drop.phase == STARTED:
             # it may still be destroying: its name must not be free before it has surely stopped
             self._finish_from = self._session.clock.monotonic() + before.ttl
 
-    def _step(self, verb: str, attempt: Attempt[T], replay: Callable[[Any], T]) -> T:
+    def _step(self, verb: str, attempt: Attempt[T], replay: Callable[[Any], T], call: Call) -> T:
         request = Request[T](
             verb=verb,
             what=lambda: f"{verb} the drop of {self.path}",
@@ -216,7 +219,7 @@ class PendingDrop:
             exclusive=verb in ("finish", "roll back") and self._drop.part is None,
         )
         try:
-            result = perform(self._session, request, Call())
+            result = perform(self._session, request, call)
         except (DropPending, EntityNotFound):
             row = read_same(self._session.backend, self._drop)
             self._lost = row is None or row.token != self.token
