@@ -143,7 +143,7 @@ class Threads:
         return job
 
     def _begin(self) -> None:
-        """Start one more thread. If none can be started now, the call waits for one that is there; without any, fail."""
+        """Start one more thread. If none can be started, the call waits for one that is there, or fails."""
         name = f"metastore-async-{len(self._workers) + 1}"
         thread = threading.Thread(target=self._work, args=(self._calls,), name=name, daemon=True)
         try:
