@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, NoReturn
 from uuid import UUID
 
-__all__ = ["ReadOnly", "parsed", "plain", "read_only"]
+__all__ = ["ReadOnly", "ReadOnlyList", "parsed", "plain", "read_only"]
 
 _ATOMS = (str, int, float, bool, type(None))
 
@@ -68,8 +68,34 @@ class ReadOnly(dict[str, Any]):
         return ReadOnly, (dict(self),)
 
 
+class ReadOnlyList(list[Any]):
+    """A JSON list that cannot be changed. A ``list``, so that it equals one, and is encoded as one."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("this list cannot be changed; list(…) of it is a copy that can")
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = extend = insert = remove = pop = clear = sort = reverse = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ReadOnlyList, (list(self),)
+
+
 def read_only(value: Any) -> ReadOnly:
-    """Return a mapping as one that cannot be changed. Raises TypeError for another value."""
+    """Return a JSON object that cannot be changed, nor what is in it. Raises TypeError for another value.
+
+    A cache gives the same entity to all its readers: what one of them could change, all others would see.
+    """
     if not isinstance(value, Mapping):
         raise TypeError(f"expected an object, not {type(value).__name__}")
-    return ReadOnly(value)
+    return ReadOnly({key: _frozen(below) for key, below in value.items()})
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ReadOnly({key: _frozen(below) for key, below in value.items()})
+    if isinstance(value, list):
+        return ReadOnlyList([_frozen(below) for below in value])
+    return value

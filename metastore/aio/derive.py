@@ -40,7 +40,20 @@ T = TypeVar("T")
 D = TypeVar("D", bound="Derived")
 
 AT_ONCE: Final = frozenset(
-    {"as_user", "bind", "exclusive", "manager", "refused", "relations", "row", "tokens", "transaction"}
+    {
+        "as_user",
+        "bind",
+        "check",
+        "exclusive",
+        "is_over",
+        "manager",
+        "refused",
+        "relations",
+        "row",
+        "seconds_left",
+        "tokens",
+        "transaction",
+    }
 )
 """Methods that stay sync: they send nothing, or the sync code itself calls them (of a lease)."""
 WHOLE: Final = frozenset({"close", "create_many", "export_to", "gc", "import_from", "rotate", "scrub", "verify"})
@@ -177,7 +190,23 @@ def _called(function: Callable[..., Any], room: Room, loop: asyncio.AbstractEven
     core = current()
     if core is not None:
         return core.wait(result)
+    if _runs_here(loop):  # a method that stays sync noticed a loss: nobody here can wait
+        task = loop.create_task(_awaited(result))
+        _CALLED.add(task)
+        task.add_done_callback(_CALLED.discard)
+        return None
     return asyncio.run_coroutine_threadsafe(_awaited(result), loop).result()
+
+
+def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:  # a thread without a loop
+        return False
+
+
+_CALLED: set[asyncio.Task[Any]] = set()
+"""What runs and nobody waits for: the loop itself keeps no task alive."""
 
 
 async def _awaited(result: Awaitable[T]) -> T:

@@ -11,7 +11,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar, cast
@@ -210,10 +210,12 @@ class _TaskWaker:
 
     def wake(self) -> None:
         self._woken = True
-        if threading.get_ident() == self._thread:
-            self._end()
-        else:
-            self._loop.call_soon_threadsafe(self._end)
+        # Its loop may be closed, with or without its task having ended: then nobody waits here any more.
+        with suppress(RuntimeError):
+            if threading.get_ident() == self._thread and not self._loop.is_closed():
+                self._end()
+            else:
+                self._loop.call_soon_threadsafe(self._end)
 
     def _end(self) -> None:
         if self._tick is not None and not self._tick.done():

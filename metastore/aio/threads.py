@@ -20,7 +20,7 @@ from typing import Any
 from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM
 from metastore.deadlines import Stop, remaining, stoppable
-from metastore.errors import DeadlineExceeded, StoreClosed
+from metastore.errors import BackendUnavailable, DeadlineExceeded, StoreClosed
 
 __all__ = ["Job", "Threads"]
 
@@ -133,20 +133,26 @@ class Threads:
         with self._lock:
             if self._closed:
                 raise StoreClosed
+            if len(self._workers) < min(self._under_way + 1, self._limits.size):
+                self._begin()
             self._under_way += 1
             busy = self._under_way > self._limits.size
-            if len(self._workers) < min(self._under_way, self._limits.size):
-                self._begin()
         if busy:
             self._let_wait(job)
         self._calls.put(job)
         return job
 
     def _begin(self) -> None:
+        """Start one more thread. If none can be started, the call waits for one that is there, or fails."""
         name = f"metastore-async-{len(self._workers) + 1}"
         thread = threading.Thread(target=self._work, args=(self._calls,), name=name, daemon=True)
-        self._workers.append(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            if not self._workers:
+                raise _no_thread(error) from error
+        else:
+            self._workers.append(thread)
 
     def _let_wait(self, job: Job) -> None:
         patience = math.inf if self._limits.max_wait is None else self._limits.max_wait
@@ -175,7 +181,11 @@ class Threads:
         if waits:
             self._waits.add(job)
         work = partial(job.run, partial(self._waits.discard, job))
-        threading.Thread(target=work, name="metastore-async-alone", daemon=True).start()
+        try:
+            threading.Thread(target=work, name="metastore-async-alone", daemon=True).start()
+        except RuntimeError as error:
+            self._waits.discard(job)
+            raise _no_thread(error) from error
         return job
 
     def close(self) -> None:
@@ -190,3 +200,7 @@ class Threads:
             self._calls.put(None)
         for thread in self._workers:
             thread.join()
+
+
+def _no_thread(error: RuntimeError) -> BackendUnavailable:
+    return BackendUnavailable(f"nothing was sent: the system starts no thread for the call ({error}); call again later")

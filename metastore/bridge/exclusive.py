@@ -27,17 +27,26 @@ _LOOKS = 0.01
 """How often a section looks whether another one has ended (seconds)."""
 
 
+class _Own(NamedTuple):
+    names: tuple[str, ...]
+    lease: Lease
+
+
 class Exclusive:
     """Exclusive sections on one store's leases. Thread-safe."""
 
     def __init__(self, leases: Leases, clock: Clock, ttl: float) -> None:
         self._leases, self._clock, self._ttl = leases, clock, ttl
-        self._mine: ContextVar[tuple[tuple[str, ...], ...]] = ContextVar("mine", default=())
-        """The paths that this thread or task has for itself, outermost first."""
+        self._held: ContextVar[tuple[_Own, ...]] = ContextVar("held", default=())
+        """The paths that this thread or task has for itself, outermost first. An interrupt may leave one behind."""
 
     def holds(self, names: tuple[str, ...]) -> bool:
         """Whether this thread has the path, or one above it, for itself."""
-        return any(names[: len(one)] == one for one in self._mine.get())
+        return any(names[: len(one)] == one for one in self._mine())
+
+    def _mine(self) -> list[tuple[str, ...]]:
+        """Return the paths whose leases this thread or task still holds."""
+        return [own.names for own in self._held.get() if not own.lease.is_over()]
 
     @contextmanager
     def section(self, names: tuple[str, ...], timeout: float) -> Iterator[Lease]:
@@ -49,11 +58,11 @@ class Exclusive:
         while len(_plain(names)) > MAX_NAME:
             names = names[:-1]
         with self._taken(names, ends) as lease:
-            token = self._mine.set((*self._mine.get(), names))
+            token = self._held.set((*self._held.get(), _Own(names, lease)))
             try:
                 yield lease
             finally:
-                self._mine.reset(token)
+                self._held.reset(token)
 
     @contextmanager
     def _taken(self, names: tuple[str, ...], ends: float) -> Iterator[Lease]:
@@ -78,7 +87,7 @@ class Exclusive:
 
     def _others(self, names: tuple[str, ...]) -> _Others:
         """Return the holders above and below, after the end of those whose time is over."""
-        mine = {_plain(one) for one in self._mine.get()}
+        mine = {_plain(one) for one in self._mine()}
         above = {_plain(names[:depth]) for depth in range(len(names))} - mine
         below = _plain(names) + ("." if names else "")
         others = _Others([], [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from sys import getsizeof
 
 from metastore.kinds.entity import Entity
 from metastore.names import fold, parse_path
@@ -14,8 +15,11 @@ from metastore.port.touched import Touch
 
 __all__ = ["Entry", "appeared", "entry_of", "listing_of"]
 
-_ENTRY, _PER_CHARACTER, _NAME = 3_000, 8, 100
-"""The estimated memory of one entry, of each character of its document, decoded, and of a name in a listing (bytes)."""
+_ENTRY, _PER_CHARACTER, _NAME = 3_000, 8, 60
+"""The estimated memory of one entry, of each character of its document, decoded, and of a short name (bytes).
+
+A long name takes more, by the bytes of its characters.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +62,7 @@ def listing_of(listed: Listed) -> Entry:
     """Return what to keep of one page of a listing."""
     ids = tuple([node.id for node in listed.above])
     shown = [item for item in listed.items if isinstance(item, Entity)]
-    size = _ENTRY + sum(map(_size, shown)) + _NAME * len(listed.items)
+    size = _ENTRY + sum([_size(item) if isinstance(item, Entity) else _NAME + getsizeof(item) for item in listed.items])
     content = tuple([entity.id for entity in shown])
     return Entry(listed, ids, None, size, 0, content, _last(listed.above))
 

@@ -7,13 +7,14 @@ returned, is never outrun: it raises one of these scope versions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import replace
+from types import TracebackType
 from typing import Final, NamedTuple
 
+from metastore.block import Block
 from metastore.errors import EntityNotFound, PermissionDenied
 from metastore.governance.decision import Decision, Ruling, decide
 from metastore.governance.evidence import KnownFacts, Memory, Nodes, Who, evidence, evidence_at
@@ -25,28 +26,50 @@ from metastore.port.rights import Chosen, RightRows
 from metastore.port.scopes import Scopes
 from metastore.port.search import Search
 
-__all__ = ["Access", "Evidence", "Probed", "Want", "guessing", "is_guessing"]
+__all__ = ["Access", "Evidence", "Probed", "Want", "guesses", "guessing"]
 
-_GUESSED: ContextVar[list[bool] | None] = ContextVar("guessed", default=None)
-"""Where a read inside of an attempt that may guess notes that it did; None: reads ask whether their evidence holds."""
 _BLOCK: Final = 64
 """How many ids are reserved at once."""
 
 
-@contextmanager
-def guessing(allowed: bool) -> Iterator[list[bool]]:
-    """Let reads trust remembered evidence meanwhile, if that is ``allowed``; the list says whether one did."""
-    guessed = list[bool]()
-    token = _GUESSED.set(guessed if allowed else None)
-    try:
-        yield guessed
-    finally:
-        _GUESSED.reset(token)
+class _Guessing(Block):
+    """A block in which reads may guess. An interrupt can leave it in the context, but then it runs no longer."""
+
+    __slots__ = ("allowed", "around", "guessed")
+
+    def __init__(self, *, allowed: bool) -> None:
+        self.allowed = allowed
+        self.guessed = list[bool]()
+
+    def __enter__(self) -> list[bool]:
+        self.around = _Guessing.innermost()
+        _guesses.set(self)
+        return self.guessed
+
+    def end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        _guesses.set(self.around)
+
+    @staticmethod
+    def innermost() -> _Guessing | None:
+        """Return the innermost block that runs."""
+        block = _guesses.get()
+        while block is not None and not block.runs:
+            block = block.around
+        return block
 
 
-def is_guessing() -> bool:
-    """Whether this is inside of an attempt whose reads may trust remembered evidence."""
-    return _GUESSED.get() is not None
+_guesses: ContextVar[_Guessing | None] = ContextVar("guesses", default=None)
+
+
+def guessing(allowed: bool) -> _Guessing:
+    """Let reads trust remembered evidence in a block, if that is ``allowed``; the list says whether one did."""
+    return _Guessing(allowed=allowed)
+
+
+def guesses() -> list[bool] | None:
+    """Return where a read in such a block notes that it guessed; None: reads ask whether their evidence holds."""
+    block = _Guessing.innermost()
+    return block.guessed if block is not None and block.allowed else None
 
 
 class Want(NamedTuple):
@@ -130,7 +153,7 @@ class Access:
 
     def at(self, path: Lookup) -> KnownFacts | None:
         """Return what is remembered about what a path led to, if a read may ask whether it holds: see ``probe``."""
-        if _GUESSED.get() is not None or self.mine is not None:
+        if guesses() is not None or self.mine is not None:
             return None
         known = self._facts.at(path)
         return known if known is not None and known.seen_by else None
@@ -141,7 +164,7 @@ class Access:
         Not where a commit guards what is read, and not in a transaction, which reads an overlay.
         """
         known = self._facts.at(path)
-        return known is None and path.start.id == ROOT_ID and _GUESSED.get() is None and self.mine is None
+        return known is None and path.start.id == ROOT_ID and guesses() is None and self.mine is None
 
     def facts_now(self, chain: Nodes, rows: RightRows) -> KnownFacts:
         """Return the facts about the object at the end of ``chain``, which was read with ``rows``; remember them."""
@@ -158,7 +181,7 @@ class Access:
 
     def guesses(self, ids: Sequence[int]) -> bool:
         """Whether an attempt may take it for granted that the user sees all these; if so, that it guessed is noted."""
-        guessed = _GUESSED.get()
+        guessed = guesses()
         if guessed is None or self.mine is not None or not ids:
             return False
         all_known = [self.remembered(i) for i in ids]
@@ -181,7 +204,7 @@ class Access:
         Empty where the commit guards them, nothing is remembered or what is remembered disagrees, and in a transaction,
         which reads an overlay.
         """
-        if _GUESSED.get() is not None or self.mine is not None:
+        if guesses() is not None or self.mine is not None:
             return Scopes()
         return Scopes.agreed([k.seen_by for i in ids if (k := self.remembered(i)) is not None]) or Scopes()
 
@@ -213,7 +236,7 @@ class Access:
         """Whether all these hold; not if those that were remembered disagree: then one of them is outdated."""
         if rests is None:
             return False
-        guessed = _GUESSED.get()
+        guessed = guesses()
         if guessed is not None:
             guessed.append(True)  # the commit guards it, and whatever else comes of it is decided again
             return True

@@ -36,6 +36,13 @@ def utc(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
+def _object(text: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise TypeError(f"expected an object, not {type(value).__name__}")
+    return value
+
+
 class _Stored:
     """An entity or an owned row: its version, its document, who created and changed it, and when."""
 
@@ -74,16 +81,24 @@ class _Stored:
     @cached_property
     def doc(self) -> Mapping[str, Any]:
         """The document that the database holds, as JSON values. Raises UnreadableRow, as each field does."""
-        return self._read(lambda: read_only(json.loads(self.record.doc)))
+        return read_only(self._parsed)
+
+    @cached_property
+    def _parsed(self) -> Mapping[str, Any]:
+        """The document for the fields, which show nothing of it that can be changed. Raises UnreadableRow.
+
+        To make a copy that nobody can change takes as long as to parse it: only those who ask for it wait for that.
+        """
+        return self._read(lambda: _object(self.record.doc))
 
     @property
     def comment(self) -> str | None:
-        comment: str | None = self._read(lambda: self.doc["comment"])
+        comment: str | None = self._read(lambda: self._parsed["comment"])
         return comment
 
     @cached_property
     def properties(self) -> Mapping[str, str]:
-        return self._read(lambda: properties_shown(self.doc["properties"]))
+        return self._read(lambda: properties_shown(self._parsed["properties"]))
 
     @property
     def created_by(self) -> str | None:

@@ -31,7 +31,7 @@ class Stored(Protocol):
     """What a field reads: an entity, or an owned row."""
 
     @property
-    def doc(self) -> Mapping[str, Any]: ...
+    def _parsed(self) -> Mapping[str, Any]: ...
     @property
     def id(self) -> int: ...
     @property
@@ -89,8 +89,9 @@ class DocField:
     def __get__(self, row: Stored | None, owner: type) -> Any:
         if row is None:
             return self
+        parsed = row._parsed  # noqa: SLF001  (a field is a part of its class)
         # no __set__: from now on Python finds the value in the instance, and does not come here
-        value = vars(row)[self.name] = decoded(row, lambda: self.decode(self.stored_in(row.doc)))
+        value = vars(row)[self.name] = decoded(row, lambda: self.decode(self.stored_in(parsed)))
         return value
 
     def take(self, value: Any) -> Any:

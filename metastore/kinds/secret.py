@@ -22,7 +22,7 @@ from typing import Any, Final
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.names import clean_text
-from metastore.plain import ReadOnly, read_only
+from metastore.plain import ReadOnly
 
 __all__ = [
     "REDACTED",
@@ -196,7 +196,7 @@ class _Properties(ReadOnly):
 def properties_shown(properties: Mapping[str, str]) -> Mapping[str, str]:
     """Return the properties of a document as an entity shows them: secrets as :class:`Secret`."""
     if not any(value.startswith(PREFIX) for value in properties.values()):
-        return read_only(properties)
+        return ReadOnly(properties)
     return _Properties({key: as_secret(value) or value for key, value in properties.items()})
 
 

@@ -104,7 +104,7 @@ class Manager(Generic[E]):
         """Whether a live entity of this kind is at ``path``."""
         cache = self._session.cache
         if cache is not None:
-            kept = cache.held(self._kind.name, path if path.__class__ is str else self._reader.kept_as(path))
+            kept = cache.held(self._kind.name, path if path.__class__ is str else parse_path(path))
             if kept is not None:
                 return kept.__class__ is not tuple
         return timed(self._session, "exists", self._reader.exists, path)

@@ -18,6 +18,7 @@ from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.merge import altered
 from metastore.operation.request import Proposal, Results, View
+from metastore.plain import plain
 from metastore.port.records import OwnedRecord
 from metastore.port.writes import Delete, Event, Put, Update, Write
 from metastore.retry.runner import Conflict
@@ -36,7 +37,7 @@ class SeenModel:
         self.nodes = self.record.chain
         self._names = tuple([node.name for node in self.nodes])
         self.path = format_path(self._names)
-        self.doc: Doc = dict(kind.entity(self.record).doc)
+        self.doc: Doc = plain(kind.entity(self.record).doc)  # a copy: the edit changes it
 
     def number(self, number_or_alias: int | str) -> int:
         """Return the number that is meant, or raise EntityNotFound for an alias that points to nothing."""
@@ -87,7 +88,7 @@ class ModelEdit(SeenModel):
     def _read(self, number: int) -> bool:
         """Read a version, if that was not done yet; whether it is there."""
         if number not in self._docs and (row := self.row(number)) is not None:
-            self._there[number], self._docs[number] = row, dict(ModelVersion(row).doc)
+            self._there[number], self._docs[number] = row, plain(ModelVersion(row).doc)
         return number in self._docs
 
     def _check_alias(self, number: int, alias: str) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError, VersionConflict
-from metastore.governance.access import is_guessing
+from metastore.governance.access import guesses
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.names import Path, format_path, parse_path
@@ -101,7 +101,7 @@ def unless_back(error: Callable[[], MetastoreError], again: Callable[[], T]) -> 
 def look_again(changed: LookAgain, again: Callable[[], T]) -> T:
     """Return what ``again`` finds, as long as the call has not looked too often. Raises VersionConflict."""
     # remembered rights would show what is above and hide what is below it each time: the attempt runs without them
-    if is_guessing():
+    if guesses() is not None:
         raise changed
     if (looks := _looks.get()) == _MOST:
         message = f"{changed.detail}, {_MOST} times while this call looked; call again"

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvloop
@@ -110,7 +110,7 @@ def test_two_tasks_are_two_holders_of_a_lease(url: str) -> None:
             async with astore.leases.acquire("x", owner="me") as outer:
                 async with astore.leases.acquire("x", owner="me") as inner:
                     assert inner.token == outer.token
-                assert not await outer.is_over()
+                assert not outer.is_over()
                 with pytest.raises(ms.LeaseHeld):
                     await asyncio.create_task(_acquired(astore))
                 waiting = asyncio.create_task(_acquired(astore, timeout=20))
@@ -163,7 +163,7 @@ def test_closing_while_tasks_are_busy(url: str) -> None:
             await astore.ping()
         with pytest.raises(ms.MetastoreError):
             await waiter
-        assert await held.is_over() in (True, False)
+        assert held.is_over() in (True, False)
 
     async def _altered(astore: AsyncStore, n: int) -> None:
         for _ in range(20):
@@ -372,3 +372,96 @@ def test_relations(url: str) -> None:
             assert await astore.tags.detach(table, "m.pii")
 
     asyncio.run(main())
+
+
+# --- a store outlives what fails around it
+
+
+def _no_thread(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """Let the system start no thread of the store, so many times."""
+    start, left = threading.Thread.start, iter(range(times))
+
+    def fails(thread: threading.Thread) -> None:
+        if thread.name.startswith("metastore-async") and next(left, None) is not None:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", fails)
+
+
+def test_a_thread_that_cannot_be_started_is_missing_for_that_call_only(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        astore = await ms.open_async(url)
+        threads = cast(Any, astore)._room.threads
+        threads._be_new()  # as after a fork: the store has begun no thread yet
+        _no_thread(monkeypatch, 1)
+        with pytest.raises(ms.BackendUnavailable, match="starts no thread"):
+            threads.submit(lambda: None)
+        await asyncio.gather(*[astore.metalakes.create(f"m{n}") for n in range(8)])
+        assert len([lake async for lake in astore.metalakes.list()]) == 8
+        assert threads._under_way == 0
+        assert all(thread.is_alive() for thread in threads._workers)
+        await astore.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "dropped"])
+def test_a_second_event_loop_may_use_the_store(url: str, ends: str) -> None:
+    """The first one is closed while tasks of it write, with or without their end."""
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+    kept = list[asyncio.Task[None]]()
+
+    async def begin() -> AsyncStore:
+        astore = await ms.open_async(url)
+        await astore.metalakes.create("m")
+        await astore.catalogs.create("m.c", type="relational")
+        await astore.tables.create("m.c.s.t", parents=True)
+        kept.extend([asyncio.create_task(_writes_on(astore, n)) for n in range(64)])
+        await asyncio.sleep(0.1)
+        if ends == "cancelled":
+            for task in kept:
+                task.cancel()
+            await asyncio.gather(*kept, return_exceptions=True)
+        return astore
+
+    async def go_on(astore: AsyncStore) -> None:
+        await asyncio.gather(*[astore.tables.alter("m.c.s.t", ms.SetProperty(f"k{n}", "v")) for n in range(8)])
+        assert len((await astore.tables.load("m.c.s.t")).properties) >= 8
+        await astore.close()
+
+    astore = first.run_until_complete(begin())
+    first.close()
+    second.run_until_complete(asyncio.wait_for(go_on(astore), 30))
+    second.close()
+
+
+async def _writes_on(astore: AsyncStore, n: int) -> None:
+    for m in range(10_000):
+        await astore.tables.alter("m.c.s.t", ms.SetProperty(f"k{n}", str(m)))
+
+
+def test_a_lease_is_checked_without_an_await(url: str) -> None:
+    """It sends nothing. A coroutine that nobody awaits would check nothing."""
+    lost = list[str]()
+
+    async def note(lease: Any) -> None:
+        lost.append(lease.name)
+
+    async def main() -> None:
+        async with opened(url) as astore:
+            lease = await astore.leases.acquire("x", ttl=0.3, on_lost=cast(Any, note))
+            lease.check()
+            assert not lease.is_over()
+            assert 0 < lease.seconds_left() <= 0.3
+            while lease.seconds_left() > 0:
+                await asyncio.sleep(0.05)
+            assert lease.is_over()
+            with pytest.raises(ms.LeaseLost):
+                lease.check()
+            await asyncio.sleep(0)
+            assert lost == ["x"]
+
+    asyncio.run(asyncio.wait_for(main(), 20))

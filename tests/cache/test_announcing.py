@@ -146,7 +146,7 @@ def test_an_announcement_that_a_commit_uses_is_not_forgotten(postgres_url: str, 
         with psycopg.connect(dsn(postgres_url)) as raw, psycopg.connect(dsn(postgres_url), autocommit=True) as member:
             raw.execute(first.text.encode(), first.parameters)
             member.execute("UPDATE cache_announcement SET at = 0")
-            member.execute(sql._FORGET.encode())
+            member.execute(sql.FORGET.encode())
             return _left(postgres_url)
 
     assert len(announcing.send(send, lambda: Covered(ids=frozenset([1])), lambda: [uuid4()])) == 1

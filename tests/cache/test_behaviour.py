@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
-from collections.abc import Iterator
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, cast
 
 import pytest
 
 import metastore as ms
 from metastore.cache.entries import Entries
-from metastore.cache.entry import entry_of
+from metastore.cache.entry import entry_of, listing_of
 from metastore.kinds.entity import Entity
+from metastore.operation.session import Listed
 from metastore.port.touched import Touch
 
 
@@ -166,3 +171,51 @@ def test_a_forked_child_begins_with_nothing(cached: ms.Store) -> None:
     here.send("go")
     assert here.recv() == "new"
     child.join(30)
+
+
+def _changes(value: Any) -> list[Callable[[], object]]:
+    """Return calls that change each object and each list in a JSON value."""
+    if isinstance(value, dict):
+        below = [change for one in value.values() for change in _changes(one)]
+        return [partial(value.update, k="poison"), partial(value.__setitem__, "k", "poison"), *below]
+    if isinstance(value, list):
+        below = [change for one in value for change in _changes(one)]
+        return [partial(value.append, "poison"), partial(value.__setitem__, slice(0, 0), ["poison"]), *below]
+    return []
+
+
+def test_no_caller_can_change_what_the_cache_keeps(cached: ms.Store) -> None:
+    cached.tables.create("lake.c.s.wide", columns=[ms.Column("a", "struct<b: int>")], properties={"k": "v"})
+    cached.policies.create("lake.p", type="custom", content={"custom_rules": {"rows": [1, {"a": [2]}]}})
+    loads: list[Callable[[], Entity]] = [
+        lambda: cached.tables.load("lake.c.s.wide"),
+        lambda: cached.policies.load("lake.p"),
+    ]
+    for load in loads:
+        entity = load()
+        before = json.dumps(entity.doc)
+        fields = [getattr(entity, name) for name in (*type(entity).doc_fields, "properties", "doc")]
+        changes = [change for field in fields for change in _changes(field)]
+        assert len(changes) > 2
+        for change in changes:
+            with pytest.raises(TypeError, match="cannot be changed"):
+                change()
+        assert load() is entity
+        assert json.dumps(load().doc) == before
+        assert json.loads(before) == entity.doc == pickle.loads(pickle.dumps(entity.doc))
+
+
+def test_exists_takes_a_path_only_with_and_without_a_cache(cached: ms.Store, store: ms.Store) -> None:
+    for one in (cached, store):
+        table = one.tables.create("lake.c.s.there", if_exists="return")
+        assert one.tables.load(table) == one.tables.load("lake.c.s.there")
+        with pytest.raises(ms.InvalidArgument):
+            one.tables.exists(table)  # type: ignore[arg-type]
+
+
+def test_long_names_of_a_listing_are_weighed() -> None:
+    """A kept page takes at most about what it is counted for."""
+    names = tuple([f"{n:0>200}" for n in range(50)])
+    assert listing_of(Listed((), names, None)).size > sum(map(sys.getsizeof, names))
+    tables = tuple([f"{n}" for n in range(50)])
+    assert listing_of(Listed((), tables, None)).size < listing_of(Listed((), names, None)).size - 50 * 190

@@ -29,4 +29,18 @@ IN_CACHES: tuple[Fault, ...] = (
         "",
         "tests/cache/test_lease_ends.py",
     ),
+    Fault(
+        "Forks: a child uses the ids that its parent reserved",
+        "metastore/governance/evidence.py",
+        "        if self._reserved.process != process_id():\n",
+        "        if False:\n",
+        "tests/concurrency/test_forks.py",
+    ),
+    Fault(
+        "Feed: what was decided outlives the connection to the server",
+        "metastore/backends/postgres/reads.py",
+        "known = self._decided if self._decided.server is server else _Decided(server)",
+        "known = self._decided._replace(server=server)",
+        "tests/concurrency/test_feed.py",
+    ),
 )

@@ -25,11 +25,12 @@ from metastore.block import Block
 from metastore.clock import SYSTEM
 from metastore.deadlines import cleaning, cleans_up, remaining, until
 from metastore.errors import PoolExhausted
+from metastore.governance import access
 from tests.interrupts.raising import Raising
 from tests.retry.fake import FakeClock
 from tests.servers.process import wait_until
 
-CODE = {deadlines.__file__, blocks.__file__, pooling.__file__}
+CODE = {access.__file__, deadlines.__file__, blocks.__file__, pooling.__file__}
 LONG = 30.0
 
 
@@ -259,3 +260,23 @@ def test_a_call_waits_no_longer_than_its_deadline() -> None:
             pass
         assert SYSTEM.monotonic() - began < LONG / 2
     assert used(pool)
+
+
+# --- guesses
+
+
+@STEPS
+@ERRORS
+def test_no_interrupt_lets_later_reads_guess(error: type[BaseException], instructions: bool) -> None:
+    """Reads outside of an attempt that trusted what is remembered would show what was taken away."""
+
+    def attempt() -> None:
+        with access.guessing(True) as outer:
+            assert access.guesses() is outer
+            with access.guessing(False):
+                assert access.guesses() is None
+
+    def nothing_guesses() -> None:
+        assert access.guesses() is None
+
+    assert everywhere(error, attempt, nothing_guesses, instructions=instructions) > 10

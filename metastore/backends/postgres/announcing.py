@@ -258,7 +258,7 @@ class Announcing:
         while self._clock.monotonic() - self._wrote < _STOPS and not self._stop.wait(_WATCHES):
             with suppress(MetastoreError):
                 members = self.silence.give_up_silent(self._ask)
-                self._clear_away()
+                self._clear_away(keeps=members > 0)  # without members, attempts that lost do not need theirs
                 if not members:
                     return
 

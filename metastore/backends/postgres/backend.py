@@ -33,6 +33,7 @@ from metastore.backends.postgres.announcing import Announcing, Pass
 from metastore.backends.postgres.fragments import CONFIRM, DURABLE, NOW, WRITER
 from metastore.backends.postgres.home import CLUSTER, HIDDEN, INFO, NOTE, Home
 from metastore.backends.postgres.leases import PostgresLeases
+from metastore.backends.postgres.members import FORGET as FORGET_ANNOUNCEMENTS
 from metastore.backends.postgres.members import PostgresMembers
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.backends.postgres.preludes import preludes
@@ -288,6 +289,7 @@ class PostgresBackend(PostgresReads):
 
     def forget_tickets(self) -> None:
         self._rows(tickets.FORGET_TICKETS, {})
+        self._rows(FORGET_ANNOUNCEMENTS, {})  # members do that too, but there may be none any more
 
     def forget_pins(self) -> None:
         self._rows(_FORGET_PINS, {"now": self.now()})

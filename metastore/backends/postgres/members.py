@@ -30,6 +30,7 @@ __all__ = [
     "ANNOUNCE",
     "ANNOUNCED",
     "ANY_MEMBERS",
+    "FORGET",
     "GENERATION_NOW",
     "WITHDRAW",
     "PostgresMembers",
@@ -112,7 +113,7 @@ _ABANDONED: Final = 60_000_000
 """An announcement that is younger (microseconds) may belong to a call that still waits: most calls have less time."""
 # No writer waits for members longer than twice the longest ttl and its margin: then it gives them up.
 # SKIP LOCKED: one that is locked belongs to a commit in flight
-_FORGET = f"""DELETE FROM cache_announcement WHERE id IN (SELECT id FROM cache_announcement
+FORGET = f"""DELETE FROM cache_announcement WHERE id IN (SELECT id FROM cache_announcement
   WHERE at < {NOW} - greatest({_ABANDONED}, (SELECT 3 * max(ttl) FROM cache_member))
   FOR UPDATE SKIP LOCKED) RETURNING 1"""
 
@@ -160,7 +161,7 @@ class PostgresMembers:
 
     def tidy(self, wake: Wake) -> None:
         self._silence.give_up_silent(partial(self._once, wake))
-        self._once(wake, _FORGET, {})
+        self._once(wake, FORGET, {})
 
     def _once(self, wake: Wake | None, text: str, parameters: dict[str, Any]) -> list[Row]:
         """Send a statement that must not be repeated."""
