@@ -18,10 +18,9 @@ from metastore.arguments import positive_integer, shown
 from metastore.errors import DeadlineExceeded, DropPending, EntityNotFound, InvalidArgument, ScopeFrozen
 from metastore.feed.position import position_before
 from metastore.feed.unread import unread
-from metastore.kinds.drop import DESTROYED
 from metastore.managers.attempts import exclusive
 from metastore.managers.drops.pending import PendingDrop
-from metastore.managers.drops.row import above_pending, pending_drops
+from metastore.managers.drops.row import above_pending, is_destroyed, pending_drops
 from metastore.managers.purge import delete_tree
 from metastore.managers.relations.writes import column_path, is_dropping
 from metastore.operation.perform import perform
@@ -121,7 +120,7 @@ def _delete_trees(backend: Upkeep, pending: set[int]) -> int:
 def _end_destroyed(session: Session) -> None:
     """End the drops of columns and partitions that are destroyed, where their table is live again, or deleted."""
     for drop in list(pending_drops(session.backend)):
-        if drop.phase == DESTROYED:
+        if is_destroyed(drop):
             with suppress(EntityNotFound, DropPending, ScopeFrozen, DeadlineExceeded):  # another process ends it
                 PendingDrop(session, drop, held=True).finish()
 

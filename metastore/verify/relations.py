@@ -11,6 +11,7 @@ from metastore.kinds.relation import relation_doc, relation_named
 from metastore.port.conditions import LIVE
 from metastore.port.relations import ONLY
 from metastore.verify.history import ChainReader, Link, time_problem
+from metastore.verify.steps import Place
 from metastore.verify.violations import Places, Violation
 
 __all__ = ["COLUMNS", "check_relation", "was_deleted"]
@@ -32,8 +33,9 @@ def check_relation(row: tuple[Any, ...], second: object, reader: ChainReader, pl
     for what, micros in zip(("created", "modified"), times, strict=True):
         if problem := time_problem(what, micros):
             yield Violation(8, row_id, path, problem)
+    place = Place(from_id, str(row_id), None, LIVE, kind, str(row_id))
     doc = relation_doc(to_id, column_id, value)
-    yield from reader.check(path or kind, kind, version, doc, {"owner": from_id, "state": LIVE})
+    yield from reader.check(path or kind, kind, version, doc, {"owner": from_id, "state": LIVE}, place)
 
 
 def was_deleted(link: Link, places: Places) -> bool:

@@ -27,7 +27,7 @@ from itertools import chain
 from typing import Any
 
 from metastore.errors import InvalidArgument
-from metastore.kinds.drop import DROP, target_id
+from metastore.kinds.drop import DROP, is_drop_name, target_id
 from metastore.kinds.registry import KINDS
 from metastore.names import clean_name, fold
 from metastore.port.backend import Backend, TableSnapshot
@@ -41,6 +41,7 @@ from metastore.verify.operations import check_operations
 from metastore.verify.relations import COLUMNS, check_relation, was_deleted
 from metastore.verify.replay import FeedEvent, Replay
 from metastore.verify.secrets import check_secrets
+from metastore.verify.steps import Place
 from metastore.verify.violations import Places, Violation, surviving
 
 __all__ = ["verify"]
@@ -53,11 +54,12 @@ _OWNED = ("id", "owner_id", "kind", "name", "version", "doc", "created_at", "mod
 _STEP = (
     *("entity_id", "version", "seq", "operation_id", "owner_id", "kind", "action", "path_before", "path_after"),
     *("scope_version", "in_use", "doc", "changes", "time", "other_id"),
-    *("parent_id", "name", "state", "key", "through"),
+    *("parent_id", "name", "state", "key", "through", "fold", "family"),
 )
 _EVENT = (
     *("seq", "operation_id", "entity_id", "version", "fences"),
-    *("owner_id", "kind", "action", "path_before", "path_after", "other_id", "other_path", "scope_version"),
+    *("owner_id", "kind", "action", "path_before", "path_after", "other_id", "other_path", "parent_id", "fold"),
+    "scope_version",
 )
 _LATE = 3_600_000_000
 """How much older than a drop a pending intent must be to count as a violation (µs).
@@ -82,6 +84,8 @@ def _violations(snapshot: TableSnapshot) -> Iterator[Violation]:
             f"the sequence {sequence} has another CACHE than 1, so that its numbers are not in the order of commits"
         )
         yield Violation(8, None, None, f"{message}; ALTER SEQUENCE {sequence} CACHE 1, then close all connections")
+    for problem in snapshot.damaged():
+        yield Violation(8, None, None, f"the file is damaged: {problem}; put a backup back")
     for table, row_id, column in snapshot.not_utf8():
         yield Violation(8, row_id, None, f"the text in column {column} of its row in the table {table} is not UTF-8")
     collected, past_from = infos[0] if infos else (1, 0)
@@ -91,7 +95,8 @@ def _violations(snapshot: TableSnapshot) -> Iterator[Violation]:
     replay = Replay(places) if complete else None
     evidence = Evidence()
     yield from _feed(snapshot, replay, evidence)
-    yield from check_operations(snapshot)
+    yield from _readers(snapshot)
+    yield from check_operations(snapshot, complete=complete)
     yield from _siblings(snapshot, places)
     yield from _Rows(snapshot, places, replay, past_from, evidence).check()
     yield from check_secrets(snapshot, places)
@@ -121,6 +126,15 @@ def _feed(snapshot: TableSnapshot, replay: Replay | None, evidence: Evidence) ->
     drawn = snapshot.numbers()[1]
     if last > drawn:
         yield Violation(8, None, None, f"position {last} is beyond {drawn}, the last that was drawn")
+
+
+def _readers(snapshot: TableSnapshot) -> Iterator[Violation]:
+    """Check that no pin and no consumer is ahead of the feed: it would miss what comes up to there."""
+    drawn = snapshot.numbers()[1]
+    for table in ("pin", "consumer"):
+        for name, seq in snapshot.rows(table, ("name", "seq"), ("name",)):
+            if not 0 <= seq <= drawn:
+                yield Violation(8, None, None, f"the {table} {name!r} is at {seq}, and {drawn} is the last position")
 
 
 def _noted(
@@ -160,7 +174,7 @@ class _Rows:
         self._drawn = snapshot.numbers()[0]
         self._aliases = Aliases()
         rows = snapshot.rows("owned", ("owner_id", "kind", "name"), ("owner_id", "kind", "name"), [ROOT_ID])
-        self._drops = {target_id(name) for _, kind, name in rows if kind == DROP.name}
+        self._drops = {target_id(name) for _, kind, name in rows if kind == DROP.name and is_drop_name(name)}
 
     def check(self) -> Iterator[Violation]:
         rows = self._snapshot.rows
@@ -236,7 +250,8 @@ class _Rows:
         # its last event is a drop too
         stood = DROPPED if state == DROPPING else state
         stands = {"scope version": scope_version, "in use": bool(in_use), "name": name, "state": stood}
-        yield from reader.check(path, kind, entity[1], entity[2], stands)
+        place = Place(parent_id, name, bool(folds), state, family, key)
+        yield from reader.check(path, kind, entity[1], entity[2], stands, place)
         waits_since = reader.waits_since
         if state != LIVE and None not in (dropped_at, waits_since) and waits_since < dropped_at - _LATE:
             yield Violation(7, row_id, path, "it was dropped, and an intent from long before still waits to be applied")
@@ -300,6 +315,8 @@ class _Rows:
             yield Violation(8, row_id, path, f"two rows of entities {owner_id} and {second[1]} have one id")
         if row_id in self._places:
             yield Violation(8, row_id, path, "an entity and an owned row have one id")
+        if kind == DROP.name and not is_drop_name(name):
+            yield Violation(8, row_id, path, f"it says how far a drop in steps is, and {name!r} names no target")
         if owner_id not in self._places:
             yield Violation(8, row_id, path, f"a {kind} whose owner {owner_id} is missing")
         try:
@@ -312,7 +329,8 @@ class _Rows:
             yield Violation(8, row_id, path, problem)
         elif kind == "model_version":
             self._aliases.version(owner_id, name, doc)
-        yield from reader.check(path, kind, version, doc, {"owner": owner_id, "name": name, "state": LIVE})
+        place = Place(owner_id, name, None, LIVE, kind, name)
+        yield from reader.check(path, kind, version, doc, {"owner": owner_id, "name": name, "state": LIVE}, place)
 
     def _gone(self, row_id: int, reader: ChainReader) -> Iterator[Violation]:
         """Check the history of an id that has no row any more."""
