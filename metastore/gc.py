@@ -15,7 +15,14 @@ from datetime import timedelta
 from typing import Final
 
 from metastore.arguments import positive_integer, shown
-from metastore.errors import DeadlineExceeded, DropPending, EntityNotFound, InvalidArgument, ScopeFrozen
+from metastore.errors import (
+    DeadlineExceeded,
+    DropPending,
+    EntityNotFound,
+    InvalidArgument,
+    ScopeFrozen,
+    UnreadableRow,
+)
 from metastore.feed.position import position_before
 from metastore.feed.unread import unread
 from metastore.managers.attempts import exclusive
@@ -121,7 +128,7 @@ def _end_destroyed(session: Session) -> None:
     """End the drops of columns and partitions that are destroyed, where their table is live again, or deleted."""
     for drop in list(pending_drops(session.backend)):
         if is_destroyed(drop):
-            with suppress(EntityNotFound, DropPending, ScopeFrozen, DeadlineExceeded):  # another process ends it
+            with suppress(EntityNotFound, DropPending, ScopeFrozen, DeadlineExceeded, UnreadableRow):  # another ends it
                 PendingDrop(session, drop, held=True).finish()
 
 

@@ -47,7 +47,7 @@ def check_operations(snapshot: TableSnapshot, *, complete: bool) -> Iterator[Vio
             for invariant, problem in (*_problems(row), *_unreadable(row)):
                 message = f"operation {operation} ({row.action}, write {row.ordinal}) {problem}"
                 yield Violation(invariant, row.entity_id, row.path_after or row.path_before, message)
-            together.row(row.kind, row.seq, row.through)
+            together.row(row.kind, row.ordinal, row.seq, row.through)
             unapplied = row.action if row.action in UNAPPLIED else unapplied
             if n and unapplied is not None:
                 message = (

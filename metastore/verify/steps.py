@@ -16,7 +16,7 @@ from metastore.names import fold as folded
 from metastore.names import parse_path
 from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING
 
-__all__ = ["Place", "Step", "Together", "now_problems", "place_problems"]
+__all__ = ["AUDIT", "Made", "Place", "Step", "Together", "made_problems", "now_problems", "place_problems"]
 
 _MOVES = ("create", "move", "restore")
 """The actions after which a row may stand below another parent, or have another fold flag."""
@@ -36,6 +36,10 @@ class Step(Protocol):
     def owner_id(self) -> int | None: ...
     @property
     def other_id(self) -> int | None: ...
+    @property
+    def time(self) -> int: ...
+    @property
+    def principal(self) -> str | None: ...
     @property
     def kind(self) -> str: ...
     @property
@@ -58,6 +62,19 @@ class Step(Protocol):
     def key(self) -> str | None: ...
 
 
+AUDIT = ("created_at", "modified_at", "created_by", "modified_by")
+"""The columns of :class:`Made`."""
+
+
+class Made(NamedTuple):
+    """Who made a row and wrote it last, and when."""
+
+    created_at: int
+    modified_at: int
+    created_by: str | None
+    modified_by: str | None
+
+
 class Place(NamedTuple):
     """Where a row stands now."""
 
@@ -69,10 +86,11 @@ class Place(NamedTuple):
     key: str
 
 
-def place_problems(step: Step, before: Step | None, *, complete: bool) -> Iterator[str]:
+def place_problems(step: Step, before: Step | None, *, complete: bool, shown: bool) -> Iterator[str]:
     """Yield what a step says of its place that its event, or the step before it, contradicts.
 
     A step without a place is not looked at: another check reports it. ``complete``: gc has handed on no name.
+    ``shown``: the past is whole where the step begins; before that an older program, or a gc, may have left no name.
     """
     if step.parent_id is None or step.name is None or step.state is None:
         return
@@ -86,7 +104,7 @@ def place_problems(step: Step, before: Step | None, *, complete: bool) -> Iterat
         yield f"{where} says that it stands below {step.parent_id}, and it belongs to {step.owner_id}"
     if step.owner_id is None:
         yield from _moved(step, before, where)
-    yield from _name_problems(step, where, complete=complete)
+    yield from _name_problems(step, where, complete=complete, shown=shown)
 
 
 def _name(step: Step) -> str | None:
@@ -111,14 +129,14 @@ def _moved(step: Step, before: Step | None, where: str) -> Iterator[str]:
         yield f"{where} ({step.action}) says another fold flag than the version before it"
 
 
-def _name_problems(step: Step, where: str, *, complete: bool) -> Iterator[str]:
+def _name_problems(step: Step, where: str, *, complete: bool, shown: bool) -> Iterator[str]:
     # every exclusive operation that leaves an entity live notes its name, and every write of an owned row
     may = step.state == LIVE and (step.action != "alter" or step.owner_id is not None)
     if (step.family is None) != (step.key is None):
         yield f"{where} names a family without the form in which its name is compared, or this without a family"
         return
     if step.key is None:
-        if step.state == LIVE and step.action in _TAKES:
+        if shown and step.state == LIVE and step.action in _TAKES:
             yield f"{where} ({step.action}) does not say which name it took"
         return
     if complete and not may:
@@ -150,16 +168,30 @@ def now_problems(last: Step, taken: Step | None, now: Place) -> Iterator[str]:
         )
 
 
+def made_problems(first: Step | None, last: Step, made: Made) -> Iterator[str]:
+    """Yield how the steps differ from what a row says of who made it and wrote it last, and when."""
+    if first is not None and first.version == 1:
+        yield from _differs("created", (made.created_by, made.created_at), first)
+    yield from _differs("modified", (made.modified_by, made.modified_at), last)
+
+
+def _differs(what: str, said: tuple[str | None, int], step: Step) -> Iterator[str]:
+    if said != (step.principal, step.time):
+        yield f"it was {what} by {said[0]} at {said[1]}, and its history says: by {step.principal} at {step.time}"
+
+
 class Together:
     """Follows the rows of one operation: those with a position say how far the commit went, all the same."""
 
     def __init__(self, *, complete: bool) -> None:
         self._complete = complete
         self._count, self._last = 0, 0
+        self._ordinals = set[int]()
         self._through = set[int | None]()
 
-    def row(self, kind: str | None, seq: int | None, through: int | None) -> None:
+    def row(self, kind: str | None, ordinal: int, seq: int | None, through: int | None) -> None:
         """Take a row. Leases have no place in the past."""
+        self._ordinals.add(ordinal)
         if seq is not None and kind != "lease":
             self._count += 1
             self._last = max(self._last, seq)
@@ -167,6 +199,8 @@ class Together:
 
     def problems(self) -> Iterable[str]:
         """Yield what is wrong with the operation, at its end. gc may have removed some of its rows."""
+        if self._complete and self._ordinals != set(range(len(self._ordinals))):
+            yield f"has the writes {sorted(self._ordinals)}, with gaps"
         if self._count == 0:
             return
         (through, *more) = self._through

@@ -8,7 +8,8 @@ It checks that documents can be read, and the invariants of docs/correctness.md 
 8. a replay of the feed gives the tables; 9. each commit under a lease has the token that the lease had then;
 13. both ends of a relation are live when it is written, and an exclusive one stands alone;
 14. no commit of a user rests on a right that was taken away before it;
-15. the steps that the past shows say where their rows stood, and one that is kept took the name;
+15. the steps that the past shows say where their rows stood, and one that is kept took the name: as their events say
+    it, and at the end as the tables do;
 17. what a catalog declares secret is no plain text.
 
 The feed is replayed only if gc has removed nothing from it. The other invariants say how things happen, which the
@@ -41,7 +42,7 @@ from metastore.verify.operations import check_operations
 from metastore.verify.relations import COLUMNS, check_relation, was_deleted
 from metastore.verify.replay import FeedEvent, Replay
 from metastore.verify.secrets import check_secrets
-from metastore.verify.steps import Place
+from metastore.verify.steps import AUDIT, Made, Place
 from metastore.verify.violations import Places, Violation, surviving
 
 __all__ = ["verify"]
@@ -50,10 +51,10 @@ Row = tuple[Any, ...]
 
 _PLACE = ("id", "parent_id", "kind", "name", "fold", "state")
 _GUARD = (*_PLACE, "family", "key", "in_use", "scope_version", "dropped_at", "mark", "marked_at", "marked_until")
-_OWNED = ("id", "owner_id", "kind", "name", "version", "doc", "created_at", "modified_at")
+_OWNED = ("id", "owner_id", "kind", "name", "version", "doc", *AUDIT)
 _STEP = (
     *("entity_id", "version", "seq", "operation_id", "owner_id", "kind", "action", "path_before", "path_after"),
-    *("scope_version", "in_use", "doc", "changes", "time", "other_id"),
+    *("scope_version", "in_use", "doc", "changes", "time", "principal", "other_id"),
     *("parent_id", "name", "state", "key", "through", "fold", "family"),
 )
 _EVENT = (
@@ -179,7 +180,7 @@ class _Rows:
     def check(self) -> Iterator[Violation]:
         rows = self._snapshot.rows
         guards = rows("guard", _GUARD, ("id",))
-        entities = rows("entity", ("id", "version", "doc", "created_at", "modified_at"), ("id",))
+        entities = rows("entity", ("id", "version", "doc", *AUDIT), ("id",))
         owned = rows("owned", _OWNED, ("id", "owner_id", "kind", "name"))
         relations = rows("relation", COLUMNS, ("id",))
         leases = rows("lease", ("id", "name", "token", "owner"), ("id",))
@@ -240,7 +241,7 @@ class _Rows:
         if entity is None:
             yield Violation(8, row_id, path, "a guard row without an entity: it has no document and no version")
             return
-        yield from _time_problems(row_id, path, entity[3:])
+        yield from _time_problems(row_id, path, entity[3:5])
         if problem := doc_problem(kind, entity[2]):
             yield Violation(8, row_id, path, problem)
         elif kind == "model":
@@ -251,7 +252,7 @@ class _Rows:
         stood = DROPPED if state == DROPPING else state
         stands = {"scope version": scope_version, "in use": bool(in_use), "name": name, "state": stood}
         place = Place(parent_id, name, bool(folds), state, family, key)
-        yield from reader.check(path, kind, entity[1], entity[2], stands, place)
+        yield from reader.check(path, kind, entity[1], entity[2], stands, place, Made(*entity[3:]))
         waits_since = reader.waits_since
         if state != LIVE and None not in (dropped_at, waits_since) and waits_since < dropped_at - _LATE:
             yield Violation(7, row_id, path, "it was dropped, and an intent from long before still waits to be applied")
@@ -309,7 +310,7 @@ class _Rows:
     # --- owned rows, and ids without a row
 
     def _owned(self, row: Row, reader: ChainReader, second: Row | None) -> Iterator[Violation]:
-        row_id, owner_id, kind, name, version, doc, *times = row
+        row_id, owner_id, kind, name, version, doc, *made = row
         path = reader.first_path or name
         if second is not None:
             yield Violation(8, row_id, path, f"two rows of entities {owner_id} and {second[1]} have one id")
@@ -324,13 +325,15 @@ class _Rows:
                 yield Violation(3, row_id, path, f"the name {name!r} is not in the form NFC")
         except InvalidArgument as error:
             yield Violation(3, row_id, path, str(error))
-        yield from _time_problems(row_id, path, times)
+        yield from _time_problems(row_id, path, made[:2])
         if problem := doc_problem(kind, doc):
             yield Violation(8, row_id, path, problem)
         elif kind == "model_version":
             self._aliases.version(owner_id, name, doc)
         place = Place(owner_id, name, None, LIVE, kind, name)
-        yield from reader.check(path, kind, version, doc, {"owner": owner_id, "name": name, "state": LIVE}, place)
+        yield from reader.check(
+            path, kind, version, doc, {"owner": owner_id, "name": name, "state": LIVE}, place, Made(*made)
+        )
 
     def _gone(self, row_id: int, reader: ChainReader) -> Iterator[Violation]:
         """Check the history of an id that has no row any more."""
