@@ -96,6 +96,8 @@ def place_problems(step: Step, before: Step | None, *, complete: bool, shown: bo
         return
     where = f"version {step.version}"
     states = _STATES.get(step.action, (LIVE,))
+    if step.owner_id is not None and step.action in _STATES:
+        states = (DROPPED,)
     if step.state not in states:
         yield f"{where} ({step.action}) says that it left the row in the state {step.state}"
     if (name := _name(step)) is not None and name != step.name:
@@ -120,8 +122,8 @@ def _name(step: Step) -> str | None:
 def _moved(step: Step, before: Step | None, where: str) -> Iterator[str]:
     if step.fold is None:
         yield f"{where} does not say whether it folds names"
-    if before is None or before.parent_id is None:
-        return
+    if before is None or before.parent_id is None or before.version != (step.version or 0) - 1:
+        return  # gc has removed the steps between them
     if step.action not in _MOVES and step.parent_id != before.parent_id:
         stood = f"and it stood below {before.parent_id}"
         yield f"{where} ({step.action}) says that it stands below {step.parent_id}, {stood}"
