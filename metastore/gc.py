@@ -15,13 +15,19 @@ from datetime import timedelta
 from typing import Final
 
 from metastore.arguments import positive_integer, shown
-from metastore.errors import DeadlineExceeded, DropPending, EntityNotFound, InvalidArgument, ScopeFrozen
+from metastore.errors import (
+    DeadlineExceeded,
+    DropPending,
+    EntityNotFound,
+    InvalidArgument,
+    ScopeFrozen,
+    UnreadableRow,
+)
 from metastore.feed.position import position_before
 from metastore.feed.unread import unread
-from metastore.kinds.drop import DESTROYED
 from metastore.managers.attempts import exclusive
 from metastore.managers.drops.pending import PendingDrop
-from metastore.managers.drops.row import above_pending, pending_drops
+from metastore.managers.drops.row import above_pending, is_destroyed, pending_drops
 from metastore.managers.purge import delete_tree
 from metastore.managers.relations.writes import column_path, is_dropping
 from metastore.operation.perform import perform
@@ -121,8 +127,8 @@ def _delete_trees(backend: Upkeep, pending: set[int]) -> int:
 def _end_destroyed(session: Session) -> None:
     """End the drops of columns and partitions that are destroyed, where their table is live again, or deleted."""
     for drop in list(pending_drops(session.backend)):
-        if drop.phase == DESTROYED:
-            with suppress(EntityNotFound, DropPending, ScopeFrozen, DeadlineExceeded):  # another process ends it
+        if is_destroyed(drop):
+            with suppress(EntityNotFound, DropPending, ScopeFrozen, DeadlineExceeded, UnreadableRow):  # another ends it
                 PendingDrop(session, drop, held=True).finish()
 
 

@@ -6,16 +6,28 @@ Its name says what is being dropped, by ids, so that renames of what is above do
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import re
+from typing import Any, Final, Literal
 
 from metastore.arguments import integer, positive_seconds
-from metastore.errors import InvalidArgument
+from metastore.errors import InvalidArgument, UnreadableRow
 from metastore.kinds.entity import Owned
 from metastore.kinds.field import doc_field
 from metastore.kinds.kind import OwnedKind
 from metastore.names import clean_text
 
-__all__ = ["ANNOUNCED", "DESTROYED", "DROP", "PARTS", "STARTED", "Drop", "drop_name", "part_of", "target_id"]
+__all__ = [
+    "ANNOUNCED",
+    "DESTROYED",
+    "DROP",
+    "PARTS",
+    "STARTED",
+    "Drop",
+    "drop_name",
+    "is_drop_name",
+    "part_of",
+    "target_id",
+]
 
 ANNOUNCED, STARTED, DESTROYED = "announced", "started", "destroyed"
 """The phases: nothing is destroyed yet; destruction may have begun; it is over, and only the metadata is left.
@@ -63,6 +75,7 @@ class Drop(Owned):
 
 
 DROP = OwnedKind("drop", Drop)
+_NAME: Final = re.compile(r"[0-9]{1,19}(/(column|partition)/[0-9]{1,19})?")
 
 
 def drop_name(entity_id: int, part: Literal["column", "partition"] | None = None, part_id: int = 0) -> str:
@@ -77,5 +90,12 @@ def part_of(name: str) -> str | None:
 
 
 def target_id(name: str) -> int:
-    """Return the id of the entity that a drop's row is about, whole or in part."""
+    """Return the id of the entity that a drop's row is about, whole or in part. Raises UnreadableRow."""
+    if not is_drop_name(name):
+        raise UnreadableRow(f"the row of the drop in steps {name!r}", "it names no target", kind=DROP.name)
     return int(name.split("/", 1)[0])
+
+
+def is_drop_name(name: str) -> bool:
+    """Whether a text names what a drop is about."""
+    return _NAME.fullmatch(name) is not None

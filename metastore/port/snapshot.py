@@ -47,6 +47,10 @@ class TableSnapshot(Protocol):
         """Return the sequences with a cache: a session draws several numbers at once, out of order."""
         ...
 
+    def damaged(self) -> Iterator[str]:
+        """Yield what the database's own check of its file finds. Only SQLite has one."""
+        ...
+
     def not_utf8(self) -> Iterator[tuple[str, int | None, str]]:
         """Yield table, id and column of each text that is not UTF-8. Only SQLite can hold one."""
         ...

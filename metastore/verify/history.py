@@ -19,6 +19,7 @@ from metastore.port.intents import PENDING
 from metastore.port.records import Node, OwnedRecord, Record
 from metastore.port.unreadable import MAX_TIME, reason
 from metastore.verify.placed import Placed, seen_at
+from metastore.verify.steps import Made, Place, made_problems, now_problems, place_problems
 from metastore.verify.violations import UNAPPLIED, Violation
 
 __all__ = ["ChainReader", "Link", "changes_problem", "doc_problem", "time_problem"]
@@ -41,12 +42,15 @@ class Link(NamedTuple):
     doc: str | None
     changes: str | None
     time: int
+    principal: str | None = None
     other_id: int | None = None
     parent_id: int | None = None
     name: str | None = None
     state: int | None = None
     key: str | None = None
     through: int | None = None
+    fold: bool | None = None
+    family: str | None = None
 
 
 class ChainReader:
@@ -61,6 +65,8 @@ class ChainReader:
         self._id, self._complete, self._past_from = row_id, complete, past_from
         self._placed = Placed(past_from)
         self.last: Link | None = None
+        self._first: Link | None = None
+        self._taken: Link | None = None
         self.waits_since: int | None = None
         self._links = self._applied(Link(*row) for row in rows)
         self._head = next(self._links, None)
@@ -97,7 +103,12 @@ class ChainReader:
             if link.version is not None:
                 for message in self._placed.follow(link):
                     yield Violation(15, self._id, path or self.first_path, message)
+                shown = seen_at(link) > self._past_from
+                for message in place_problems(link, self.last, complete=self._complete, shown=shown):
+                    yield Violation(15, self._id, path or self.first_path, message)
+                self._first = self._first or link
                 self.last = link
+                self._taken = link if link.key is not None else self._taken
             link = next(self._links, None)
         for message in self._placed.end(there=there):
             yield Violation(15, self._id, path or self.first_path, message)
@@ -128,8 +139,10 @@ class ChainReader:
         if (link.kind, link.owner_id) != (last.kind, last.owner_id):
             yield 8, f"at version {version} it becomes a {link.kind}, before it was a {last.kind}"
 
-    def check(self, path: str, kind: str, version: int, doc: str, stands: Mapping[str, Any]) -> Iterator[Violation]:
-        """Read to the end, and compare the last step with the row: kind, version, document, and how the entity stands.
+    def check(
+        self, path: str, kind: str, version: int, doc: str, stands: Mapping[str, Any], place: Place, made: Made
+    ) -> Iterator[Violation]:
+        """Read to the end, and compare the last step with the row: kind, version, document, how and where it stands.
 
         The scope version may be ahead of the history: a freeze, or a mark that was cleared, makes no version.
         """
@@ -141,6 +154,10 @@ class ChainReader:
         if last.version != version:
             yield Violation(1, self._id, path, f"it is at version {version}, its history ends at {last.version}")
             return
+        for message in made_problems(self._first, last, made):
+            yield Violation(8, self._id, path, message)
+        for message in now_problems(last, self._taken, place):
+            yield Violation(15, self._id, path, message)
         if last.kind != kind:
             yield Violation(8, self._id, path, f"it is a {kind}, in its history a {last.kind}")
         if last.doc != doc and not _equal(last.doc, doc):

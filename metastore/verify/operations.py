@@ -11,6 +11,7 @@ from metastore.port.backend import TableSnapshot
 from metastore.port.intents import FORMAT, PENDING
 from metastore.port.unreadable import reason
 from metastore.verify.history import changes_problem, time_problem
+from metastore.verify.steps import Together
 from metastore.verify.violations import UNAPPLIED, Violation
 
 __all__ = ["check_operations"]
@@ -33,23 +34,28 @@ class _Row(NamedTuple):
     deadline: int | None
     result: str | None
     time: int
+    through: int | None
 
 
-def check_operations(snapshot: TableSnapshot) -> Iterator[Violation]:
+def check_operations(snapshot: TableSnapshot, *, complete: bool) -> Iterator[Violation]:
     """Check that each operation was applied and is in the feed, or has one row that tells its outcome."""
     rows = (_Row(*row) for row in snapshot.rows("operation", _Row._fields, _Row._fields[:2]))
     for operation, group in groupby(rows, key=lambda row: row.operation_id):
         unapplied: str | None = None
+        together = Together(complete=complete)
         for n, row in enumerate(group):
             for invariant, problem in (*_problems(row), *_unreadable(row)):
                 message = f"operation {operation} ({row.action}, write {row.ordinal}) {problem}"
                 yield Violation(invariant, row.entity_id, row.path_after or row.path_before, message)
+            together.row(row.kind, row.ordinal, row.seq, row.through)
             unapplied = row.action if row.action in UNAPPLIED else unapplied
             if n and unapplied is not None:
                 message = (
                     f"operation {operation} is {unapplied}, and yet has other rows (write {row.ordinal}: {row.action})"
                 )
                 yield Violation(6, row.entity_id, row.path_after or row.path_before, message)
+        for problem in together.problems():
+            yield Violation(15, None, None, f"operation {operation} {problem}")
 
 
 def _problems(row: _Row) -> Iterator[tuple[int, str]]:

@@ -11,17 +11,18 @@ from metastore.kinds.relation import relation_doc, relation_named
 from metastore.port.conditions import LIVE
 from metastore.port.relations import ONLY
 from metastore.verify.history import ChainReader, Link, time_problem
+from metastore.verify.steps import AUDIT, Made, Place
 from metastore.verify.violations import Places, Violation
 
 __all__ = ["COLUMNS", "check_relation", "was_deleted"]
 
-COLUMNS = (*("id", "from_id", "kind", "slot", "column_id", "value", "to_id", "version", "created_at", "modified_at"),)
+COLUMNS = ("id", "from_id", "kind", "slot", "column_id", "value", "to_id", "version", *AUDIT)
 """What ``check_relation`` reads of a row."""
 
 
 def check_relation(row: tuple[Any, ...], second: object, reader: ChainReader, places: Places) -> Iterator[Violation]:
     """Yield the violations of one relation. A missing end is none: no reader sees it."""
-    row_id, from_id, kind, slot, column_id, value, to_id, version, *times = row
+    row_id, from_id, kind, slot, column_id, value, to_id, version, *made = row
     path = reader.first_path
     if second is not None or row_id in places:
         yield Violation(8, row_id, path, "a relation and something else have one id")
@@ -29,11 +30,12 @@ def check_relation(row: tuple[Any, ...], second: object, reader: ChainReader, pl
         yield Violation(13, row_id, path, f"a relation {kind} in the slot {slot}: another one can stand beside it")
     if from_id in places and to_id in places and path is None:
         yield Violation(8, row_id, None, f"a relation {kind} that no operation made")
-    for what, micros in zip(("created", "modified"), times, strict=True):
+    for what, micros in zip(("created", "modified"), made[:2], strict=True):
         if problem := time_problem(what, micros):
             yield Violation(8, row_id, path, problem)
+    place = Place(from_id, str(row_id), None, LIVE, kind, str(row_id))
     doc = relation_doc(to_id, column_id, value)
-    yield from reader.check(path or kind, kind, version, doc, {"owner": from_id, "state": LIVE})
+    yield from reader.check(path or kind, kind, version, doc, {"owner": from_id, "state": LIVE}, place, Made(*made))
 
 
 def was_deleted(link: Link, places: Places) -> bool:

@@ -43,6 +43,9 @@ class FeedEvent(NamedTuple):
     other_id: int | None = None
     """Of a relation: its other end."""
     other_path: str | None = None
+    parent_id: int | None = None
+    """Where its step says that the row stood; None: it does not say it."""
+    fold: bool | None = None
 
 
 class Replay:
@@ -55,11 +58,13 @@ class Replay:
         self._purged: set[int] = set()
         self._by_name: dict[tuple[int, str, str], int] = {}
         self._labels: dict[int, tuple[int, str, str]] = {}
+        self._folds: dict[int, bool] = {}
+        """Whether names below an entity that can have children are folded."""
         self._families: dict[str, None] = dict.fromkeys(["schema"])
 
     def apply(self, seq: int, entity_id: int, event: FeedEvent) -> Iterator[Violation]:
         """Apply one event, and yield the violations."""
-        owner_id, kind, action, before, after, other_id, other_path = event
+        owner_id, kind, action, before, after, other_id, other_path, *_ = event
         try:
             old, new = (None if path is None else parse_path(path) for path in (before, after))
         except InvalidArgument as error:
@@ -76,7 +81,7 @@ class Replay:
             message = f"at position {seq}, {action} by a path that did not lead to it any more"
             yield Violation(4, entity_id, format_path(old), message)
         if action in _PLACING and new is not None:
-            yield from self._place(seq, entity_id, kind, action, new)
+            yield from self._place(seq, entity_id, event, new)
         elif action in ("drop", "purge"):
             self._forget(entity_id)
             self._set(entity_id, _dropped(stood) if stood >= 0 else stood)
@@ -122,20 +127,34 @@ class Replay:
             message = f"at position {seq}, {action} of a relation of which an end was not where its path says"
             yield Violation(13, row_id, format_path(names), message)
 
-    def _place(self, seq: int, entity_id: int, kind: str, action: str, names: Names) -> Iterator[Violation]:
+    def _place(self, seq: int, entity_id: int, event: FeedEvent, names: Names) -> Iterator[Violation]:
+        kind, action = event.kind, event.action
         parent = self._parent(names, kind)
         if parent is None:
             message = f"at position {seq}, {action} below {format_path(names[:-1])}, which was not live there"
             yield Violation(2, entity_id, format_path(names), message)
             at = self._places.index(entity_id)
             parent = ROOT_ID if at is None else self._places.parents[at]
+        elif event.parent_id is not None:
+            yield from self._said(seq, entity_id, event, parent, names)
         self._forget(entity_id)
         self._set(entity_id, parent)
         if is_container(kind):
+            self._folds[entity_id] = bool(event.fold)
             family = kind_named(kind).family
             self._families[family] = None
             label = self._labels[entity_id] = (parent, family, names[-1])
             self._by_name[label] = entity_id
+
+    def _said(self, seq: int, entity_id: int, event: FeedEvent, parent: int, names: Names) -> Iterator[Violation]:
+        """Check that a step says where its path leads, and folds names as its parent does."""
+        known = families_of(kind_named(event.kind), len(names)) is not None  # else a guess led to the parent
+        if known and event.parent_id != parent:
+            message = f"at position {seq}, {event.action} says that its parent is {event.parent_id}, not {parent}"
+            yield Violation(15, entity_id, format_path(names), message)
+        if len(names) > len(_UPPER) and bool(event.fold) != self._folds.get(parent, bool(event.fold)):
+            message = f"at position {seq}, {event.action} says another fold flag than what is above it"
+            yield Violation(15, entity_id, format_path(names), message)
 
     def _forget(self, entity_id: int) -> None:
         """Remove the name of an entity, so that no path leads through it."""

@@ -7,8 +7,9 @@ It checks that documents can be read, and the invariants of docs/correctness.md 
 6. an operation was applied, or its one row says why not; 7. an intent can be applied or expires, a mark expires;
 8. a replay of the feed gives the tables; 9. each commit under a lease has the token that the lease had then;
 13. both ends of a relation are live when it is written, and an exclusive one stands alone;
-14. no commit of a user rests on a right that was taken away before it, and what takes one away raises its evidence;
-15. the steps that the past shows say where their rows stood, and one that is kept took the name;
+ 14. no commit of a user rests on a right that was taken away before it, and what takes one away raises its evidence;
+ 15. the steps that the past shows say where their rows stood, and one that is kept took the name: as their events say
+     it, and at the end as the tables do;
 17. what a catalog declares secret is no plain text.
 
 The feed is replayed only if gc has removed nothing from it. The other invariants say how things happen, which the
@@ -27,7 +28,7 @@ from itertools import chain
 from typing import Any
 
 from metastore.errors import InvalidArgument
-from metastore.kinds.drop import DROP, target_id
+from metastore.kinds.drop import DROP, is_drop_name, target_id
 from metastore.kinds.registry import KINDS
 from metastore.names import clean_name, fold
 from metastore.port.backend import Backend, TableSnapshot
@@ -41,6 +42,7 @@ from metastore.verify.operations import check_operations
 from metastore.verify.relations import COLUMNS, check_relation, was_deleted
 from metastore.verify.replay import FeedEvent, Replay
 from metastore.verify.secrets import check_secrets
+from metastore.verify.steps import AUDIT, Made, Place
 from metastore.verify.taken import check_taken
 from metastore.verify.violations import Places, Violation, surviving
 
@@ -50,15 +52,16 @@ Row = tuple[Any, ...]
 
 _PLACE = ("id", "parent_id", "kind", "name", "fold", "state")
 _GUARD = (*_PLACE, "family", "key", "in_use", "scope_version", "dropped_at", "mark", "marked_at", "marked_until")
-_OWNED = ("id", "owner_id", "kind", "name", "version", "doc", "created_at", "modified_at")
+_OWNED = ("id", "owner_id", "kind", "name", "version", "doc", *AUDIT)
 _STEP = (
     *("entity_id", "version", "seq", "operation_id", "owner_id", "kind", "action", "path_before", "path_after"),
-    *("scope_version", "in_use", "doc", "changes", "time", "other_id"),
-    *("parent_id", "name", "state", "key", "through"),
+    *("scope_version", "in_use", "doc", "changes", "time", "principal", "other_id"),
+    *("parent_id", "name", "state", "key", "through", "fold", "family"),
 )
 _EVENT = (
     *("seq", "operation_id", "entity_id", "version", "fences"),
-    *("owner_id", "kind", "action", "path_before", "path_after", "other_id", "other_path", "scope_version"),
+    *("owner_id", "kind", "action", "path_before", "path_after", "other_id", "other_path", "parent_id", "fold"),
+    "scope_version",
 )
 _LATE = 3_600_000_000
 """How much older than a drop a pending intent must be to count as a violation (µs).
@@ -83,6 +86,8 @@ def _violations(snapshot: TableSnapshot) -> Iterator[Violation]:
             f"the sequence {sequence} has another CACHE than 1, so that its numbers are not in the order of commits"
         )
         yield Violation(8, None, None, f"{message}; ALTER SEQUENCE {sequence} CACHE 1, then close all connections")
+    for problem in snapshot.damaged():
+        yield Violation(8, None, None, f"the file is damaged: {problem}; put a backup back")
     for table, row_id, column in snapshot.not_utf8():
         yield Violation(8, row_id, None, f"the text in column {column} of its row in the table {table} is not UTF-8")
     collected, past_from = infos[0] if infos else (1, 0)
@@ -92,7 +97,8 @@ def _violations(snapshot: TableSnapshot) -> Iterator[Violation]:
     replay = Replay(places) if complete else None
     evidence = Evidence()
     yield from _feed(snapshot, replay, evidence)
-    yield from check_operations(snapshot)
+    yield from _readers(snapshot)
+    yield from check_operations(snapshot, complete=complete)
     yield from check_taken(snapshot)
     yield from _siblings(snapshot, places)
     yield from _Rows(snapshot, places, replay, past_from, evidence).check()
@@ -123,6 +129,15 @@ def _feed(snapshot: TableSnapshot, replay: Replay | None, evidence: Evidence) ->
     drawn = snapshot.numbers()[1]
     if last > drawn:
         yield Violation(8, None, None, f"position {last} is beyond {drawn}, the last that was drawn")
+
+
+def _readers(snapshot: TableSnapshot) -> Iterator[Violation]:
+    """Check that no pin and no consumer is ahead of the feed: it would miss what comes up to there."""
+    drawn = snapshot.numbers()[1]
+    for table in ("pin", "consumer"):
+        for name, seq in snapshot.rows(table, ("name", "seq"), ("name",)):
+            if not 0 <= seq <= drawn:
+                yield Violation(8, None, None, f"the {table} {name!r} is at {seq}, and {drawn} is the last position")
 
 
 def _noted(
@@ -162,12 +177,12 @@ class _Rows:
         self._drawn = snapshot.numbers()[0]
         self._aliases = Aliases()
         rows = snapshot.rows("owned", ("owner_id", "kind", "name"), ("owner_id", "kind", "name"), [ROOT_ID])
-        self._drops = {target_id(name) for _, kind, name in rows if kind == DROP.name}
+        self._drops = {target_id(name) for _, kind, name in rows if kind == DROP.name and is_drop_name(name)}
 
     def check(self) -> Iterator[Violation]:
         rows = self._snapshot.rows
         guards = rows("guard", _GUARD, ("id",))
-        entities = rows("entity", ("id", "version", "doc", "created_at", "modified_at"), ("id",))
+        entities = rows("entity", ("id", "version", "doc", *AUDIT), ("id",))
         owned = rows("owned", _OWNED, ("id", "owner_id", "kind", "name"))
         relations = rows("relation", COLUMNS, ("id",))
         leases = rows("lease", ("id", "name", "token", "owner"), ("id",))
@@ -228,7 +243,7 @@ class _Rows:
         if entity is None:
             yield Violation(8, row_id, path, "a guard row without an entity: it has no document and no version")
             return
-        yield from _time_problems(row_id, path, entity[3:])
+        yield from _time_problems(row_id, path, entity[3:5])
         if problem := doc_problem(kind, entity[2]):
             yield Violation(8, row_id, path, problem)
         elif kind == "model":
@@ -238,7 +253,8 @@ class _Rows:
         # its last event is a drop too
         stood = DROPPED if state == DROPPING else state
         stands = {"scope version": scope_version, "in use": bool(in_use), "name": name, "state": stood}
-        yield from reader.check(path, kind, entity[1], entity[2], stands)
+        place = Place(parent_id, name, bool(folds), state, family, key)
+        yield from reader.check(path, kind, entity[1], entity[2], stands, place, Made(*entity[3:]))
         waits_since = reader.waits_since
         if state != LIVE and None not in (dropped_at, waits_since) and waits_since < dropped_at - _LATE:
             yield Violation(7, row_id, path, "it was dropped, and an intent from long before still waits to be applied")
@@ -296,12 +312,14 @@ class _Rows:
     # --- owned rows, and ids without a row
 
     def _owned(self, row: Row, reader: ChainReader, second: Row | None) -> Iterator[Violation]:
-        row_id, owner_id, kind, name, version, doc, *times = row
+        row_id, owner_id, kind, name, version, doc, *made = row
         path = reader.first_path or name
         if second is not None:
             yield Violation(8, row_id, path, f"two rows of entities {owner_id} and {second[1]} have one id")
         if row_id in self._places:
             yield Violation(8, row_id, path, "an entity and an owned row have one id")
+        if kind == DROP.name and not is_drop_name(name):
+            yield Violation(8, row_id, path, f"it says how far a drop in steps is, and {name!r} names no target")
         if owner_id not in self._places:
             yield Violation(8, row_id, path, f"a {kind} whose owner {owner_id} is missing")
         try:
@@ -309,12 +327,15 @@ class _Rows:
                 yield Violation(3, row_id, path, f"the name {name!r} is not in the form NFC")
         except InvalidArgument as error:
             yield Violation(3, row_id, path, str(error))
-        yield from _time_problems(row_id, path, times)
+        yield from _time_problems(row_id, path, made[:2])
         if problem := doc_problem(kind, doc):
             yield Violation(8, row_id, path, problem)
         elif kind == "model_version":
             self._aliases.version(owner_id, name, doc)
-        yield from reader.check(path, kind, version, doc, {"owner": owner_id, "name": name, "state": LIVE})
+        place = Place(owner_id, name, None, LIVE, kind, name)
+        yield from reader.check(
+            path, kind, version, doc, {"owner": owner_id, "name": name, "state": LIVE}, place, Made(*made)
+        )
 
     def _gone(self, row_id: int, reader: ChainReader) -> Iterator[Violation]:
         """Check the history of an id that has no row any more."""

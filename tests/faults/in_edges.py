@@ -74,6 +74,20 @@ IN_EDGES: tuple[Fault, ...] = (
         _RELAY,
     ),
     Fault(
+        "verify: the past at now may differ from the present",
+        "metastore/verify/history.py",
+        "for message in now_problems(last, self._taken, place):",
+        "for message in ():",
+        "tests/verify/test_columns.py -k rests_on",
+    ),
+    Fault(
+        "verify: a commit that shows its rows one by one in the past",
+        "metastore/verify/operations.py",
+        "for problem in together.problems():",
+        "for problem in ():",
+        "tests/verify/test_columns.py -k rests_on",
+    ),
+    Fault(
         "Backup: the log of the state before stays beside a backup that is put back",
         "metastore/backends/sqlite/copies.py",
         '            Path(f"{target}{end}").unlink(missing_ok=True)',

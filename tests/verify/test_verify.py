@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 import metastore as ms
+from tests.migration.schema import run
 from tests.verify.planting import A, build, damage, filled, verified, without_constraints
 
 VERSION_3 = "entity_id = {a} AND version = 3"
@@ -254,3 +255,47 @@ def test_verify_while_others_write_is_silent(url: str) -> None:
         assert not broken
         assert found == []
         assert store.verify() == []
+
+
+# --- one damaged row of a drop in steps
+
+DROP_ROW = """INSERT INTO owned (owner_id, kind, name, id, version, doc, created_at, modified_at)
+SELECT 0, 'drop', '{name}', 9, 1, '{doc}', 1, 1"""
+
+
+@pytest.mark.parametrize(
+    ("name", "doc", "goes_on"),
+    [("nothing", "{}", False), ("99999", "no JSON", True), ("99999", '{"phase": "destroyed"}', True)],
+    ids=["a name that is none", "a document that is none", "half a document"],
+)
+def test_a_damaged_row_of_a_drop_in_steps(url: str, name: str, doc: str, goes_on: bool) -> None:
+    """It is reported. gc leaves alone what it may be about; where nobody can say, gc says so and deletes nothing."""
+    with ms.open(url) as store:
+        store.metalakes.create("m")
+        store.metalakes.drop("m")
+    run(url, DROP_ROW.format(name=name, doc=doc))
+    found = verified(url)
+    assert {violation.invariant for violation in found} >= {8}
+    with ms.open(url) as store:
+        if goes_on:
+            assert store.gc(retention=timedelta(0)).entities == 1
+        else:
+            with pytest.raises(ms.UnreadableRow, match="drop in steps 'nothing'"):
+                store.gc(retention=timedelta(0))
+
+
+def test_what_sqlite_itself_finds_is_reported(sqlite_url: str) -> None:
+    """An index from which an entry is missing: SQLite reads it as if there were no such row."""
+    with ms.open(sqlite_url) as store:
+        store.metalakes.create("m")
+    run(
+        sqlite_url,
+        "CREATE TABLE other (parent_id, family, key)",
+        "CREATE UNIQUE INDEX other_name ON other (parent_id, family, key)",
+        "PRAGMA writable_schema = ON",
+        """UPDATE sqlite_master SET rootpage = (SELECT rootpage FROM sqlite_master WHERE name = 'other_name')
+        WHERE name = 'guard_live_name'""",
+    )
+    found = verified(sqlite_url)
+    assert [v.invariant for v in found if "the file is damaged" in v.message] != []
+    assert "guard_live_name" in " ".join(v.message for v in found)

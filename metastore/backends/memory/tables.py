@@ -225,5 +225,8 @@ class MemorySnapshot:
     def cached(self) -> list[str]:
         return []
 
+    def damaged(self) -> Iterator[str]:
+        return iter(())
+
     def not_utf8(self) -> Iterator[tuple[str, int | None, str]]:
         return iter(())

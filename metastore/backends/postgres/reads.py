@@ -352,6 +352,9 @@ class _Snapshot:
     def cached(self) -> list[str]:
         return [row[0] for row in self._connection.execute(CACHED).fetchall()]
 
+    def damaged(self) -> Iterator[str]:
+        return iter(())
+
     def not_utf8(self) -> Iterator[tuple[str, int | None, str]]:
         return iter(())
 

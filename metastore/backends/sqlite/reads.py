@@ -226,6 +226,10 @@ class _Snapshot:
     def cached(self) -> list[str]:
         return []
 
+    def damaged(self) -> Iterator[str]:
+        rows = self._connection.execute("PRAGMA integrity_check(20)").fetchall()
+        return (str(row[0]) for row in rows if row[0] != "ok")
+
     def not_utf8(self) -> Iterator[tuple[str, int | None, str]]:
         for table, columns in _TEXT_COLUMNS.items():
             for row in self._connection.execute(f"SELECT {', '.join(columns)} FROM {table}"):

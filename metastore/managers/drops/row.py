@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from metastore.errors import DropPending
+from metastore.errors import DropPending, UnreadableRow
 from metastore.kinds.drop import DESTROYED, DROP, Drop, drop_name, target_id
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, dump
@@ -28,6 +28,7 @@ __all__ = [
     "above_pending",
     "check_no_pending",
     "gone",
+    "is_destroyed",
     "pending_drops",
     "pending_in",
     "pending_within",
@@ -62,9 +63,17 @@ def pending_drops(backend: Reads) -> Iterator[Drop]:
         last = rows[-1].name
 
 
+def is_destroyed(drop: Drop) -> bool:
+    """Whether only the metadata is left. A row that cannot be read counts as pending: gc leaves its target alone."""
+    try:
+        return drop.phase == DESTROYED
+    except UnreadableRow:
+        return False
+
+
 def above_pending(backend: Reads) -> set[int]:
     """Return the ids of everything that is being dropped in steps, in whole or in part, and of what is above it."""
-    ids = [target_id(drop.name) for drop in pending_drops(backend) if drop.phase != DESTROYED]
+    ids = [target_id(drop.name) for drop in pending_drops(backend) if not is_destroyed(drop)]
     known = backend.by_id(list(dict.fromkeys(ids))) if ids else []
     return {node.id for one in known if one is not None for node in one.record.chain}
 
