@@ -8,6 +8,7 @@ commit finds one of these changed, and the next attempt decides again from a new
 from __future__ import annotations
 
 import fnmatch
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,12 +21,15 @@ from metastore.governance.evidence import KnownFacts, Nodes
 from metastore.governance.privileges import OWNER
 from metastore.kinds.drop import DROP, part_of, target_id
 from metastore.kinds.entity import Entity
+from metastore.kinds.job.filled import is_filled
+from metastore.kinds.job.run import JOB
+from metastore.kinds.job.template import JOB_TEMPLATE, JobTemplate
 from metastore.kinds.relation import relation_doc
-from metastore.names import format_path
-from metastore.operation.guards import requiring
+from metastore.names import format_path, parse_path
+from metastore.operation.guards import lookup, requiring
 from metastore.operation.request import Call, Merge, Proposal, Request, Results, View
 from metastore.port.commit import Commit
-from metastore.port.conditions import ROOT_ID
+from metastore.port.conditions import ROOT_ID, Expect
 from metastore.port.records import ROOT, Lookup, Step
 from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
 from metastore.port.scopes import Pairs, Scopes
@@ -89,6 +93,8 @@ def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | N
     The value instead if nothing is left to write: see ``_without_taken``.
     """
     wants = list(dict.fromkeys(want for write in proposal.writes for want in _wants(access, view, write, proposal)))
+    templates = [template for write in proposal.writes for template in _template(access, view, write)]
+    wants += [Want(template.id, "see") for template in templates]
     exclusive = [(w.id, w.scope_version) for w in proposal.writes if isinstance(w, Update) and w.scope_version]
     held = Scopes([(guard.id, guard.scope_version) for guard in proposal.guards] + exclusive)
     nodes = None if access.mine is None else _nodes_of(view, [want.on for want in wants])
@@ -103,7 +109,8 @@ def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | N
     guards = requiring(proposal.guards, rests.scopes.without([i for i, _ in exclusive]))
     evidence, merge = rests.scopes.pairs, proposal.merge or merge
     carried = None if merge is None else replace(merge, evidence=_both(merge.evidence, rests.scopes))
-    return replace(proposal, guards=guards, writes=writes, finish=finish, merge=carried, evidence=evidence)
+    reads = (*proposal.reads, *dict.fromkeys(Expect(template.id, template.version) for template in templates))
+    return replace(proposal, guards=guards, writes=writes, finish=finish, merge=carried, evidence=evidence, reads=reads)
 
 
 def _both(one: Pairs, other: Scopes) -> Pairs:
@@ -200,6 +207,30 @@ def _wants_of_relation(write: Relate) -> Iterator[Want]:
         yield Want(write.from_id, "own")
     else:
         yield Want(write.from_id, "alter")
+
+
+def _template(access: Access, view: View, write: Write) -> Iterator[JobTemplate]:
+    """Yield the template of a job that is made or replaced. Raises EntityNotFound, PermissionDenied.
+
+    A job runs a command as the user of some server. So a user makes it of a template that it sees, and of nothing else.
+    """
+    if not isinstance(write, Insert | Update) or write.event.kind != JOB.name or write.doc is None:
+        return
+    if write.event.action not in ("create", "alter") or write.event.changes != "[]":
+        return
+    job, path = json.loads(write.doc), parse_path(write.event.path_after or "")
+    (resolved,) = view.backend.resolve([lookup(JOB_TEMPLATE, (*path[:-1], job["template"]))])
+    if resolved.record is None:
+        raise EntityNotFound(format_path((*path[:-1], job["template"])))
+    template = JOB_TEMPLATE.entity(resolved.record)
+    assert isinstance(template, JobTemplate)
+    if not is_filled(job, template):
+        message = (
+            f"{access.who.name} makes jobs only of what a template says, and they wait to be run: the job "
+            f"{format_path(path)} is not {template.path} filled in; call metastore.jobs.submit"
+        )
+        raise PermissionDenied(access.who.name, "admin", format_path(path), message)
+    yield template
 
 
 def _check_references(access: Access, event: Event, doc: str | None) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from io import BytesIO
+from typing import Any
 
 import pytest
 
 import metastore as ms
 from metastore import Store
+from metastore.jobs import filled
 from tests.contract.authorized import Lake, prepare
 
 ANN = "ann@corp"
@@ -513,3 +515,60 @@ def test_who_manages_users_takes_over_nobody(lake: Lake, kind: str) -> None:
     assert principals.rename(boss, "chief").name == "chief"
     principals.drop("lake.chief")
     assert principals.restore("lake.boss", id=boss.id).name == "boss"
+
+
+def test_a_job_is_what_its_template_says(lake: Lake) -> None:
+    """Who may run jobs runs those of templates that it sees, and no other command."""
+    store, ann = lake.store, lake.store.as_user("ann@corp")
+    lake.role("runner", ("run_job", "metalake", "lake"))
+    template = store.job_templates.create("lake.t", type="shell", executable="echo", arguments=["{{what}}"])
+    command = filled(template, {"what": "it"})
+
+    def make(name: str, **fields: Any) -> Any:
+        wanted: dict[str, Any] = {"template": "t", "command": command, "conf": {"what": "it"}} | fields
+        return ann.jobs.create(("lake", name), **wanted)
+
+    with pytest.raises(ms.EntityNotFound):
+        make("unseen")
+    lake.role("runner", ("use_job_template", "metalake", "lake"))
+    job = make("job")
+    evil = {**command, "executable": "/bin/rm"}
+    row = {"name": "rows", "template": "t", "conf": {"what": "it"}}
+    for wrong in (
+        lambda: make("evil", command=evil),
+        lambda: make("other", conf={"what": "other"}),
+        lambda: make("spark", type="spark"),
+        lambda: make("ran", status="succeeded"),
+        lambda: make("elsewhere", execution_id="7"),
+        lambda: make("job", command=evil, if_exists="replace"),
+        lambda: ann.jobs.create_many("lake", [{**row, "command": evil}]),
+        lambda: ann.jobs.create_many("lake", [{**row, "name": "job", "command": evil}], if_exists="replace"),
+    ):
+        with pytest.raises(ms.PermissionDenied, match="template"):
+            wrong()
+    with pytest.raises(ms.EntityNotFound):
+        make("none", template="none")
+    assert [one.name for one in store.jobs.list("lake")] == ["job"]
+    assert dict(ann.jobs.load(job).command) == {**store.jobs.load(job).command}
+    assert ann.jobs.cancel(job).status == "cancelled"
+
+
+def test_a_string_is_a_bare_name(store: Store) -> None:
+    """Back-quotes are a part of it: who is let in under this name is no other user, and no admin."""
+    prepare(store)
+    for text in ("`ann@corp`", "lake.`ann@corp`"):
+        ann = store.as_user(text)
+        with pytest.raises(ms.EntityNotFound):
+            ann.metalakes.load("lake")
+        assert f"lake has no user {text}" in store.allowed(text, "use_catalog", "lake.sales").because[0]
+    assert store.as_user(("lake", "ann@corp")).metalakes.load("lake")
+
+
+def test_a_users_freeze_ends_within_a_minute(lake: Lake) -> None:
+    ann = lake.store.as_user("ann@corp")
+    lake.reader()
+    lake.store.owners.set(lake.schema, ("lake", "ann@corp"))
+    with pytest.raises(ms.InvalidArgument, match="at most 60 s"):
+        ann.schemas.exclusive(lake.schema, ttl=61)
+    with ann.schemas.exclusive(lake.schema, ttl=60) as tx:
+        tx.tables.create("lake.sales.eu.made")
