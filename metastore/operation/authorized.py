@@ -12,15 +12,23 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from metastore.errors import EntityNotFound, InvalidArgument, PermissionDenied
+from metastore.errors import (
+    EntityAlreadyExists,
+    EntityNotFound,
+    InvalidArgument,
+    PermissionDenied,
+    VersionConflict,
+)
 from metastore.governance.access import Access, Want, guessing
 from metastore.governance.evidence import KnownFacts, Nodes
 from metastore.governance.privileges import OWNER
+from metastore.kinds.attached import Attached
 from metastore.kinds.drop import DROP, part_of, target_id
-from metastore.kinds.entity import Entity
+from metastore.kinds.entity import Entity, Owned
 from metastore.kinds.job.filled import is_filled
 from metastore.kinds.job.run import JOB
 from metastore.kinds.job.template import JOB_TEMPLATE, JobTemplate
@@ -28,6 +36,7 @@ from metastore.kinds.relation import relation_doc
 from metastore.names import format_path, parse_path
 from metastore.operation.guards import lookup, requiring
 from metastore.operation.request import Call, Merge, Proposal, Request, Results, View
+from metastore.operation.taken import as_if_free
 from metastore.port.commit import Commit
 from metastore.port.conditions import ROOT_ID, Expect
 from metastore.port.records import ROOT, Lookup, Step
@@ -56,21 +65,26 @@ def authorized(access: Access, request: Request[T], call: Call) -> Request[T]:
         with guessing(view.trusting) as guessed:
             try:
                 decided = request.attempt(view)
+            except EntityAlreadyExists as taken:
+                _ask_first(access, request, view, taken.path)
+                raise
             finally:
                 if guessed:
                     view.guess()
         return _guarded(access, view, decided, request.merge) if isinstance(decided, Proposal) else decided
 
     def replay(steps: Sequence[Step]) -> T:
-        result = request.replay([step for step in steps if request.verb != "create" or step.kind != OWNER])
-        if isinstance(result, Entity):
-            _check_seen(access, result)
-        return result
+        return request.replay([step for step in steps if request.verb != "create" or step.kind != OWNER])
 
     # what is announced is only what an attempt was allowed to do, with the evidence of that: see _guarded
     arguments = request.arguments
     return replace(
-        request, attempt=attempt, replay=replay, arguments=lambda: [arguments(), "as", access.who.name], merge=None
+        request,
+        attempt=attempt,
+        replay=replay,
+        judge=lambda steps, result: _check_seen(access, request, _shown(steps[0], result)),
+        arguments=lambda: [arguments(), "as", access.who.name],
+        merge=None,
     )
 
 
@@ -80,11 +94,31 @@ def check_principal(access: Access, call: Call) -> None:
         raise InvalidArgument(f"the principal of these calls is the user {access.who.name}; leave principal out")
 
 
-def _check_seen(access: Access, entity: Entity) -> None:
-    """Raise EntityNotFound if the user does not see what an earlier call returned any more."""
-    nodes = access.nodes_of([entity.id]).get(entity.id)
-    if nodes is None or access.visible([nodes])[0] is None:
-        raise EntityNotFound(entity.path)
+def _ask_first(access: Access, request: Request[T], view: View, path: str) -> None:
+    """Raise PermissionDenied if the user may not do it where a name is taken."""
+    free = as_if_free(view, path)
+    with suppress(EntityAlreadyExists, EntityNotFound, VersionConflict):  # then this is not what speaks against it
+        decided = request.attempt(free)
+        if isinstance(decided, Proposal):
+            _guarded(access, free, decided, request.merge)
+
+
+def _shown(first: Step, result: object) -> list[int]:
+    """Return the ids of what the result of an earlier message shows something of."""
+    if isinstance(result, Entity):
+        return [result.id]
+    if isinstance(result, Owned):
+        return [result.record.owner_id]
+    ends = [i for i in (first.owner_id, first.other_id) if i is not None]
+    return [*ends, result.target_id] if isinstance(result, Attached) else ends
+
+
+def _check_seen(access: Access, request: Request[T], ids: Sequence[int]) -> None:
+    """Raise EntityNotFound if the user does not see any more what an earlier message came to."""
+    nodes = access.nodes_of(list(dict.fromkeys(ids)))
+    if len(nodes) < len(set(ids)) or None in access.visible(list(nodes.values())):
+        what = request.what()
+        raise EntityNotFound(what, f"{what} was done before, and its result is not to be seen any more")
 
 
 def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | None) -> Proposal[T] | T:

@@ -572,3 +572,59 @@ def test_a_users_freeze_ends_within_a_minute(lake: Lake) -> None:
         ann.schemas.exclusive(lake.schema, ttl=61)
     with ann.schemas.exclusive(lake.schema, ttl=60) as tx:
         tx.tables.create("lake.sales.eu.made")
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["seen", "hidden"])
+def test_the_right_is_asked_before_a_name_is_told(lake: Lake, hidden: bool) -> None:
+    """Who may not create, rename or move to a place does not learn which names are taken there."""
+    store, ann = lake.store, lake.store.as_user("ann@corp")
+    words = [("use_catalog", "catalog", "lake.sales"), ("use_schema", "schema", "lake.sales.eu")]
+    lake.role("way", *words, *([] if hidden else [("select_table", "schema", "lake.sales.eu")]))
+    store.tables.create("lake.sales.eu.mine")
+    lake.role("way", ("select_table", "table", "lake.sales.eu.mine"))
+    for name in ("orders", "free"):
+        for call in (
+            ann.tables.create,
+            lambda path: ann.tables.create(path.rpartition(".")[2], parent=lake.schema),
+            lambda path: ann.tables.create_many(lake.schema, [{"name": path.rpartition(".")[2]}]),
+            lambda path: ann.tables.rename("lake.sales.eu.mine", path),
+        ):
+            with pytest.raises(ms.PermissionDenied):
+                call(f"lake.sales.eu.{name}")
+            with pytest.raises(ms.PermissionDenied), ann.transaction() as tx:
+                tx.tables.create(f"lake.sales.eu.{name}")
+    lake.role("maker", ("create_table", "schema", "lake.sales.eu"))
+    with pytest.raises(ms.EntityAlreadyExists):
+        ann.tables.create("lake.sales.eu.orders")
+
+
+def test_a_repeat_is_of_the_same_user_and_shows_what_it_sees_today(lake: Lake) -> None:
+    store = lake.store
+    ann, bob = store.as_user("ann@corp"), store.as_user("bob@corp")
+    for name in ("ann@corp", "bob@corp"):
+        lake.reader(name)
+    lake.role("writer", ("modify_table", "catalog", "lake.sales"))
+    lake.role("writer", to="bob@corp")
+    ann.tables.alter(lake.orders, ms.SetComment("hers"))
+    *_, change = store.changes()
+    done = change.operation_id
+    key = ms.new_operation_id()
+    ann.partitions.create(lake.orders, "p=1", values={}, operation_id=key)
+
+    def repeat(user: Store) -> list[Any]:
+        return [
+            user.tables.alter(lake.orders, ms.SetComment("hers"), operation_id=done).comment,
+            user.partitions.create(lake.orders, "p=1", values={}, operation_id=key).name,
+        ]
+
+    assert repeat(ann) == ["hers", "p=1"]
+    with pytest.raises(ms.OperationIdReused):
+        bob.tables.alter(lake.orders, ms.SetComment("hers"), operation_id=done)
+    with pytest.raises(ms.OperationIdReused):
+        bob.partitions.create(lake.orders, "p=1", values={}, operation_id=key)
+    store.roles.drop("lake.reader")
+    store.roles.drop("lake.writer")
+    with pytest.raises(ms.EntityNotFound):
+        ann.tables.alter(lake.orders, ms.SetComment("hers"), operation_id=done)
+    with pytest.raises(ms.EntityNotFound):
+        ann.partitions.create(lake.orders, "p=1", values={}, operation_id=key)
