@@ -94,6 +94,14 @@ class Facts:
         """The roles that the user has, by itself or by an enabled group."""
         return {has.role: has.name for has in self.roles if has.member in self.active}
 
+    def role_words(self, role: int) -> str:
+        """Return a role in words, with the group that has it where the user itself does not."""
+        having = [self.active[has.member] for has in self.roles if has.role == role and has.member in self.active]
+        name = self.role_names[role]
+        if any(member.kind == "user" for member in having):
+            return f"the role {name}"
+        return f"the role {name} of the group {having[0].name}"
+
     @cached_property
     def owned_from(self) -> int:
         """The level in the chain from which on the user owns everything; behind the end if it owns nothing."""
@@ -144,7 +152,8 @@ def sees(facts: Facts, at: int | None = None) -> list[Ruling]:
     if (at == 0 or level.id in facts.active) and facts.active:
         return [_is_member(facts)]
     if level.id in facts.role_names:
-        return [_is_member(facts), Ruling(True, f"{facts.user} has the role {level.path}", frozenset({level.id}))]
+        why = f"{facts.user} has {facts.role_words(level.id)}"
+        return [_is_member(facts), Ruling(True, why, frozenset({level.id}))]
     return decide(facts, needs_of(level.kind).see, at)
 
 
@@ -189,12 +198,12 @@ def _holds(facts: Facts, privilege: str, at: int) -> Ruling:
     mine = [g for g in facts.grants if g.privilege == privilege and levels.get(g.on, at + 1) <= at and g.role in roles]
     for grant in mine:
         if not grant.allow:
-            role, where = roles[grant.role], facts.chain[levels[grant.on]].path
-            why = f"the role {role} denies {privilege} on {where}"
+            where = facts.chain[levels[grant.on]].path
+            why = f"{facts.role_words(grant.role)} denies {privilege} on {where}"
             return Ruling(False, why, missing=(privilege, facts.chain[at]))
     if not mine:
         why = f"no role of {facts.user} allows {privilege} on {facts.chain[at].path}"
         return Ruling(False, why, missing=(privilege, facts.chain[at]))
     best = min(mine, key=lambda grant: grant.role)  # one is enough; always the same, so that few roles are guarded
-    why = f"the role {facts.role_names[best.role]} allows {privilege} on {facts.chain[levels[best.on]].path}"
+    why = f"{facts.role_words(best.role)} allows {privilege} on {facts.chain[levels[best.on]].path}"
     return Ruling(True, why, frozenset({best.role}))

@@ -173,15 +173,15 @@ def with_evidence(commit: Commit, access: Access) -> Commit:
 
 def _wants(access: Access, view: View, write: Write, proposal: Proposal[T]) -> Iterator[Want]:
     if isinstance(write, Insert):
-        _check_references(access, write.event, write.doc)
+        _check_references(access, view, write)
         if write.parent_id == ROOT_ID:
             raise PermissionDenied(access.who.name, "admin", write.name, _NO_ADMIN.format(access.who.name))
         yield Want(write.parent_id, "create", write.kind)
     elif isinstance(write, Update):
-        _check_references(access, write.event, write.doc)
+        _check_references(access, view, write)
         yield from _wants_of_update(view, write, proposal.writes)
     elif isinstance(write, Put | Delete):
-        _check_references(access, write.event, write.doc if isinstance(write, Put) else None)
+        _check_references(access, view, write)
         if write.kind == DROP.name:
             yield _want_of_drop(write.name)
             return
@@ -267,23 +267,44 @@ def _template(access: Access, view: View, write: Write) -> Iterator[JobTemplate]
     yield template
 
 
-def _check_references(access: Access, event: Event, doc: str | None) -> None:
+def _check_references(access: Access, view: View, write: Insert | Update | Put | Delete) -> None:
     """Raise PermissionDenied for a reference to a secret that users may not set: it names what this process can read.
 
-    Without this check a user could refer to any variable or file of a service, and let the service reveal it.
+    Without this check a user could refer to any variable or file of a service, and let the service reveal it. What
+    stands there already may be written again: clients write all properties back.
     """
+    doc, event = None if isinstance(write, Delete) else write.doc, write.event
     text = event.changes if event.action == "alter" and event.changes != "[]" else doc
     if text is None or '"secret:' not in text:
         return
     allowed = os.environ.get(_ALLOWED, "").split()
-    for reference in _REFERENCE.findall(text):
-        if ".." in reference or not any(fnmatch.fnmatchcase(reference, pattern) for pattern in allowed):
+    refused = [one for one in _REFERENCE.findall(text) if not _is_allowed(one, allowed)]
+    if not refused:
+        return
+    there = _REFERENCE.findall(_stands(view, write) or "")
+    for reference in refused:
+        if reference not in there:
             path = event.path_after or event.path_before or ""
             message = (
                 f"{access.who.name} may not refer to {reference}: the variable {_ALLOWED} of this process allows "
                 f"{' '.join(allowed) or 'no reference'}"
             )
             raise PermissionDenied(access.who.name, "refer_to_secret", path, message)
+
+
+def _is_allowed(reference: str, allowed: Sequence[str]) -> bool:
+    return ".." not in reference and any(fnmatch.fnmatchcase(reference, pattern) for pattern in allowed)
+
+
+def _stands(view: View, write: Insert | Update | Put | Delete) -> str | None:
+    """Return the document that a write replaces, as it is now: the commit fails if it was another one by then."""
+    if isinstance(write, Update):
+        (known,) = view.backend.by_id([write.id])
+        return None if known is None else known.record.doc
+    if isinstance(write, Put):
+        (row,) = view.backend.owned_by_name([write.owner_id], write.kind, [write.name])
+        return None if row is None else row.doc
+    return None
 
 
 # --- the owner of what is created

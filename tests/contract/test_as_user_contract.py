@@ -628,3 +628,41 @@ def test_a_repeat_is_of_the_same_user_and_shows_what_it_sees_today(lake: Lake) -
         ann.tables.alter(lake.orders, ms.SetComment("hers"), operation_id=done)
     with pytest.raises(ms.EntityNotFound):
         ann.partitions.create(lake.orders, "p=1", values={}, operation_id=key)
+
+
+def test_all_properties_can_be_written_back(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reference that stands there already may be written again, and no other."""
+    monkeypatch.delenv("METASTORE_SECRETS", raising=False)
+    store, ann = lake.store, lake.store.as_user("ann@corp")
+    lake.reader()
+    lake.role("writer", ("modify_table", "catalog", "lake.sales"), ("create_table", "catalog", "lake.sales"))
+    store.tables.alter(lake.orders, ms.SetProperty("password", ms.secret("env:OTHER")))
+    store.partitions.create(lake.orders, "p=1", values={}, properties={"token": ms.secret("env:TOKEN")})
+
+    properties = {**ann.tables.load("lake.sales.eu.orders").properties, "n": "1"}
+    changed = ann.tables.alter(lake.orders, *[ms.SetProperty(key, value) for key, value in properties.items()])
+    assert changed.properties == properties
+    replaced = ann.tables.create("lake.sales.eu.orders", properties=properties | {"n": "2"}, if_exists="replace")
+    assert replaced.properties["password"] == "env:OTHER"
+    row = ann.partitions.load(lake.orders, "p=1")
+    again = ann.partitions.row("p=1", {}, {**row.properties, "n": "1"})
+    assert ann.partitions.put_many(lake.orders, [again], ["p=1"])
+    with pytest.raises(ms.PermissionDenied):
+        ann.partitions.create(lake.orders, "p=2", values={}, properties=row.properties)
+    for path in ("lake.sales.eu.refunds", "lake.sales.eu.orders"):
+        with pytest.raises(ms.PermissionDenied):
+            ann.tables.alter(path, ms.SetProperty("password", ms.secret("env:TOKEN")))
+    with pytest.raises(ms.PermissionDenied):
+        ann.tables.create("lake.sales.eu.copy", properties={"password": ms.secret("env:OTHER")})
+
+
+def test_the_group_that_has_a_role_is_named(lake: Lake) -> None:
+    store = lake.store
+    role, group = store.roles.create("lake.seller"), store.groups.create("lake.sellers")
+    lake.grant(role, ("use_catalog", "catalog", "lake.sales"))
+    store.groups.add(group, ("lake", "ann@corp"))
+    store.roles.assign(role, group)
+    why = "the role seller{} allows use_catalog on lake.sales"
+    assert store.allowed("ann@corp", "use_catalog", lake.sales).because[-1] == why.format(" of the group sellers")
+    store.roles.assign(role, store.users.load(("lake", "ann@corp")))
+    assert store.allowed("ann@corp", "use_catalog", lake.sales).because[-1] == why.format("")

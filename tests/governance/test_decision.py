@@ -83,13 +83,13 @@ def test_every_step_is_explained() -> None:
     assert [verdict.because for verdict in decide(known, ("select_table",))] == [
         "ann is a user of m",
         "the role reader allows use_catalog on m",
-        "the role staff allows use_schema on m.c",
-        "the role staff allows use_schema on m.c",
+        "the role staff of the group staff allows use_schema on m.c",
+        "the role staff of the group staff allows use_schema on m.c",
         "the role reader allows select_table on m.c.s.n.t",
     ]
     assert decide(known, ("modify_table",))[-1].because == "no role of ann allows modify_table on m.c.s.n.t"
     denied = replace(known, grants=(*known.grants, Granted(21, "select_table", False, 1)))
-    assert decide(denied, ("select_table",))[-1].because == "the role staff denies select_table on m"
+    assert decide(denied, ("select_table",))[-1].because == "the role staff of the group staff denies select_table on m"
     assert decide(denied, ("select_table",))[-1].missing == ("select_table", CHAIN[-1])
 
 
