@@ -160,7 +160,8 @@ def sees(facts: Facts, at: int | None = None) -> list[Ruling]:
     if (at == 0 or level.id in facts.active) and facts.active:
         return [_is_member(facts)]
     if level.id in facts.role_names:
-        return [_is_member(facts), Ruling(True, f"{facts.user} has the role {level.path}", frozenset({level.id}))]
+        why = f"{facts.user} has {facts.role_in_words(level.id)}"
+        return [_is_member(facts), Ruling(True, why, frozenset({level.id}))]
     return decide(facts, needs_of(level.kind).see, at)
 
 

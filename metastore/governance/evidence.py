@@ -240,10 +240,8 @@ def _is_meant(who: Who, nodes: Nodes, user: Member) -> bool:
 
 
 def who(user: object) -> Who:
-    """Return who is meant by a bare name, a path of a user (a tuple, or with back-quotes), or an entity."""
-    if isinstance(user, str):
-        user = exact_text(user, "a user")
-        if "`" not in user:
-            return Who(clean_name(user))
+    """Return who is meant by a bare name, or by a path of a user (a tuple of names)."""
+    if isinstance(user, str):  # whatever it has in it: who is let in under a name must not become another by its text
+        return Who(clean_name(exact_text(user, "a user")))
     *lake, name = parse_path(user)
     return Who(name, ".".join(lake) or None)

@@ -10,5 +10,6 @@ from __future__ import annotations
 
 from metastore.jobs.pool import WorkerPool
 from metastore.jobs.submit import filled, submit
+from metastore.jobs.unfinished import has_unfinished
 
-__all__ = ["WorkerPool", "filled", "submit"]
+__all__ = ["WorkerPool", "filled", "has_unfinished", "submit"]

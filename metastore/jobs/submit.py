@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from metastore.clock import SYSTEM
 from metastore.errors import InvalidArgument
+from metastore.kinds.job.filled import filled
 from metastore.kinds.job.run import Job
-from metastore.kinds.job.template import PARTS, JobTemplate
 from metastore.managers.target import Target
 
 if TYPE_CHECKING:
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from metastore.transaction.transaction import Transaction
 
 __all__ = ["filled", "submit"]
-
-_PLACEHOLDER: Final = re.compile(r"\{\{([\w.-]+)\}\}")
 
 
 def submit(store: Store, template: Target, conf: Mapping[str, str] | None = None) -> Job:
@@ -43,19 +40,6 @@ def submit(store: Store, template: Target, conf: Mapping[str, str] | None = None
         )
 
     return store.run(queue)
-
-
-def filled(template: JobTemplate, values: Mapping[str, str]) -> dict[str, Any]:
-    """Return the parts of a template with its placeholders replaced, keys of environments included."""
-    return {name: _filled(template.doc[name], values) for name in PARTS}
-
-
-def _filled(part: Any, values: Mapping[str, str]) -> Any:
-    if isinstance(part, str):
-        return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), part)
-    if isinstance(part, Mapping):
-        return {_filled(key, values): _filled(value, values) for key, value in part.items()}
-    return part if part is None else [_filled(one, values) for one in part]
 
 
 def _values(conf: Mapping[str, str]) -> dict[str, str]:

@@ -8,24 +8,37 @@ commit finds one of these changed, and the next attempt decides again from a new
 from __future__ import annotations
 
 import fnmatch
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from metastore.errors import EntityNotFound, InvalidArgument, PermissionDenied
+from metastore.errors import (
+    EntityAlreadyExists,
+    EntityNotFound,
+    InvalidArgument,
+    PermissionDenied,
+    VersionConflict,
+)
 from metastore.governance.access import Access, Want, guessing
 from metastore.governance.evidence import KnownFacts, Nodes
 from metastore.governance.privileges import OWNER
+from metastore.kinds.attached import Attached
 from metastore.kinds.drop import DROP, part_of, target_id
-from metastore.kinds.entity import Entity
+from metastore.kinds.entity import Entity, Owned
+from metastore.kinds.job.filled import is_filled
+from metastore.kinds.job.run import JOB
+from metastore.kinds.job.template import JOB_TEMPLATE, JobTemplate
 from metastore.kinds.relation import relation_doc
-from metastore.names import format_path
-from metastore.operation.guards import requiring
+from metastore.names import format_path, parse_path
+from metastore.operation.guards import lookup, requiring
 from metastore.operation.request import Call, Merge, Proposal, Request, Results, View
+from metastore.operation.taken import as_if_free
 from metastore.port.commit import Commit
-from metastore.port.conditions import ROOT_ID
+from metastore.port.conditions import ROOT_ID, Expect
 from metastore.port.records import ROOT, Lookup, Step
 from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
 from metastore.port.scopes import Pairs, Scopes
@@ -52,21 +65,26 @@ def authorized(access: Access, request: Request[T], call: Call) -> Request[T]:
         with guessing(view.trusting) as guessed:
             try:
                 decided = request.attempt(view)
+            except EntityAlreadyExists as taken:
+                _ask_first(access, request, view, taken.path)
+                raise
             finally:
                 if guessed:
                     view.guess()
         return _guarded(access, view, decided, request.merge) if isinstance(decided, Proposal) else decided
 
     def replay(steps: Sequence[Step]) -> T:
-        result = request.replay([step for step in steps if request.verb != "create" or step.kind != OWNER])
-        if isinstance(result, Entity):
-            _check_seen(access, result)
-        return result
+        return request.replay([step for step in steps if request.verb != "create" or step.kind != OWNER])
 
     # what is announced is only what an attempt was allowed to do, with the evidence of that: see _guarded
     arguments = request.arguments
     return replace(
-        request, attempt=attempt, replay=replay, arguments=lambda: [arguments(), "as", access.who.name], merge=None
+        request,
+        attempt=attempt,
+        replay=replay,
+        judge=lambda steps, result: _check_seen(access, request, _shown(steps[0], result)),
+        arguments=lambda: [arguments(), "as", access.who.name],
+        merge=None,
     )
 
 
@@ -76,11 +94,31 @@ def check_principal(access: Access, call: Call) -> None:
         raise InvalidArgument(f"the principal of these calls is the user {access.who.name}; leave principal out")
 
 
-def _check_seen(access: Access, entity: Entity) -> None:
-    """Raise EntityNotFound if the user does not see what an earlier call returned any more."""
-    nodes = access.nodes_of([entity.id]).get(entity.id)
-    if nodes is None or access.visible([nodes])[0] is None:
-        raise EntityNotFound(entity.path)
+def _ask_first(access: Access, request: Request[T], view: View, path: str) -> None:
+    """Raise PermissionDenied if the user may not do it where a name is taken."""
+    free = as_if_free(view, path)
+    with suppress(EntityAlreadyExists, EntityNotFound, VersionConflict):  # then this is not what speaks against it
+        decided = request.attempt(free)
+        if isinstance(decided, Proposal):
+            _guarded(access, free, decided, request.merge)
+
+
+def _shown(first: Step, result: object) -> list[int]:
+    """Return the ids of what the result of an earlier message shows something of."""
+    if isinstance(result, Entity):
+        return [result.id]
+    if isinstance(result, Owned):
+        return [result.record.owner_id]
+    ends = [i for i in (first.owner_id, first.other_id) if i is not None]
+    return [*ends, result.target_id] if isinstance(result, Attached) else ends
+
+
+def _check_seen(access: Access, request: Request[T], ids: Sequence[int]) -> None:
+    """Raise EntityNotFound if the user does not see any more what an earlier message came to."""
+    nodes = access.nodes_of(list(dict.fromkeys(ids)))
+    if len(nodes) < len(set(ids)) or None in access.visible(list(nodes.values())):
+        what = request.what()
+        raise EntityNotFound(what, f"{what} was done before, and its result is not to be seen any more")
 
 
 def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | None) -> Proposal[T] | T:
@@ -89,6 +127,8 @@ def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | N
     The value instead if nothing is left to write: see ``_without_taken``.
     """
     wants = list(dict.fromkeys(want for write in proposal.writes for want in _wants(access, view, write, proposal)))
+    templates = [template for write in proposal.writes for template in _template(access, view, write)]
+    wants += [Want(template.id, "see") for template in templates]
     exclusive = [(w.id, w.scope_version) for w in proposal.writes if isinstance(w, Update) and w.scope_version]
     held = Scopes([(guard.id, guard.scope_version) for guard in proposal.guards] + exclusive)
     nodes = None if access.mine is None else _nodes_of(view, [want.on for want in wants])
@@ -103,7 +143,8 @@ def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | N
     guards = requiring(proposal.guards, rests.scopes.without([i for i, _ in exclusive]))
     evidence, merge = rests.scopes.pairs, proposal.merge or merge
     carried = None if merge is None else replace(merge, evidence=_both(merge.evidence, rests.scopes))
-    return replace(proposal, guards=guards, writes=writes, finish=finish, merge=carried, evidence=evidence)
+    reads = (*proposal.reads, *dict.fromkeys(Expect(template.id, template.version) for template in templates))
+    return replace(proposal, guards=guards, writes=writes, finish=finish, merge=carried, evidence=evidence, reads=reads)
 
 
 def _both(one: Pairs, other: Scopes) -> Pairs:
@@ -132,15 +173,15 @@ def with_evidence(commit: Commit, access: Access) -> Commit:
 
 def _wants(access: Access, view: View, write: Write, proposal: Proposal[T]) -> Iterator[Want]:
     if isinstance(write, Insert):
-        _check_references(access, write.event, write.doc)
+        _check_references(access, view, write)
         if write.parent_id == ROOT_ID:
             raise PermissionDenied(access.who.name, "admin", write.name, _NO_ADMIN.format(access.who.name))
         yield Want(write.parent_id, "create", write.kind)
     elif isinstance(write, Update):
-        _check_references(access, write.event, write.doc)
+        _check_references(access, view, write)
         yield from _wants_of_update(view, write, proposal.writes)
     elif isinstance(write, Put | Delete):
-        _check_references(access, write.event, write.doc if isinstance(write, Put) else None)
+        _check_references(access, view, write)
         if write.kind == DROP.name:
             yield _want_of_drop(write.name)
             return
@@ -202,23 +243,68 @@ def _wants_of_relation(write: Relate) -> Iterator[Want]:
         yield Want(write.from_id, "alter")
 
 
-def _check_references(access: Access, event: Event, doc: str | None) -> None:
+def _template(access: Access, view: View, write: Write) -> Iterator[JobTemplate]:
+    """Yield the template of a job that is made or replaced. Raises EntityNotFound, PermissionDenied.
+
+    A job runs a command as the user of some server. So a user makes it of a template that it sees, and of nothing else.
+    """
+    if not isinstance(write, Insert | Update) or write.event.kind != JOB.name or write.doc is None:
+        return
+    if write.event.action not in ("create", "alter") or write.event.changes != "[]":
+        return
+    job, path = json.loads(write.doc), parse_path(write.event.path_after or "")
+    (resolved,) = view.backend.resolve([lookup(JOB_TEMPLATE, (*path[:-1], job["template"]))])
+    if resolved.record is None:
+        raise EntityNotFound(format_path((*path[:-1], job["template"])))
+    template = JOB_TEMPLATE.entity(resolved.record)
+    assert isinstance(template, JobTemplate)
+    if not is_filled(job, template):
+        message = (
+            f"{access.who.name} makes jobs only of what a template says, and they wait to be run: the job "
+            f"{format_path(path)} is not {template.path} filled in; call metastore.jobs.submit"
+        )
+        raise PermissionDenied(access.who.name, "admin", format_path(path), message)
+    yield template
+
+
+def _check_references(access: Access, view: View, write: Insert | Update | Put | Delete) -> None:
     """Raise PermissionDenied for a reference to a secret that users may not set: it names what this process can read.
 
-    Without this check a user could refer to any variable or file of a service, and let the service reveal it.
+    Without this check a user could refer to any variable or file of a service, and let the service reveal it. What
+    stands there already may be written again: clients write all properties back.
     """
+    doc, event = None if isinstance(write, Delete) else write.doc, write.event
     text = event.changes if event.action == "alter" and event.changes != "[]" else doc
     if text is None or '"secret:' not in text:
         return
     allowed = os.environ.get(_ALLOWED, "").split()
-    for reference in _REFERENCE.findall(text):
-        if ".." in reference or not any(fnmatch.fnmatchcase(reference, pattern) for pattern in allowed):
+    refused = [one for one in _REFERENCE.findall(text) if not _is_allowed(one, allowed)]
+    if not refused:
+        return
+    there = _REFERENCE.findall(_stands(view, write) or "")
+    for reference in refused:
+        if reference not in there:
             path = event.path_after or event.path_before or ""
             message = (
                 f"{access.who.name} may not refer to {reference}: the variable {_ALLOWED} of this process allows "
                 f"{' '.join(allowed) or 'no reference'}"
             )
             raise PermissionDenied(access.who.name, "refer_to_secret", path, message)
+
+
+def _is_allowed(reference: str, allowed: Sequence[str]) -> bool:
+    return ".." not in reference and any(fnmatch.fnmatchcase(reference, pattern) for pattern in allowed)
+
+
+def _stands(view: View, write: Insert | Update | Put | Delete) -> str | None:
+    """Return the document that a write replaces, as it is now: the commit fails if it was another one by then."""
+    if isinstance(write, Update):
+        (known,) = view.backend.by_id([write.id])
+        return None if known is None else known.record.doc
+    if isinstance(write, Put):
+        (row,) = view.backend.owned_by_name([write.owner_id], write.kind, [write.name])
+        return None if row is None else row.doc
+    return None
 
 
 # --- the owner of what is created

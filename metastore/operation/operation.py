@@ -358,16 +358,22 @@ class Operation(Generic[T]):
 
     def _ended(self, steps: list[Step]) -> T:
         """Return, or raise, what the operation came to, as the rows of one that is decided say."""
-        row, session = self._row, self._session
+        row = self._row
         self._decided_by = "self" if row.pending_on is None else "other"
         row.pending_on = None
-        first = steps[0]
-        if self._intent.merge is None or first.entity_id is None:
-            return replay(steps, self._request.replay)
-        session.hot.note(first.entity_id)
-        if first.seq is None:
-            return replay(steps, self._request.replay)
-        return cast(T, entity_at(first, session.recent.of(first.entity_id)))
+        result = self._result_of(steps)
+        # a first call whose change a helper applied has just been judged: the helper guarded its evidence
+        if self._request.judge is not None and (row.is_repeat or self._decided_by == "self"):
+            self._request.judge(steps, result)
+        return result
+
+    def _result_of(self, steps: list[Step]) -> T:
+        first, session = steps[0], self._session
+        if self._intent.merge is not None and first.entity_id is not None:
+            session.hot.note(first.entity_id)
+            if first.seq is not None:
+                return cast(T, entity_at(first, session.recent.of(first.entity_id)))
+        return replay(steps, self._request.replay)
 
     def _was_helped(self) -> bool:
         return self._decided_by == "other"

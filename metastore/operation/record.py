@@ -67,7 +67,8 @@ class OperationRow:
         self.withdrawn = False
         """The intent was withdrawn; that does not count as a lost commit."""
         self._may_be_absent = False
-        self._is_repeat = False
+        self.is_repeat = False
+        """The database knows the id: of an earlier call, or of a message of this one that lost its answer."""
 
     def read(self) -> list[Step]:
         """Return the rows of the operation, which is decided; raise Conflict if it is not."""
@@ -89,7 +90,7 @@ class OperationRow:
         if first.action in CLAIMABLE:
             self.claim_again()
         # nobody knows whether the first call, or the helper that applied the intent, had its answer
-        if self._is_repeat or self.pending_on is not None:
+        if self.is_repeat or self.pending_on is not None:
             self.look = True
             backend.confirm()
             self.look = False
@@ -97,8 +98,13 @@ class OperationRow:
 
     def _is_of(self, caller: Caller, first: Step) -> bool:
         """Whether the row is of a call like this one; of an id that no caller gave before, only the kind is known."""
+        if first.digest:
+            return caller.digest == first.digest
         kind, *_ = self._request.arguments() or (None,)
-        return caller.digest == first.digest if first.digest else first.kind in (None, kind)
+        if self._session.access is None:
+            return first.kind in (None, kind)
+        of_user = kind[0] if kind else None  # a user's arguments stand before its name: see authorized
+        return first.kind in (None, of_user) and first.principal == self.principal
 
     def claim_again(self) -> NoReturn:
         """Take up an operation that was withdrawn: the next message is sent under a new claim."""
@@ -130,7 +136,7 @@ class OperationRow:
         if cause == "stale_id" and not self._session.backend.steps(self.id):
             self._session.backend.forget(0)  # lowers a bound that a clock which was ahead left behind, for later ids
             raise refused_id(self.id)
-        self.look = self._is_repeat = True
+        self.look = self.is_repeat = True
         wait = 0.0 if self.claim <= 1 else None  # two calls with one id may claim it in turns: then by chance
         raise Conflict("operation" if cause == "stale_id" else cause, "the operation id is known", wait)
 

@@ -242,5 +242,7 @@ class Request(Generic[T]):
     declares other properties secret."""
     id: UUID | None = None
     """The operation id, where what is written must know it; None: the operation draws one."""
+    judge: Callable[[Sequence[Step], T], None] | None = None
+    """Raise what speaks against returning the result of an earlier message today; None: the caller sees everything."""
     where: Callable[[], Lookup | Entity | None] | None = None
     """Return what it changes; None: it makes something new. Where this is known, it may travel with other requests."""

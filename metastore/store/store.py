@@ -136,8 +136,8 @@ class Store(Managers):
     def as_user(self, user: Path | Entity) -> Store:
         """Return the store as a user may see and use it: the same managers, and every call is checked.
 
-        ``user`` is a bare name, an entity or a path (a tuple, or with back-quotes). A bare name means the user of that
-        name in the metalake of each object; an entity or a path means one user. The principal of all calls is the
+        ``user`` is a bare name, an entity or a path (a tuple of names). A string is a bare name, and means the user of
+        that name in the metalake of each object; an entity or a path means one user. The principal of all calls is the
         user's name. The user owns what it creates. Names in ``ms.open(admins=…)`` may do everything. docs/governance.md
         has the rules.
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from metastore.arguments import positive_seconds
 from metastore.deadlines import until
-from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError
+from metastore.errors import BackendUnavailable, DeadlineExceeded, InvalidArgument, MetastoreError
 from metastore.governance.access import Want
 from metastore.managers.builtin import Schemas
 from metastore.managers.target import Target, find, names_of
@@ -39,6 +39,10 @@ from metastore.transaction.transaction import Transaction, effort_of
 __all__ = ["FreezableSchemas", "Freeze"]
 
 
+_MOST_OF_A_USER: Final = 60.0
+"""How long a user's freeze keeps others out at most (seconds)."""
+
+
 class FreezableSchemas(Schemas):
     """The manager of a store's schemas, which can freeze one."""
 
@@ -56,7 +60,8 @@ class FreezableSchemas(Schemas):
         """Freeze a schema: ``with store.schemas.exclusive("lake.c.s") as tx: …`` is one commit.
 
         No other operation writes the schema or anything below it meanwhile. ``ttl``: how long the freeze lasts at most,
-        ``timeout``: how long to wait for it (both in seconds).
+        ``timeout``: how long to wait for it (both in seconds). A user's ``ttl`` is at most 60, because nobody can break
+        a freeze.
 
         At the beginning it raises ScopeFrozen if another operation kept the schema until the timeout (call again),
         EntityNotFound, NotInUse. At the end it raises VersionConflict if the ttl was over, or an ancestor was renamed,
@@ -64,6 +69,8 @@ class FreezableSchemas(Schemas):
         block is written then.
         """
         ttl = positive_seconds(ttl, "a ttl")
+        if self._session.access is not None and ttl > _MOST_OF_A_USER:
+            raise InvalidArgument(f"a user's freeze lasts at most {_MOST_OF_A_USER:.0f} s, not {ttl:g}")
         names_of(self._kind, path)
         call = Call(principal, positive_seconds(timeout, "a timeout"), lease=lease)
         return Freeze(self._session, call, lambda view: find(view, self._kind, path), f"the freeze of {path!r}", ttl)

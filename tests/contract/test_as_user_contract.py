@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from io import BytesIO
+from typing import Any
 
 import pytest
 
 import metastore as ms
 from metastore import Store
+from metastore.jobs import filled
 from tests.contract.authorized import Lake, prepare
 
 ANN = "ann@corp"
@@ -513,3 +515,154 @@ def test_who_manages_users_takes_over_nobody(lake: Lake, kind: str) -> None:
     assert principals.rename(boss, "chief").name == "chief"
     principals.drop("lake.chief")
     assert principals.restore("lake.boss", id=boss.id).name == "boss"
+
+
+def test_a_job_is_what_its_template_says(lake: Lake) -> None:
+    """Who may run jobs runs those of templates that it sees, and no other command."""
+    store, ann = lake.store, lake.store.as_user("ann@corp")
+    lake.role("runner", ("run_job", "metalake", "lake"))
+    template = store.job_templates.create("lake.t", type="shell", executable="echo", arguments=["{{what}}"])
+    command = filled(template, {"what": "it"})
+
+    def make(name: str, **fields: Any) -> Any:
+        wanted: dict[str, Any] = {"template": "t", "command": command, "conf": {"what": "it"}} | fields
+        return ann.jobs.create(("lake", name), **wanted)
+
+    with pytest.raises(ms.EntityNotFound):
+        make("unseen")
+    lake.role("runner", ("use_job_template", "metalake", "lake"))
+    job = make("job")
+    evil = {**command, "executable": "/bin/rm"}
+    row = {"name": "rows", "template": "t", "conf": {"what": "it"}}
+    for wrong in (
+        lambda: make("evil", command=evil),
+        lambda: make("other", conf={"what": "other"}),
+        lambda: make("spark", type="spark"),
+        lambda: make("ran", status="succeeded"),
+        lambda: make("elsewhere", execution_id="7"),
+        lambda: make("job", command=evil, if_exists="replace"),
+        lambda: ann.jobs.create_many("lake", [{**row, "command": evil}]),
+        lambda: ann.jobs.create_many("lake", [{**row, "name": "job", "command": evil}], if_exists="replace"),
+    ):
+        with pytest.raises(ms.PermissionDenied, match="template"):
+            wrong()
+    with pytest.raises(ms.EntityNotFound):
+        make("none", template="none")
+    assert [one.name for one in store.jobs.list("lake")] == ["job"]
+    assert dict(ann.jobs.load(job).command) == {**store.jobs.load(job).command}
+    assert ann.jobs.cancel(job).status == "cancelled"
+
+
+def test_a_string_is_a_bare_name(store: Store) -> None:
+    """Back-quotes are a part of it: who is let in under this name is no other user, and no admin."""
+    prepare(store)
+    for text in ("`ann@corp`", "lake.`ann@corp`"):
+        ann = store.as_user(text)
+        with pytest.raises(ms.EntityNotFound):
+            ann.metalakes.load("lake")
+        assert f"lake has no user {text}" in store.allowed(text, "use_catalog", "lake.sales").because[0]
+    assert store.as_user(("lake", "ann@corp")).metalakes.load("lake")
+
+
+def test_a_users_freeze_ends_within_a_minute(lake: Lake) -> None:
+    ann = lake.store.as_user("ann@corp")
+    lake.reader()
+    lake.store.owners.set(lake.schema, ("lake", "ann@corp"))
+    with pytest.raises(ms.InvalidArgument, match="at most 60 s"):
+        ann.schemas.exclusive(lake.schema, ttl=61)
+    with ann.schemas.exclusive(lake.schema, ttl=60) as tx:
+        tx.tables.create("lake.sales.eu.made")
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["seen", "hidden"])
+def test_the_right_is_asked_before_a_name_is_told(lake: Lake, hidden: bool) -> None:
+    """Who may not create, rename or move to a place does not learn which names are taken there."""
+    store, ann = lake.store, lake.store.as_user("ann@corp")
+    words = [("use_catalog", "catalog", "lake.sales"), ("use_schema", "schema", "lake.sales.eu")]
+    lake.role("way", *words, *([] if hidden else [("select_table", "schema", "lake.sales.eu")]))
+    store.tables.create("lake.sales.eu.mine")
+    lake.role("way", ("select_table", "table", "lake.sales.eu.mine"))
+    for name in ("orders", "free"):
+        for call in (
+            ann.tables.create,
+            lambda path: ann.tables.create(path.rpartition(".")[2], parent=lake.schema),
+            lambda path: ann.tables.create_many(lake.schema, [{"name": path.rpartition(".")[2]}]),
+            lambda path: ann.tables.rename("lake.sales.eu.mine", path),
+        ):
+            with pytest.raises(ms.PermissionDenied):
+                call(f"lake.sales.eu.{name}")
+            with pytest.raises(ms.PermissionDenied), ann.transaction() as tx:
+                tx.tables.create(f"lake.sales.eu.{name}")
+    lake.role("maker", ("create_table", "schema", "lake.sales.eu"))
+    with pytest.raises(ms.EntityAlreadyExists):
+        ann.tables.create("lake.sales.eu.orders")
+
+
+def test_a_repeat_is_of_the_same_user_and_shows_what_it_sees_today(lake: Lake) -> None:
+    store = lake.store
+    ann, bob = store.as_user("ann@corp"), store.as_user("bob@corp")
+    for name in ("ann@corp", "bob@corp"):
+        lake.reader(name)
+    lake.role("writer", ("modify_table", "catalog", "lake.sales"))
+    lake.role("writer", to="bob@corp")
+    ann.tables.alter(lake.orders, ms.SetComment("hers"))
+    *_, change = store.changes()
+    done = change.operation_id
+    key = ms.new_operation_id()
+    ann.partitions.create(lake.orders, "p=1", values={}, operation_id=key)
+
+    def repeat(user: Store) -> list[Any]:
+        return [
+            user.tables.alter(lake.orders, ms.SetComment("hers"), operation_id=done).comment,
+            user.partitions.create(lake.orders, "p=1", values={}, operation_id=key).name,
+        ]
+
+    assert repeat(ann) == ["hers", "p=1"]
+    with pytest.raises(ms.OperationIdReused):
+        bob.tables.alter(lake.orders, ms.SetComment("hers"), operation_id=done)
+    with pytest.raises(ms.OperationIdReused):
+        bob.partitions.create(lake.orders, "p=1", values={}, operation_id=key)
+    store.roles.drop("lake.reader")
+    store.roles.drop("lake.writer")
+    with pytest.raises(ms.EntityNotFound):
+        ann.tables.alter(lake.orders, ms.SetComment("hers"), operation_id=done)
+    with pytest.raises(ms.EntityNotFound):
+        ann.partitions.create(lake.orders, "p=1", values={}, operation_id=key)
+
+
+def test_all_properties_can_be_written_back(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reference that stands there already may be written again, and no other."""
+    monkeypatch.delenv("METASTORE_SECRETS", raising=False)
+    store, ann = lake.store, lake.store.as_user("ann@corp")
+    lake.reader()
+    lake.role("writer", ("modify_table", "catalog", "lake.sales"), ("create_table", "catalog", "lake.sales"))
+    store.tables.alter(lake.orders, ms.SetProperty("password", ms.secret("env:OTHER")))
+    store.partitions.create(lake.orders, "p=1", values={}, properties={"token": ms.secret("env:TOKEN")})
+
+    properties = {**ann.tables.load("lake.sales.eu.orders").properties, "n": "1"}
+    changed = ann.tables.alter(lake.orders, *[ms.SetProperty(key, value) for key, value in properties.items()])
+    assert changed.properties == properties
+    replaced = ann.tables.create("lake.sales.eu.orders", properties=properties | {"n": "2"}, if_exists="replace")
+    assert replaced.properties["password"] == "env:OTHER"
+    row = ann.partitions.load(lake.orders, "p=1")
+    again = ann.partitions.row("p=1", {}, {**row.properties, "n": "1"})
+    assert ann.partitions.put_many(lake.orders, [again], ["p=1"])
+    with pytest.raises(ms.PermissionDenied):
+        ann.partitions.create(lake.orders, "p=2", values={}, properties=row.properties)
+    for path in ("lake.sales.eu.refunds", "lake.sales.eu.orders"):
+        with pytest.raises(ms.PermissionDenied):
+            ann.tables.alter(path, ms.SetProperty("password", ms.secret("env:TOKEN")))
+    with pytest.raises(ms.PermissionDenied):
+        ann.tables.create("lake.sales.eu.copy", properties={"password": ms.secret("env:OTHER")})
+
+
+def test_the_group_that_has_a_role_is_named(lake: Lake) -> None:
+    store = lake.store
+    role, group = store.roles.create("lake.seller"), store.groups.create("lake.sellers")
+    lake.grant(role, ("use_catalog", "catalog", "lake.sales"))
+    store.groups.add(group, ("lake", "ann@corp"))
+    store.roles.assign(role, group)
+    why = "the role seller{} allows use_catalog on lake.sales"
+    assert store.allowed("ann@corp", "use_catalog", lake.sales).because[-1] == why.format(" of the group sellers")
+    store.roles.assign(role, store.users.load(("lake", "ann@corp")))
+    assert store.allowed("ann@corp", "use_catalog", lake.sales).because[-1] == why.format("")

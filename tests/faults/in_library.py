@@ -79,7 +79,7 @@ _PROGRESS = (
     Fault(
         "a repeat says that what no replica has confirmed is applied",
         _OPERATION,
-        "if self._is_repeat or self.pending_on is not None:",
+        "if self.is_repeat or self.pending_on is not None:",
         "if self.pending_on is not None:",
         "tests/concurrency/test_unconfirmed.py -k batch",
     ),

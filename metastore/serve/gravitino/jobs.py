@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from metastore.errors import EntityNotFound
-from metastore.jobs import submit
+from metastore.jobs import has_unfinished, submit
 from metastore.kinds.change import SetComment
 from metastore.kinds.job.run import ENDED, Job
 from metastore.kinds.job.template import PARTS, JobTemplate, SetTemplate
@@ -142,11 +142,12 @@ def _drop_template(store: Store, call: Call) -> Answer:
         except EntityNotFound:
             return False
         jobs = [job for job in tx.jobs.list(metalake) if job.template == name]
-        if any(job.status not in ENDED for job in jobs):
+        dropped = bool(tx.job_templates.drop(template))  # the right to do it is asked first
+        if has_unfinished(tx, template):
             raise Refused(1010, 409, "InUseException", f"jobs of the template {name} have not ended; cancel them first")
         for job in jobs:
             tx.jobs.drop(job)
-        return bool(tx.job_templates.drop(template))
+        return dropped
 
     return Answer({"code": 0, "dropped": store.run(drop)})
 

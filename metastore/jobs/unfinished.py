@@ -1,0 +1,24 @@
+"""Whether jobs of a template have not ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from metastore.kinds.job.run import ENDED
+from metastore.kinds.job.template import JobTemplate
+from metastore.transaction.unchecked import unchecked
+
+if TYPE_CHECKING:
+    from metastore.transaction.transaction import Transaction
+
+__all__ = ["has_unfinished"]
+
+
+def has_unfinished(tx: Transaction, template: JobTemplate) -> bool:
+    """Whether a job of a template has not ended, also one that the caller does not see: a job is its submitter's.
+
+    The commit of ``tx`` requires that there is none by then.
+    """
+    lake, name = template.names
+    jobs = unchecked(tx).jobs.list((lake,))
+    return any(job.template == name and job.status not in ENDED for job in jobs)

@@ -1,0 +1,50 @@
+"""Ask for the right to write somewhere before it is told that the name is taken.
+
+Who may not create below a container must not learn which names it has: they may be hidden. So an attempt that found a
+name taken is decided once more as if it were free, and what that would need is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from metastore.names import format_path
+from metastore.operation.request import View
+from metastore.port.backend import Reads
+from metastore.port.conditions import ROOT_ID
+from metastore.port.records import Lookup, Resolved
+
+__all__ = ["as_if_free"]
+
+
+def as_if_free(view: View, path: str) -> View:
+    """Return a view of what ``view`` reads now, in which nothing has this path."""
+    return View(cast(Reads, _Untaken(view.backend, path)), trusting=False)
+
+
+class _Untaken:
+    """Reads without what has one path."""
+
+    def __init__(self, base: Reads, path: str) -> None:
+        self._base = base
+        self._path = path
+
+    def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
+        """Follow paths; the one that is to be free leads only to its parent."""
+        return [self._cut(*pair) for pair in zip(lookups, self._base.resolve(lookups), strict=True)]
+
+    def _cut(self, lookup: Lookup, found: Resolved) -> Resolved:
+        if len(found.nodes) < len(lookup.names):
+            return found
+        above = self._names_of(lookup.start.id) if lookup.start.id != ROOT_ID else ()
+        as_they_are = (*[node.name for node in found.nodes[:-1]], lookup.names[-1])
+        paths = {format_path((*above, *names)) for names in (lookup.names, as_they_are)}
+        return Resolved(found.nodes[:-1], None) if self._path in paths else found
+
+    def _names_of(self, entity_id: int) -> tuple[str, ...]:
+        (known,) = self._base.by_id([entity_id])
+        return () if known is None else tuple([node.name for node in known.record.chain])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._base, name)
