@@ -362,7 +362,7 @@ _FEED = (
     Fault(
         "PostgreSQL: the feed passes over a commit in flight",
         _PG,
-        "if oldest <= transaction:",
+        "if oldest <= transaction or self.pool.opened is not known.server:",
         "if False:",
         "tests/concurrency/test_feed.py",
     ),
