@@ -187,8 +187,8 @@ _FEED = (
     Fault(
         "changes of a path whose beginning is the same",
         "metastore/feed",
-        "return _folded(names[: len(self.names)], self.exact) == self.names",
-        "return path.startswith(format_path(self.names))",
+        "return _folded(path[: len(self.names)], self.exact) == self.names",
+        "return format_path(path).startswith(format_path(self.names))",
         "tests/contract/test_pages_contract.py -k memory",
     ),
     Fault(
@@ -239,7 +239,7 @@ _CONTENT = (
     Fault(
         "an import takes one name twice",
         "metastore/transfer",
-        "if (parent.id, line.family, key) in taken:",
+        "if digest in self._seen:",
         "if False:",
         "tests/transfer/test_into.py tests/transfer/test_bad_input.py",
     ),
