@@ -122,4 +122,25 @@ IN_EDGES: tuple[Fault, ...] = (
         "return None",
         f"{_WRITERS} -k names",
     ),
+    Fault(
+        "Feed: what an ancestor that was dropped has below it is lost to its followers",
+        "metastore/feed/standing.py",
+        "        self.path, self.dropped = (*path, *self.dropped[1]), None\n        return True",
+        "        return True",
+        "tests/past/test_under.py -k memory",
+    ),
+    Fault(
+        "Feed: a namesake of another family is followed",
+        "metastore/feed/standing.py",
+        "below[:high] == above",
+        "True",
+        "tests/past/test_under.py -k memory",
+    ),
+    Fault(
+        "Transactions: one that drops something carries nothing",
+        "metastore/operation/tickets.py",
+        "    for entity_id in [i for i in updates if i not in moved]:",
+        "    for entity_id in [i for i in updates if not moved]:",
+        "tests/past/test_revert.py -k 'starve and sqlite'",
+    ),
 )

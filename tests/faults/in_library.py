@@ -239,7 +239,7 @@ _CONTENT = (
     Fault(
         "an import takes one name twice",
         "metastore/transfer",
-        "if place in taken:",
+        "if digest in self._seen:",
         "if False:",
         "tests/transfer/test_into.py tests/transfer/test_bad_input.py",
     ),
