@@ -223,7 +223,8 @@ def test_a_lease_on_object_storage(url: str, tmp_path: Path) -> None:
     locks = str(tmp_path / "locks")
     done = call(url, "lease", "run", "x", "--on", locks, "--", sys.executable, "-c", COMMITS_ELSEWHERE)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "lake\n")
-    noted = actions(url, f"{Path(locks).as_uri()}/x")
+    with ms.open(url) as store:
+        noted = actions(url, ms.ObjectStoreLeases(locks, store=store).name_in_store("x"))
     assert noted[1:] == [("commit", 1), (noted[0][0], 2)]  # that it was given back is noted in the store, too
     assert actions(url, "x") == []
     leases = ms.ObjectStoreLeases(locks)
