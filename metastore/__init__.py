@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from metastore.aio.opening import open_async
-from metastore.backup import back_up, put_back
 from metastore.cache.options import Cache
 from metastore.clock import SYSTEM as _SYSTEM
 from metastore.columns.column import Column
@@ -111,6 +110,7 @@ from metastore.replicas.view import Replica
 from metastore.stats import Stats
 from metastore.store import Store, migrate, restore
 from metastore.store import open_store as open
+from metastore.transfer.backup import back_up, put_back
 from metastore.transfer.outcomes import Exported, Imported
 from metastore.verify.violations import Violation
 from metastore.version import __version__

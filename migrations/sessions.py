@@ -42,8 +42,8 @@ def refuse_beside(engine: Engine, config: Config, revision: str, where: str) -> 
 
 def _oldest(connection: Connection, config: Config, revision: str) -> int | None:
     """Return the oldest format that may write after the migration; None: whatever may write now may write then."""
-    if not inspect(connection).has_table("info"):
-        return None
+    if not all(inspect(connection).has_table(name) for name in ("alembic_version", "info")):
+        return None  # no program works here yet
     current = connection.scalar(text("SELECT version_num FROM alembic_version"))
     admitted: int = connection.scalar(text("SELECT compatible_from FROM info")) or 0
     try:

@@ -14,12 +14,12 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from metastore.backup import back_up, put_back
 from metastore.cli.context import Json, Settings
 from metastore.cli.output import console, safe, table, tell, write, write_json, write_table
 from metastore.database import migrate as migrate_database
 from metastore.database import pending_revisions
 from metastore.errors import InvalidArgument
+from metastore.transfer.backup import back_up, put_back
 from metastore.urls import parse_url, redacted
 
 __all__ = ["parse_duration", "register"]
