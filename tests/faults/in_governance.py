@@ -138,7 +138,7 @@ _TOLD = (
     Fault(
         "an attempt that trusts what is remembered looks again for ever",
         "metastore/managers/target.py",
-        "    if is_guessing():\n        raise changed\n",
+        "    if guesses() is not None:\n        raise changed\n",
         "",
         f"{_HIDDEN} -k 'revocation_ends and alter'",
     ),
