@@ -95,6 +95,12 @@ def test_the_server_deletes_no_manifest_list_that_a_client_named(address: str, c
     assert load(address, "a.victim").scan().to_arrow().num_rows == 2
 
 
+def test_a_metadata_file_that_is_missing_is_not_found(client: httpx.Client, lake: Path) -> None:
+    register = {"name": "r", "metadata-location": str(lake / "none.metadata.json")}
+    answer = client.post("/namespaces/a/register", json=register)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (404, "NotFoundException"), answer.text
+
+
 def outside(lake: Path, address: str) -> list[str]:
     """Return names of a real metadata file that lies outside of the warehouse."""
     secret = lake.parent / "other"

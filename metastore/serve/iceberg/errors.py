@@ -80,7 +80,7 @@ _CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (BadRequest, 400, "BadRequestException"),
     (ValueError, 400, "BadRequestException"),
     (InvalidMetadata, 400, "BadRequestException"),
-    (FileNotFoundError, 400, "BadRequestException"),
+    (FileNotFoundError, 404, "NotFoundException"),
     (NotADirectoryError, 400, "BadRequestException"),
     (IsADirectoryError, 400, "BadRequestException"),
     (PermissionError, 403, "ForbiddenException"),
