@@ -18,6 +18,7 @@ import metastore as ms
 from metastore.pyiceberg import commits, tables
 from metastore.pyiceberg.confined import Folders
 from metastore.serve import Principals, tokens_of
+from metastore.serve.iceberg.errors import failed
 from tests.iceberg.server import served
 from tests.iceberg.test_rest import SCHEMA
 
@@ -95,10 +96,9 @@ def test_the_server_deletes_no_manifest_list_that_a_client_named(address: str, c
     assert load(address, "a.victim").scan().to_arrow().num_rows == 2
 
 
-def test_a_metadata_file_that_is_missing_is_not_found(client: httpx.Client, lake: Path) -> None:
-    register = {"name": "r", "metadata-location": str(lake / "none.metadata.json")}
-    answer = client.post("/namespaces/a/register", json=register)
-    assert (answer.status_code, answer.json()["error"]["type"]) == (404, "NotFoundException"), answer.text
+def test_a_metadata_file_that_is_missing_is_not_found() -> None:
+    answer = failed(FileNotFoundError(2, "No such file", "00001-x.metadata.json"))
+    assert (answer.status, answer.body["error"]["type"]) == (404, "NotFoundException")
 
 
 def outside(lake: Path, address: str) -> list[str]:
