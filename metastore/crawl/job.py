@@ -31,7 +31,7 @@ from metastore.crawl.report import CrawlReport, Failure, Note, TableResult, summ
 from metastore.crawl.tasks import Setting
 from metastore.crawl.write.catalog import check_target, prepare
 from metastore.crawl.write.commit import Row
-from metastore.crawl.write.missing import is_news, missed, settle_missing
+from metastore.crawl.write.missing import Seen, is_news, missed, settle_missing
 from metastore.crawl.write.registry import Entry, Selection, registry_below, select_unsettled
 from metastore.crawl.write.runs import Run
 from metastore.errors import InvalidArgument, MetastoreError
@@ -84,11 +84,12 @@ def crawl(
         job = _Job(store, target, policies, patterns, dry_run, progress or _silent, clock)
         tell = job.tell
         tell("listing folders", 0.0)
+        listed = store.sources.now()
         listing = walk(roots, **patterns, follow_links=follow_links)
         chosen, unnamed = candidates(listing, target)
-        job.look(listing, chosen)
+        job.look(listing, chosen, listed)
         options = dict(listing.options)
-        setting = Setting(reachable, principal, job.id, policies, job.run_name, dry_run, options, limits)
+        setting = Setting(reachable, principal, job.id, policies, job.run_name, dry_run, options, limits, listed)
         job.work(setting, master, profile=profile)
         tell("done", 1.0)
         return job.report(unnamed)
@@ -123,6 +124,7 @@ class _Job:
         self.id = f"metastore-crawl-{clock.operation_id()}"
         self.began, self.began_at = clock.monotonic(), datetime.fromtimestamp(clock.micros() / 1e6, UTC)
         self.listing, self.selection = Listing(), Selection()
+        self.listed = 0
         self.catalog: Catalog | None = None
         self.run: Run | None = None
         self.gone: list[Entry] = []
@@ -136,17 +138,17 @@ class _Job:
 
     # --- before anything is read
 
-    def look(self, listing: Listing, chosen: Sequence[Candidate]) -> None:
+    def look(self, listing: Listing, chosen: Sequence[Candidate], listed: int) -> None:
         """Select what must be read, and begin the record if anything is new."""
-        self.listing = listing
+        self.listing, self.listed = listing, listed
         if not self.dry_run:
             prepare(self.store, self.target)
         (self.catalog,) = self.store.catalogs.load_many([self.target[:2]])
         self.tell("looking into the catalog", 0.0)
         self.selection = self._select(chosen)
         self.selection.todo = self._new(self.selection.todo)
-        self.gone = missed(self.selection.lost, listing)
-        news = self.selection.fresh or any(is_news(entry, self.policies.on_missing) for entry in self.gone)
+        self.gone = missed(self.selection.lost, listing, listed)
+        news = self.selection.fresh or any(is_news(entry, self.policies.on_missing, listed) for entry in self.gone)
         if news and self.catalog is not None and not self.dry_run:
             self._begin_record()
 
@@ -188,9 +190,9 @@ class _Job:
                 profiling = _profiling(setting) if profile and not self.dry_run else None
                 self.rows, self.profiled = _spark_job()(self.selection.todo, setting, master, self.tell, profiling)
             if self.catalog is not None:
-                now = f"{self.began_at:%Y-%m-%dT%H:%M:%SZ}"
+                seen = Seen(f"{self.began_at:%Y-%m-%dT%H:%M:%SZ}", self.listed, self.run_name)
                 policy = self.policies.on_missing
-                self.rows += settle_missing(self.store, self.catalog, self.gone, policy, now, dry_run=self.dry_run)
+                self.rows += settle_missing(self.store, self.catalog, self.gone, policy, seen, dry_run=self.dry_run)
         except KeyboardInterrupt:
             raise self._interrupted() from None
         except Exception as error:

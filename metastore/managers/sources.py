@@ -66,6 +66,10 @@ class Sources(OwnedManager[Source]):
     def __init__(self, session: ManagerSession) -> None:
         super().__init__(session, SOURCE, CATALOG)
 
+    def now(self) -> int:
+        """Return the database's time, in microseconds since 1970."""
+        return self._session.of_store().backend.now()
+
     def row(self, name: str, **fields: Any) -> Any:
         """Return a source for ``put_many``."""
         return self._document(name, None, {}, fields)

@@ -128,9 +128,9 @@ def crawl_here(
                 rows += write_bucket((piece for piece in pieces if piece[0] == bucket), setting)
         return pickle.loads(pickle.dumps(rows)), 0
 
-    def ours(_url: str, _principal: str | None, _id: str, policy: Any, run: str | None) -> StoreCatalog:
+    def ours(_url: str, _principal: str | None, _id: str, policy: Any, run: str | None, listed: int) -> StoreCatalog:
         assert catalog is not None
-        catalog.policy, catalog.run = policy, run
+        catalog.policy, catalog.run, catalog.listed = policy, run, listed
         return catalog
 
     with pytest.MonkeyPatch.context() as patch:

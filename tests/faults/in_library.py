@@ -258,6 +258,13 @@ _CONTENT = (
         "tests/crawl/test_plan.py",
     ),
     Fault(
+        "an older listing writes over a newer one",
+        "metastore/crawl",
+        "return row is not None and 0 < listed < row.listed",
+        "return False",
+        "tests/crawl/test_overlapping.py",
+    ),
+    Fault(
         "a crawl removes the partitions of people",
         "metastore/crawl",
         "if _OWNED_BY in stored.parts[name].properties:",

@@ -6,12 +6,16 @@ if the crawler could not see it: if a folder above or below could not be listed,
 The mark is the property ``crawl.missing``, whose value is the time. The crawler removes it when files are there again.
 It drops a table only if nothing but the crawler has changed it, and marks it otherwise. Each table is settled in one
 transaction on fresh reads.
+
+The row of a dropped table stays for a week, without a table: it says when the files were seen to be gone, to crawls
+that began to list before that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from metastore.crawl.dataset.candidates import any_below
 from metastore.crawl.files.listing import Listing
@@ -20,21 +24,26 @@ from metastore.crawl.policies import OnMissing
 from metastore.crawl.report import Action, Failure, Note, TableResult
 from metastore.crawl.write.plan import MISSING
 from metastore.crawl.write.registry import Entry
+from metastore.crawl.write.sources import is_newer
 from metastore.errors import MetastoreError
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.change import SetProperty
 from metastore.kinds.source import Source
 from metastore.store import Store
 
-__all__ = ["is_news", "missed", "settle_missing"]
+__all__ = ["Seen", "is_news", "missed", "settle_missing"]
 
 Row = TableResult | Failure | Note
+_REMEMBERED: Final = 7 * 86_400_000_000
+"""How long the row of a data set that is gone stays without a table: longer than any crawl, in microseconds."""
 
 
-def missed(lost: Iterable[Entry], listing: Listing) -> list[Entry]:
-    """Return the rows whose data sets are certainly gone."""
+def missed(lost: Iterable[Entry], listing: Listing, listed: int) -> list[Entry]:
+    """Return the rows whose data sets are certainly gone, as a listing that began at ``listed`` can tell."""
     unseen = sorted({f.path for f in listing.failures} | {n.path for n in listing.notes} | listing.left_out)
-    return [entry for entry in lost if not _is_hidden(path_of(entry.row.location), unseen)]
+    return [
+        entry for entry in lost if not (is_newer(entry.row, listed) or _is_hidden(path_of(entry.row.location), unseen))
+    ]
 
 
 def _is_hidden(path: str, unseen: list[str]) -> bool:
@@ -45,8 +54,19 @@ def _is_hidden(path: str, unseen: list[str]) -> bool:
     return any("/".join(parts[:n]) in hidden for n in range(1, len(parts) + 1)) if hidden else False
 
 
-def is_news(entry: Entry, policy: OnMissing) -> bool:
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """When the files were seen to be gone, as text and in the database's time, and the name of the crawl's record."""
+
+    at: str
+    listed: int
+    run: str | None
+
+
+def is_news(entry: Entry, policy: OnMissing, listed: int) -> bool:
     """Return whether a data set that is gone needs a write."""
+    if _is_settled(entry.row):
+        return entry.row.listed + _REMEMBERED < listed
     if policy == "keep":
         return False
     if entry.path is None or entry.row.missing is None:
@@ -54,19 +74,24 @@ def is_news(entry: Entry, policy: OnMissing) -> bool:
     return policy == "drop" and not _is_edited(entry.row, entry.version)
 
 
+def _is_settled(row: Source) -> bool:
+    """Return whether the row only says when the files were seen to be gone."""
+    return row.table is None and row.missing is not None
+
+
 def _is_edited(row: Source, version: int) -> bool:
     return row.edited or row.table_version != version
 
 
 def settle_missing(
-    store: Store, catalog: Catalog, gone: Iterable[Entry], policy: OnMissing, now: str, *, dry_run: bool
+    store: Store, catalog: Catalog, gone: Iterable[Entry], policy: OnMissing, seen: Seen, *, dry_run: bool
 ) -> Iterator[Row]:
     """Apply the policy to each data set that is gone; yield the results."""
     for entry in gone:
         try:
             row = entry.row
-            is_new = is_news(entry, policy) and not dry_run
-            action = store.run(_settling(catalog, row, policy, now)) if is_new else _action(entry, policy)
+            is_new = is_news(entry, policy, seen.listed) and not dry_run
+            action = store.run(_settling(catalog, row, policy, seen)) if is_new else _action(entry, policy)
             yield from _rows(entry, action, policy, dry_run=dry_run)
         except MetastoreError as error:
             yield Failure(path_of(entry.row.location), f"its files are gone: {' '.join(str(error).split())}")
@@ -97,24 +122,30 @@ def _rows(entry: Entry, action: Action | None, policy: OnMissing, *, dry_run: bo
         yield Note(entry.path, f"its files are gone{since}{also}")
 
 
-def _settling(catalog: Catalog, row: Source, policy: OnMissing, now: str) -> Callable[[Any], Action | None]:
+def _settling(catalog: Catalog, row: Source, policy: OnMissing, seen: Seen) -> Callable[[Any], Action | None]:
+    def remembered(tx: Any) -> Any:
+        return tx.sources.row(row.name, location=row.location, missing=seen.at, listed=seen.listed, run=seen.run)
+
     def settle(tx: Any) -> Action | None:
         (fresh,) = tx.sources.load_many(catalog, [row.name])
-        if fresh is None or fresh.table != row.table or fresh.signature != row.signature:
+        if fresh is None or fresh.version != row.version:
             return None  # another crawl was faster, and its reads are newer
+        if _is_settled(fresh):
+            tx.sources.put_many(catalog, [], [row.name])
+            return None
         (table,) = tx.sources.tables([] if fresh.table is None else [fresh.table]) or [None]
         if table is None or table.location != fresh.location:
-            tx.sources.put_many(catalog, [], [row.name])
+            tx.sources.put_many(catalog, [remembered(tx)])
             return None
         edited = _is_edited(fresh, table.version)
         if policy == "drop" and not edited:
             tx.tables.drop(table)
-            tx.sources.put_many(catalog, [], [row.name])
+            tx.sources.put_many(catalog, [remembered(tx)])
             return "dropped"
         if fresh.missing is None:
-            table = tx.tables.alter(table, SetProperty(MISSING, now))
+            table = tx.tables.alter(table, SetProperty(MISSING, seen.at))
             fields = {name: getattr(fresh, name) for name in Source.doc_fields}
-            fields |= {"missing": now, "edited": edited, "table_version": table.version}
+            fields |= {"missing": seen.at, "listed": seen.listed, "edited": edited, "table_version": table.version}
             tx.sources.put_many(catalog, [tx.sources.row(row.name, **fields)])
         return "missing"
 
