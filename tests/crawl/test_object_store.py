@@ -24,7 +24,8 @@ from metastore.crawl import crawl
 from metastore.crawl.dataset.candidates import candidates
 from metastore.crawl.files import open as files
 from metastore.crawl.files.discover import Listing, walk
-from metastore.crawl.files.places import base_name, is_gone, join, location_of, path_of
+from metastore.crawl.files.gone import is_gone
+from metastore.crawl.files.places import base_name, join, location_of, path_of
 from metastore.crawl.read.facts import FileFacts, Unreadable
 from metastore.crawl.read.infer import infer_file
 from metastore.errors import InvalidArgument

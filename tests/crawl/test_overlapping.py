@@ -3,35 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import metastore as ms
-from metastore.crawl import job, tasks
-from tests.crawl.conftest import Crawler, Lake, crawl_here
-
-Between = Callable[[str, Callable[[], object]], None]
-
-
-@pytest.fixture
-def between(monkeypatch: pytest.MonkeyPatch) -> Between:
-    """Let something happen once: after a crawl has *listed* the lake, or after it has *read* a file."""
-
-    def arrange(after: str, happen: Callable[[], object]) -> None:
-        module, name = (job, "walk") if after == "listed" else (tasks, "infer_file")
-        original, pending = getattr(module, name), [happen]
-
-        def doing(*args: Any, **options: Any) -> Any:
-            done = original(*args, **options)
-            if pending:
-                pending.pop()()
-            return done
-
-        monkeypatch.setattr(module, name, doing)
-
-    return arrange
+from tests.crawl.conftest import Between, Crawler, Lake, crawl_here
 
 
 def months(lake: Lake, *numbers: int) -> None:

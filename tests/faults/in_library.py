@@ -265,6 +265,27 @@ _CONTENT = (
         "tests/crawl/test_overlapping.py",
     ),
     Fault(
+        "a crawl takes what it did not list for gone",
+        "metastore/crawl",
+        "if not is_gone(row.location, seen.options):",
+        "if False:",
+        "tests/crawl/test_gone.py",
+    ),
+    Fault(
+        "a crawl removes partitions that it did not list",
+        "metastore/crawl",
+        "removed = [name for name in missing if is_gone(location_of(join(dataset.location, name)))]",
+        "removed = list(missing)",
+        "tests/crawl/test_gone.py",
+    ),
+    Fault(
+        "a later page that is not found ends a listing",
+        "metastore/crawl",
+        "filesystem.get_file_info(FileSelector(inside, recursive=True))\n    except (OSError",
+        "filesystem.get_file_info(FileSelector(inside, recursive=True, allow_not_found=True))\n    except (OSError",
+        "tests/crawl/test_gone.py",
+    ),
+    Fault(
         "a crawl removes the partitions of people",
         "metastore/crawl",
         "if _OWNED_BY in stored.parts[name].properties:",

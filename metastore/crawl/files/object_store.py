@@ -45,9 +45,13 @@ def walk_store(root: str, listing: Listing, patterns: Patterns, listed: set[str]
 
 
 def _below(filesystem: Any, inside: str) -> list[Any]:
+    """Return all that is below a folder; nothing of what is no folder."""
     try:
-        objects: list[Any] = filesystem.get_file_info(FileSelector(inside, recursive=True, allow_not_found=True))
-    except NotADirectoryError:  # fsspec, of a file; others list nothing then
+        objects: list[Any] = filesystem.get_file_info(FileSelector(inside, recursive=True))
+    except (OSError, pa.ArrowException):
+        # not allow_not_found: it takes a later page that is not found for the end of the listing
+        if filesystem.get_file_info(inside).type == FileType.Directory:
+            raise
         return []
     return objects
 

@@ -22,7 +22,8 @@ from metastore.crawl.dataset.candidates import Candidate, Names
 from metastore.crawl.dataset.dataset import Dataset
 from metastore.crawl.dataset.shape import file_tables, shape, unused
 from metastore.crawl.files.filesystems import NO_OPTIONS, Options
-from metastore.crawl.files.places import is_gone, join, location_of
+from metastore.crawl.files.gone import is_gone
+from metastore.crawl.files.places import join, location_of
 from metastore.crawl.policies import Policies
 from metastore.crawl.read.facts import FileFacts, Unreadable
 from metastore.crawl.report import Action, Failure, Note, TableResult

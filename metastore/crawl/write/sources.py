@@ -31,7 +31,7 @@ def source_fields(
     policy: OnTypeChange,
 ) -> dict[str, Any]:
     """Return the row's fields except the table's id and version. The plan was made against ``stored``."""
-    kept = len(plan.notes) <= _NOTES and all(len(note) <= _LONGEST for note in plan.notes)
+    kept = not plan.unlisted and len(plan.notes) <= _NOTES and all(len(note) <= _LONGEST for note in plan.notes)
     return {
         "location": location_of(dataset.location),
         "signature": dataset.signature if kept else None,
