@@ -61,6 +61,8 @@ from metastore.past.consumers import Lag
 from metastore.past.diff import Difference
 from metastore.past.pins import Pin
 from metastore.port.conditions import LeaseToken
+from metastore.port.records import OwnedRecord
+from metastore.port.relations import End, RelationRecord
 from metastore.port.unreadable import Unreadable
 from metastore.port.writes import Event
 from metastore.stats import Stats
@@ -1479,7 +1481,9 @@ class AsyncSources:
     async def register(
         self, catalog: Catalog, tables: Sequence[NewTable], **options: Unpack[CallOptions]
     ) -> builtins.list[int]: ...
+    def relations(self, table: Table) -> Stream[tuple[RelationRecord, End]]: ...
     def row(self, name: str, **fields: Any) -> Any: ...
+    def rows(self, table: Table) -> Stream[OwnedRecord]: ...
     async def tables(self, ids: Sequence[int]) -> builtins.list[Table | None]: ...
 
 class AsyncCrawls:

@@ -286,6 +286,20 @@ _CONTENT = (
         "tests/crawl/test_gone.py",
     ),
     Fault(
+        "a crawl writes over what people wrote on a partition",
+        "metastore/crawl",
+        "if table is not None and stored is not None and (plan.parts or plan.removed):",
+        "if False:",
+        "tests/crawl/test_edits.py",
+    ),
+    Fault(
+        "a crawl drops what people have tagged",
+        "metastore/crawl",
+        "return related or any(",
+        "return any(",
+        "tests/crawl/test_edits.py",
+    ),
+    Fault(
         "a crawl removes the partitions of people",
         "metastore/crawl",
         "if _OWNED_BY in stored.parts[name].properties:",

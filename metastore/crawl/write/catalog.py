@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Any, Final
 
 import metastore
@@ -264,8 +265,9 @@ class StoreCatalog:
     def _write_all(self, tx: Any, requests: Sequence[Request]) -> list[tuple[TablePlan, Names, int]]:
         """Plan on what the transaction reads, and write the plans.
 
-        The commit validates what is read here. So an absent table is created without a read, and the partitions come
-        from an earlier listing. To validate a missing name or a listing would block other writers of the schema.
+        The commit validates what is read here. So an absent table is created without a read: to validate a missing
+        name would block other writers of the schema. Partitions come from an earlier listing, and are listed again
+        where the plan writes any: people may have changed them since.
         """
         first = requests[0][0].path
         catalog = self.catalog(first[:2])
@@ -288,6 +290,9 @@ class StoreCatalog:
                     raise _changed(dataset, "its table was dropped")
                 stored = _stored(table, state.table.parts, None if seen is None else dict(seen.values))
             plan = decide(stored)
+            if table is not None and stored is not None and (plan.parts or plan.removed):
+                stored = replace(stored, parts=_parts(tx, table))
+                plan = decide(stored)
             table = _write_table(tx, dataset, table, plan)
             done.append((plan, table.names, table.version))
             fields = source_fields(dataset, plan, stored, source, self.policy)

@@ -5,8 +5,8 @@ if the crawler could not see it: if a folder above or below could not be listed,
 lack what is there, so its own location is asked before anything is written: files that are back keep the table.
 
 The mark is the property ``crawl.missing``, whose value is the time. The crawler removes it when files are there again.
-It drops a table only if nothing but the crawler has changed it, and marks it otherwise. Each table is settled in one
-transaction on fresh reads.
+It drops a table only if nothing but the crawler has changed it, and people have put nothing on it, and marks it
+otherwise. Each table is settled in one transaction on fresh reads.
 
 Where more than a share of the tables is gone at once, or all below one of the paths, the lake itself may be away. Then
 nothing is dropped, and a note says so.
@@ -28,6 +28,7 @@ from metastore.crawl.files.listing import Listing
 from metastore.crawl.files.places import path_of
 from metastore.crawl.policies import OnMissing, Policies
 from metastore.crawl.report import Action, Failure, Note, TableResult
+from metastore.crawl.write.edits import has_more
 from metastore.crawl.write.plan import MISSING
 from metastore.crawl.write.registry import Entry
 from metastore.crawl.write.sources import is_newer
@@ -135,7 +136,7 @@ def settle_missing(
                 action = store.run(_settling(catalog, row, policy, seen))
             else:
                 _ask(row, seen)
-                action = _action(entry, policy)
+                action = _action(store, entry, policy)
             yield from _rows(entry, action, policy, dry_run=dry_run)
         except _IsThere:
             yield Note(
@@ -151,10 +152,14 @@ def _ask(row: Source, seen: Seen) -> None:
         raise _IsThere
 
 
-def _action(entry: Entry, policy: OnMissing) -> Action | None:
-    if entry.path is None:
+def _action(store: Store, entry: Entry, policy: OnMissing) -> Action | None:
+    """Return what a crawl would do."""
+    if entry.path is None or entry.row.table is None:
         return None
-    return "dropped" if policy == "drop" and not _is_edited(entry.row, entry.version) else "missing"
+    if policy != "drop" or _is_edited(entry.row, entry.version):
+        return "missing"
+    (table,) = store.sources.tables([entry.row.table])
+    return "dropped" if table is not None and not has_more(store.sources, table) else "missing"
 
 
 def _rows(entry: Entry, action: Action | None, policy: OnMissing, *, dry_run: bool) -> Iterator[Row]:
@@ -192,15 +197,16 @@ def _settling(catalog: Catalog, row: Source, policy: OnMissing, seen: Seen) -> C
         if table is None or table.location != fresh.location:
             tx.sources.put_many(catalog, [remembered(tx)])
             return None
-        edited = _is_edited(fresh, table.version)
+        edited = _is_edited(fresh, table.version) or (policy == "drop" and has_more(tx.sources, table))
         if policy == "drop" and not edited:
             tx.tables.drop(table)
             tx.sources.put_many(catalog, [remembered(tx)])
             return "dropped"
+        fields = {name: getattr(fresh, name) for name in Source.doc_fields} | {"listed": seen.listed, "edited": edited}
         if fresh.missing is None:
             table = tx.tables.alter(table, SetProperty(MISSING, seen.at))
-            fields = {name: getattr(fresh, name) for name in Source.doc_fields}
-            fields |= {"missing": seen.at, "listed": seen.listed, "edited": edited, "table_version": table.version}
+            fields |= {"missing": seen.at, "table_version": table.version}
+        if fresh.missing is None or edited != fresh.edited:
             tx.sources.put_many(catalog, [tx.sources.row(row.name, **fields)])
         return "missing"
 

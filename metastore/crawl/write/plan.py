@@ -40,6 +40,7 @@ from metastore.names import format_path
 
 __all__ = [
     "MISSING",
+    "PART_PROPERTIES",
     "PREFIX",
     "LocationTaken",
     "PlanError",
@@ -58,6 +59,8 @@ PREFIX: Final = "crawl."
 MISSING: Final = f"{PREFIX}missing"
 """The property that says since when a table's files are gone."""
 _OWNED_BY: Final = "numFiles"
+PART_PROPERTIES: Final = frozenset({_OWNED_BY, "numRows", "totalSize"})
+"""The properties of the crawler's partitions."""
 _SIGNATURE: Final = "signature"
 
 
