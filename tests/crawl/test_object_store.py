@@ -132,6 +132,16 @@ def test_a_bucket_is_found_with_one_listing(bucket: Bucket) -> None:
     assert "delimiter" not in request.query
 
 
+@pytest.mark.parametrize("at", ["", "s/t"])
+def test_tables_of_other_formats_in_a_bucket(bucket: Bucket, at: str) -> None:
+    for key in ("a=1/x.parquet", "_delta_log/00000000000000000000.json", "deletes/y.parquet"):
+        bucket.put("/".join(filter(None, (at, key))), b"x")
+    listing = walk([bucket.uri])
+    assert (listing.folders, listing.skipped) == ([], 0)
+    assert [f.path for f in listing.failures] == ["/".join(filter(None, (bucket.uri, at)))]
+    assert listing.failures[0].reason.startswith("is a table in the format Delta")
+
+
 def test_a_prefix_in_pages(bucket: Bucket) -> None:
     for n in range(1001):
         bucket.put_raw(f"lake/part/{n:04}.csv", b"")
