@@ -54,6 +54,12 @@ def crawl(
         Types, typer.Option("--on-type-change", help="When a column's type in the files has changed.")
     ] = Types.report,
     on_missing: Annotated[Missing, typer.Option("--on-missing", help="When a table's files are gone.")] = Missing.mark,
+    max_missing: Annotated[
+        float | None,
+        typer.Option(
+            "--max-missing", metavar="SHARE", help="If more of the tables are gone, none is dropped.", min=0, max=1
+        ),
+    ] = None,
     follow_links: Annotated[
         bool, typer.Option("--follow-links", help="Also follow symbolic links that lead out of PATH.")
     ] = False,
@@ -81,6 +87,7 @@ def crawl(
     from metastore.crawl.files.limits import MAX_RATIO, MAX_UNPACKED  # noqa: PLC0415
     from metastore.crawl.interruption import Interrupted  # noqa: PLC0415  (only this command needs Spark)
     from metastore.crawl.job import crawl as start  # noqa: PLC0415
+    from metastore.crawl.policies import MAX_MISSING  # noqa: PLC0415
 
     settings: Settings = ctx.obj
     try:
@@ -95,6 +102,7 @@ def crawl(
                 exclude=exclude or (),
                 on_type_change=on_type_change.value,
                 on_missing=on_missing.value,
+                max_missing=MAX_MISSING if max_missing is None else max_missing,
                 follow_links=follow_links,
                 max_unpacked=max_unpacked or MAX_UNPACKED,
                 max_ratio=max_ratio or MAX_RATIO,

@@ -26,12 +26,12 @@ from metastore.crawl.files.discover import walk
 from metastore.crawl.files.limits import MAX_RATIO, MAX_UNPACKED, Limits
 from metastore.crawl.files.listing import Listing
 from metastore.crawl.interruption import Interrupted
-from metastore.crawl.policies import OnMissing, OnTypeChange, Policies
+from metastore.crawl.policies import MAX_MISSING, OnMissing, OnTypeChange, Policies
 from metastore.crawl.report import CrawlReport, Failure, Note, TableResult, summed
 from metastore.crawl.tasks import Setting
 from metastore.crawl.write.catalog import check_target, prepare
 from metastore.crawl.write.commit import Row
-from metastore.crawl.write.missing import is_news, missed, settle_missing
+from metastore.crawl.write.missing import Seen, is_news, missed, settle_missing, spared
 from metastore.crawl.write.registry import Entry, Selection, registry_below, select_unsettled
 from metastore.crawl.write.runs import Run
 from metastore.errors import InvalidArgument, MetastoreError
@@ -55,6 +55,7 @@ def crawl(
     principal: str | None = None,
     on_type_change: OnTypeChange = "report",
     on_missing: OnMissing = "mark",
+    max_missing: float = MAX_MISSING,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     follow_links: bool = False,
@@ -68,14 +69,15 @@ def crawl(
     """Register the files in the folders ``paths`` as tables below ``into``, a catalog or a schema.
 
     Creates metalake, catalog and schema if they are missing. The report lists files that cannot be read; they stop
-    nothing. ``follow_links`` also follows symbolic links that lead out of ``paths``. A packed file may unpack to
+    nothing. Where more than the share ``max_missing`` of the tables is gone at once, none is dropped.
+    ``follow_links`` also follows symbolic links that lead out of ``paths``. A packed file may unpack to
     ``max_unpacked`` bytes and to ``max_ratio`` times its size. ``dry_run`` writes nothing and reports what a crawl
     would write. ``profile`` then reads the data of the tables that have changed.
 
     Raises InvalidArgument if a path does not exist, or if Java or pyspark is missing; NotInUse for a disabled catalog;
     Interrupted for Ctrl-C: crawl again to write the rest.
     """
-    policies, limits = Policies(on_type_change, on_missing), Limits(max_unpacked, max_ratio)
+    policies, limits = Policies(on_type_change, on_missing, max_missing), Limits(max_unpacked, max_ratio)
     target, reachable = _target(into), reachable_url(url)
     roots = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     patterns = {"include": tuple(include), "exclude": tuple(exclude)}
@@ -84,11 +86,12 @@ def crawl(
         job = _Job(store, target, policies, patterns, dry_run, progress or _silent, clock)
         tell = job.tell
         tell("listing folders", 0.0)
+        listed = store.sources.now()
         listing = walk(roots, **patterns, follow_links=follow_links)
         chosen, unnamed = candidates(listing, target)
-        job.look(listing, chosen)
+        job.look(listing, chosen, listed)
         options = dict(listing.options)
-        setting = Setting(reachable, principal, job.id, policies, job.run_name, dry_run, options, limits)
+        setting = Setting(reachable, principal, job.id, policies, job.run_name, dry_run, options, limits, listed)
         job.work(setting, master, profile=profile)
         tell("done", 1.0)
         return job.report(unnamed)
@@ -123,6 +126,8 @@ class _Job:
         self.id = f"metastore-crawl-{clock.operation_id()}"
         self.began, self.began_at = clock.monotonic(), datetime.fromtimestamp(clock.micros() / 1e6, UTC)
         self.listing, self.selection = Listing(), Selection()
+        self.listed, self.known = 0, 0
+        self.spared, self.warnings = set[str](), list[Note]()
         self.catalog: Catalog | None = None
         self.run: Run | None = None
         self.gone: list[Entry] = []
@@ -136,25 +141,32 @@ class _Job:
 
     # --- before anything is read
 
-    def look(self, listing: Listing, chosen: Sequence[Candidate]) -> None:
+    def look(self, listing: Listing, chosen: Sequence[Candidate], listed: int) -> None:
         """Select what must be read, and begin the record if anything is new."""
-        self.listing = listing
+        self.listing, self.listed = listing, listed
         if not self.dry_run:
             prepare(self.store, self.target)
         (self.catalog,) = self.store.catalogs.load_many([self.target[:2]])
         self.tell("looking into the catalog", 0.0)
         self.selection = self._select(chosen)
         self.selection.todo = self._new(self.selection.todo)
-        self.gone = missed(self.selection.lost, listing)
-        news = self.selection.fresh or any(is_news(entry, self.policies.on_missing) for entry in self.gone)
+        self.gone = missed(self.selection.lost, listing, listed)
+        known = self.known - (len(self.selection.lost) - len(self.gone))
+        self.spared, self.warnings = spared(self.gone, listing, known, self.policies)
+        news = self.selection.fresh or any(is_news(entry, self._on_missing(entry), listed) for entry in self.gone)
         if news and self.catalog is not None and not self.dry_run:
             self._begin_record()
+
+    def _on_missing(self, entry: Entry) -> OnMissing:
+        policy = self.policies.on_missing
+        return "mark" if policy == "drop" and entry.row.location in self.spared else policy
 
     def _select(self, chosen: Sequence[Candidate]) -> Selection:
         registry = {}
         if (catalog := self.catalog) is not None:
             sources = self.store.sources
             registry = registry_below(self.listing.roots, lambda prefix: sources.below(catalog, prefix), sources.tables)
+        self.known = sum(entry.path is not None for entry in registry.values())
         return select_unsettled(chosen, registry, self.policies.on_type_change)
 
     def _new(self, todo: Sequence[Candidate]) -> list[Candidate]:
@@ -174,6 +186,7 @@ class _Job:
             "into": format_path(self.target),
             "on_type_change": self.policies.on_type_change,
             "on_missing": self.policies.on_missing,
+            "max_missing": self.policies.max_missing,
             **{name: list(texts) for name, texts in self.patterns.items()},
         }
         self.run = Run(self.store, self.catalog, self.began_at, asked)
@@ -188,9 +201,10 @@ class _Job:
                 profiling = _profiling(setting) if profile and not self.dry_run else None
                 self.rows, self.profiled = _spark_job()(self.selection.todo, setting, master, self.tell, profiling)
             if self.catalog is not None:
-                now = f"{self.began_at:%Y-%m-%dT%H:%M:%SZ}"
-                policy = self.policies.on_missing
-                self.rows += settle_missing(self.store, self.catalog, self.gone, policy, now, dry_run=self.dry_run)
+                began, options = f"{self.began_at:%Y-%m-%dT%H:%M:%SZ}", self.listing.options
+                seen = Seen(began, self.listed, self.run_name, options)
+                gone, policy = self.gone, self._on_missing
+                self.rows += settle_missing(self.store, self.catalog, gone, policy, seen, dry_run=self.dry_run)
         except KeyboardInterrupt:
             raise self._interrupted() from None
         except Exception as error:
@@ -224,7 +238,12 @@ class _Job:
         report = summed(
             results,
             [*self.listing.failures, *unnamed, *(row for row in self.rows if isinstance(row, Failure))],
-            [*self.listing.notes, *self.selection.notes, *(row for row in self.rows if isinstance(row, Note))],
+            [
+                *self.listing.notes,
+                *self.warnings,
+                *self.selection.notes,
+                *(row for row in self.rows if isinstance(row, Note)),
+            ],
             skipped=self.listing.skipped,
             seconds=self.clock.monotonic() - self.began,
             profiled=self.profiled,

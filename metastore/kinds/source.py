@@ -34,7 +34,7 @@ class Source(Owned):
     changed the table before. ``again``: some files could not be read, so the next crawl reads the data set whatever its
     signature is. ``policy`` is what the crawl should have done with types that changed, if it left some as they were.
     ``missing`` is the time since when the files are gone. ``counts`` are files, rows, bytes and partitions. ``run`` is
-    the crawl that wrote the row.
+    the crawl that wrote the row. ``listed`` is the database's time, in microseconds, when that crawl began to list.
     """
 
     location: str = doc_field(_clean_location, decode=str)
@@ -48,6 +48,7 @@ class Source(Owned):
     notes: tuple[str, ...] = doc_field(list, default=(), decode=tuple)
     counts: Mapping[str, int] = doc_field(dict, default=MappingProxyType({}), decode=read_only)
     run: str | None = doc_field(default=None)
+    listed: int = doc_field(default=0, decode=int)
 
 
 SOURCE = OwnedKind("source", Source)

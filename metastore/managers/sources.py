@@ -17,6 +17,8 @@ from metastore.kinds.crawl import CRAWL, Crawl
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import OwnedKind, dump
 from metastore.kinds.partition import PARTITION
+from metastore.kinds.registry import OWNED_KINDS, RELATIONSHIPS
+from metastore.kinds.relation import relation_named
 from metastore.kinds.source import SOURCE, Source
 from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table.kind import TABLE, Table
@@ -25,6 +27,8 @@ from metastore.managers.options import CallOptions, call_of, shows_options
 from metastore.managers.owned import OwnedManager
 from metastore.managers.pages.listing import owner_pages
 from metastore.managers.pages.page import just_before
+from metastore.managers.relations.ends import end_of
+from metastore.managers.relations.reads import live_relating
 from metastore.managers.secrets.sealing import seal_in_hand
 from metastore.names import clean_text, format_path
 from metastore.operation.guards import both, check_in_use
@@ -33,6 +37,7 @@ from metastore.operation.request import Proposal, Request, View, committed
 from metastore.operation.seals import Seal
 from metastore.operation.session import ManagerSession
 from metastore.port.records import Node, OwnedRecord
+from metastore.port.relations import End, RelationRecord, in_one_metalake
 from metastore.port.writes import Event, Put, Write
 
 __all__ = ["Crawls", "NewTable", "Sources"]
@@ -65,6 +70,10 @@ class Sources(OwnedManager[Source]):
 
     def __init__(self, session: ManagerSession) -> None:
         super().__init__(session, SOURCE, CATALOG)
+
+    def now(self) -> int:
+        """Return the database's time, in microseconds since 1970."""
+        return self._session.of_store().backend.now()
 
     def row(self, name: str, **fields: Any) -> Any:
         """Return a source for ``put_many``."""
@@ -108,6 +117,27 @@ class Sources(OwnedManager[Source]):
         tables, name = _ids(tables), clean_text(name, "the name of a statistic")
         rows = self._session.backend.owned_by_name(tables, STATISTIC.name, [name] * len(tables)) if tables else []
         return [record and Statistic(record) for record in rows]
+
+    def relations(self, table: Table) -> Iterator[tuple[RelationRecord, End]]:
+        """Yield each live relation that goes from a table or leads to it, with its other end."""
+        backend, kind = self._session.backend, TABLE.name
+        for name in RELATIONSHIPS:
+            relation = relation_named(name)
+            if not relation.from_kinds or kind in relation.from_kinds:
+                related = backend.related(table.id, name, above=False, doc=False)
+                if related is not None:
+                    yield from ((row, far) for row, far in related.rows if in_one_metalake(related.end, far))
+            if not relation.to_kinds or kind in relation.to_kinds:
+                yield from ((row, far) for row, far, _, _ in live_relating(backend, relation, end_of(table, (kind,))))
+
+    def rows(self, table: Table) -> Iterator[OwnedRecord]:
+        """Yield each row that a table owns, of any kind."""
+        backend = self._session.backend
+        for kind in OWNED_KINDS:
+            last = ""
+            while page := backend.owned(table.id, kind, last, _PAGE, ()).rows:
+                yield from page
+                last = page[-1].name
 
     @shows_options(CallOptions)
     def register(self, catalog: Catalog, tables: Sequence[NewTable], **options: Unpack[CallOptions]) -> list[int]:

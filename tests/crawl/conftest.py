@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -128,9 +128,9 @@ def crawl_here(
                 rows += write_bucket((piece for piece in pieces if piece[0] == bucket), setting)
         return pickle.loads(pickle.dumps(rows)), 0
 
-    def ours(_url: str, _principal: str | None, _id: str, policy: Any, run: str | None) -> StoreCatalog:
+    def ours(_url: str, _principal: str | None, _id: str, policy: Any, run: str | None, listed: int) -> StoreCatalog:
         assert catalog is not None
-        catalog.policy, catalog.run = policy, run
+        catalog.policy, catalog.run, catalog.listed = policy, run, listed
         return catalog
 
     with pytest.MonkeyPatch.context() as patch:
@@ -147,6 +147,28 @@ def crawler(sqlite_url: str, lake: Lake) -> Iterator[Crawler]:
         store.metalakes.create(INTO[:1])
         store.catalogs.create(INTO, type="relational")
         yield Crawler(store, lake, sqlite_url)
+
+
+Between = Callable[[str, Callable[[], object]], None]
+
+
+@pytest.fixture
+def between(monkeypatch: pytest.MonkeyPatch) -> Between:
+    """Let something happen once: after a crawl has *listed* the lake, or after it has *read* a file."""
+
+    def arrange(after: str, happen: Callable[[], object]) -> None:
+        module, name = (job, "walk") if after == "listed" else (stages, "infer_file")
+        original, pending = getattr(module, name), [happen]
+
+        def doing(*args: Any, **options: Any) -> Any:
+            done = original(*args, **options)
+            if pending:
+                pending.pop()()
+            return done
+
+        monkeypatch.setattr(module, name, doing)
+
+    return arrange
 
 
 def paths_of(report: CrawlReport) -> list[str]:

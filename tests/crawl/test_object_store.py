@@ -24,7 +24,8 @@ from metastore.crawl import crawl
 from metastore.crawl.dataset.candidates import candidates
 from metastore.crawl.files import open as files
 from metastore.crawl.files.discover import Listing, walk
-from metastore.crawl.files.places import base_name, is_gone, join, location_of, path_of
+from metastore.crawl.files.gone import is_gone
+from metastore.crawl.files.places import base_name, join, location_of, path_of
 from metastore.crawl.read.facts import FileFacts, Unreadable
 from metastore.crawl.read.infer import infer_file
 from metastore.errors import InvalidArgument
@@ -129,6 +130,16 @@ def test_a_bucket_is_found_with_one_listing(bucket: Bucket) -> None:
     (request,) = requests.made
     assert "list-type=2" in request.query
     assert "delimiter" not in request.query
+
+
+@pytest.mark.parametrize("at", ["", "s/t"])
+def test_tables_of_other_formats_in_a_bucket(bucket: Bucket, at: str) -> None:
+    for key in ("a=1/x.parquet", "_delta_log/00000000000000000000.json", "deletes/y.parquet"):
+        bucket.put("/".join(filter(None, (at, key))), b"x")
+    listing = walk([bucket.uri])
+    assert (listing.folders, listing.skipped) == ([], 0)
+    assert [f.path for f in listing.failures] == ["/".join(filter(None, (bucket.uri, at)))]
+    assert listing.failures[0].reason.startswith("is a table in the format Delta")
 
 
 def test_a_prefix_in_pages(bucket: Bucket) -> None:

@@ -85,7 +85,7 @@ def test_nothing_changed() -> None:
 def test_new_columns_go_before_the_partition_columns() -> None:
     before = dataset(keys=("m",), a="int", m="int")
     after = dataset(keys=("m",), a="int", x="date", y="date!", m="int")
-    found = plan_table(after, stored(before))
+    found = plan_table(after, stored(before), gone)
     assert found.changes == (
         AddColumn(("x",), "date", after="a"),
         AddColumn(("y",), "date", nullable=False, after="x"),
@@ -154,7 +154,7 @@ def test_the_diff_of_a_table() -> None:
         options={"delimiter": ";"},
         parts={"m=2": Part({"m": "2"}, 6, 60, 2), "m=3": Part({"m": "3"}, 5, 60, 2)},
     )
-    assert plan_table(after, stored(before), on_type_change="widen").diff == (
+    assert plan_table(after, stored(before), lambda _: True, "widen").diff == (
         "~ a int -> long",
         "~ a not null -> nullable",
         "+ c date not null",
@@ -263,9 +263,13 @@ def partitioned(**rows: int) -> Dataset:
     return replace(dataset(keys=("m",), a="int", m="int"), parts=parts)
 
 
+def gone(_location: str) -> bool:
+    return True
+
+
 def test_partitions_come_change_and_go() -> None:
     before, after = partitioned(m_1=1, m_2=2, m_3=3), partitioned(m_2=2, m_3=30, m_4=4)
-    found = plan_table(after, stored(before))
+    found = plan_table(after, stored(before), gone)
     assert set(found.parts) == {"m=3", "m=4"}
     assert found.replaced == {"m=3"}
     assert found.removed == ("m=1",)
@@ -293,10 +297,17 @@ def test_partitions_of_people_stay() -> None:
     assert plan_table(found, replace(table, parts={**table.parts, "m=9": mine})).is_empty
 
 
+def test_partitions_that_were_not_listed_but_are_there_stay() -> None:
+    before, after = partitioned(m_1=1, m_2=2, m_3=3), partitioned(m_3=3)
+    found = plan_table(after, stored(before), lambda location: location.endswith("/m=2"))
+    assert (found.removed, found.unlisted) == (("m=2",), True)
+    assert found.notes == ("the partition m=1 was not listed, but it is there; it stays",)
+
+
 def test_partitions_that_could_not_be_looked_at_stay() -> None:
     before, after = partitioned(m_1=1, m_2=2, m_3=3), partitioned(m_3=3)
-    assert plan_table(replace(after, doubtful=frozenset({"m=1"})), stored(before)).removed == ("m=2",)
-    assert plan_table(replace(after, doubtful=None), stored(before)).removed == ()
+    assert plan_table(replace(after, doubtful=frozenset({"m=1"})), stored(before), gone).removed == ("m=2",)
+    assert plan_table(replace(after, doubtful=None), stored(before), gone).removed == ()
 
 
 def test_another_partitioning_is_left_as_it_is() -> None:

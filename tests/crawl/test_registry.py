@@ -306,7 +306,7 @@ def test_drop_spares_what_people_have_edited(full: Crawler) -> None:
     full.lake.parquet("s/one/c.parquet", {"x": [1], "y": ["a"], "z": [1], "w": [1]})
     full.crawl()
     gone(full.lake, "s/one/a.parquet", "s/one/b.parquet", "s/one/c.parquet", "s/many/a.csv", "s/many/b.csv")
-    report = full.crawl(on_missing="drop")
+    report = full.crawl(on_missing="drop", max_missing=1)
     assert {(r.path, r.action) for r in report.results if r.action != "unchanged"} == {
         ("lake.main.s.one", "missing"),
         ("lake.main.s.many.bb", "missing"),
@@ -316,7 +316,7 @@ def test_drop_spares_what_people_have_edited(full: Crawler) -> None:
     assert not full.store.tables.exists("lake.main.s.many.a")
     assert "crawl.missing" in full.table("s.one").properties
     writes = full.writes()
-    assert (full.crawl(on_missing="drop").missing, full.writes()) == (2, writes)
+    assert (full.crawl(on_missing="drop", max_missing=1).missing, full.writes()) == (2, writes)
     full.lake.text("s/many/a.csv", "a\n1\n")
     assert full.crawl().created == 1
 
@@ -324,8 +324,8 @@ def test_drop_spares_what_people_have_edited(full: Crawler) -> None:
 def test_a_marked_table_is_dropped_when_asked(full: Crawler) -> None:
     gone(full.lake, "s/one/a.parquet")
     full.crawl()
-    assert full.crawl(on_missing="drop").dropped == 1
-    assert full.crawl(on_missing="drop").results == full.crawl().results
+    assert full.crawl(on_missing="drop", max_missing=1).dropped == 1
+    assert full.crawl(on_missing="drop", max_missing=1).results == full.crawl().results
 
 
 def test_what_was_not_seen_is_not_missing(full: Crawler) -> None:
@@ -366,7 +366,7 @@ def test_a_dry_run_writes_nothing_and_tells_what_the_crawl_does(full: Crawler) -
     full.lake.parquet("s/parts/month=3/a.parquet", {"x": [1.5], "n": [1]})
     gone(full.lake, "s/one/a.parquet", "s/parts/month=1/a.parquet")
     full.lake.text("s/bad/a.csv", b"\x00")
-    chosen: list[dict[str, Any]] = [{}, {"on_type_change": "widen", "on_missing": "drop"}]
+    chosen: list[dict[str, Any]] = [{}, {"on_type_change": "widen", "on_missing": "drop", "max_missing": 1}]
     for options in chosen:
         writes = full.writes()
         dry = full.crawl(dry_run=True, **options)
@@ -403,6 +403,9 @@ def test_options_are_checked() -> None:
         Policies(on_type_change="no")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="on_missing"):
         Policies(on_missing="no")  # type: ignore[arg-type]
+    for share in (-0.1, 1.5, True, "1", float("nan")):
+        with pytest.raises(InvalidArgument, match="max_missing is a share from 0 to 1"):
+            Policies(max_missing=share)  # type: ignore[arg-type]
 
 
 PATHS = [

@@ -21,8 +21,10 @@ from metastore.columns.column import Column
 from metastore.crawl.dataset.dataset import Dataset
 from metastore.crawl.read.facts import ColumnStats, text
 
-__all__ = ["STATISTIC", "figures"]
+__all__ = ["PROFILE", "STATISTIC", "figures"]
 
+PROFILE: Final = "profile"
+"""The name of the statistic that a profile is."""
 STATISTIC: Final = "crawl"
 """The statistic's name."""
 

@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 import metastore
 from metastore.clock import SYSTEM
 from metastore.crawl.dataset.aggregate import figures_of
+from metastore.crawl.dataset.figures import PROFILE
 from metastore.crawl.files.limits import Limits
 from metastore.crawl.report import Failure
 from metastore.errors import MetastoreError
@@ -36,9 +37,6 @@ from metastore.spark.dataframe import dataframe, reason_of
 from metastore.spark.readable import Readable, readables
 
 __all__ = ["PROFILE", "Profiled", "profile_tables"]
-
-PROFILE: Final = "profile"
-"""The statistic's name."""
 
 _THREADS: Final = 4
 """Tables that are read at the same time: while one starts, others keep the cores busy."""

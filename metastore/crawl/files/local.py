@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from stat import S_ISREG
 
@@ -16,6 +17,7 @@ from metastore.crawl.files.formats import format_of, is_hidden
 from metastore.crawl.files.listing import NOT_UTF8, File, Folder, Listing, shown
 from metastore.crawl.files.patterns import Patterns
 from metastore.crawl.files.places import join
+from metastore.crawl.files.table_formats import MARKERS, format_beside, why_not
 
 __all__ = ["LocalWalk"]
 
@@ -71,7 +73,11 @@ class LocalWalk:
             return
         self.seen.add((stat.st_dev, stat.st_ino))
         with os.scandir(path) as entries:
-            visible = sorted((e for e in entries if not is_hidden(e.name)), key=lambda e: e.name)
+            found = list(entries)
+        if (form := _table_format(found)) is not None:
+            self.listing.fail(path, why_not(form))
+            return
+        visible = sorted((e for e in found if not is_hidden(e.name)), key=lambda e: e.name)
         below = [(*parts, entry.name) for entry in visible if self._is_folder(entry, parts)]
         files = tuple(self._files(visible, parts))
         if files:
@@ -131,6 +137,16 @@ class LocalWalk:
                 return File(entry.name, stat.st_size, stat.st_mtime_ns)
             self.listing.skipped += 1
         return None
+
+
+def _table_format(entries: Iterable[os.DirEntry[str]]) -> str | None:
+    """Return the format of the table that a folder with these entries is; None: it is none."""
+    for entry in entries:
+        if entry.name in MARKERS and _leads_to_folder(entry):
+            with suppress(OSError), os.scandir(entry.path) as inside:
+                if (form := format_beside(entry.name, (one.name for one in inside))) is not None:
+                    return form
+    return None
 
 
 def _leads_to_folder(entry: os.DirEntry[str]) -> bool:

@@ -19,6 +19,7 @@ from metastore.crawl.files.formats import format_of, is_hidden
 from metastore.crawl.files.listing import File, Folder, Listing
 from metastore.crawl.files.patterns import Patterns
 from metastore.crawl.files.places import join
+from metastore.crawl.files.table_formats import format_beside, why_not
 
 __all__ = ["walk_store"]
 
@@ -45,9 +46,13 @@ def walk_store(root: str, listing: Listing, patterns: Patterns, listed: set[str]
 
 
 def _below(filesystem: Any, inside: str) -> list[Any]:
+    """Return all that is below a folder; nothing of what is no folder."""
     try:
-        objects: list[Any] = filesystem.get_file_info(FileSelector(inside, recursive=True, allow_not_found=True))
-    except NotADirectoryError:  # fsspec, of a file; others list nothing then
+        objects: list[Any] = filesystem.get_file_info(FileSelector(inside, recursive=True))
+    except (OSError, pa.ArrowException):
+        # not allow_not_found: it takes a later page that is not found for the end of the listing
+        if filesystem.get_file_info(inside).type == FileType.Directory:
+            raise
         return []
     return objects
 
@@ -85,16 +90,25 @@ class _Folders:
         self.root, self.listing, self.patterns, self.stamps = root, listing, patterns, stamps
         self.files: dict[tuple[str, ...], list[File]] = {}
         self.entered: dict[tuple[str, ...], bool] = {}
+        self.formats: dict[tuple[str, ...], str] = {}
 
     def add(self, objects: Iterable[Any], inside: str) -> None:
         """Take the files among ``found``, whose paths are below ``inside``."""
         objects = list(objects)
         folders = {info.path.rstrip("/") for info in objects if info.type == FileType.Directory}
         start = len(inside.rstrip("/")) + 1 if inside else 0
-        for info in objects:
-            stands_for_a_folder = not info.size and info.path in folders
-            if info.type == FileType.File and not stands_for_a_folder:
-                self._add(tuple(info.path[start:].split("/")), info)
+        files = [
+            (tuple(info.path[start:].split("/")), info)
+            for info in objects
+            if info.type == FileType.File and (info.size or info.path not in folders)
+        ]
+        self.formats = {
+            names[:-2]: form
+            for names, _ in files
+            if len(names) > 1 and (form := format_beside(names[-2], names[-1:])) is not None
+        }
+        for names, info in files:
+            self._add(names, info)
 
     def _add(self, names: tuple[str, ...], info: Any) -> None:
         parts, name = names[:-1], names[-1]
@@ -113,7 +127,7 @@ class _Folders:
         """Tell whether the folder would be listed, were it a local one."""
         known = self.entered.get(parts)
         if known is None:
-            known = not parts or (self._enters(parts[:-1]) and self._may_enter(parts))
+            known = (not parts or (self._enters(parts[:-1]) and self._may_enter(parts))) and self._is_plain(parts)
             self.entered[parts] = known
         return known
 
@@ -124,6 +138,12 @@ class _Folders:
             return True
         self.listing.left_out.add(join(self.root, *parts))
         return False
+
+    def _is_plain(self, parts: tuple[str, ...]) -> bool:
+        """Tell whether a folder is no table of a format of its own; a failure says that it is."""
+        if parts in self.formats:
+            self.listing.fail(join(self.root, *parts), why_not(self.formats[parts]))
+        return parts not in self.formats
 
     def sorted(self) -> list[Folder]:
         """Return the folders in the order in which a walk would come to them, with their files in order."""

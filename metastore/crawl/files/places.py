@@ -1,4 +1,4 @@
-"""Paths as text: join them, split them, and check whether a file is there.
+"""Paths as text: join them, split them, and turn them into locations.
 
 A path is an absolute one of the local file system, or a URI of an object store without options (``s3://bucket/a``).
 Paths are strings, because there are many of them and a location in the catalog is a string.
@@ -6,13 +6,11 @@ Paths are strings, because there are many of them and a location in the catalog 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
-from metastore.crawl.files.filesystems import NO_OPTIONS, Options, filesystem_of, is_uri
-from metastore.errors import InvalidArgument
+from metastore.crawl.files.filesystems import is_uri
 
-__all__ = ["base_name", "is_gone", "join", "location_of", "path_of"]
+__all__ = ["base_name", "is_local", "join", "location_of", "path_of"]
 
 _SCHEME: Final = "file://"
 
@@ -37,13 +35,6 @@ def path_of(location: str) -> str:
     return location.removeprefix(_SCHEME)
 
 
-def is_gone(location: str, options: Options = NO_OPTIONS) -> bool:
-    """Return whether there is nothing at ``location`` any more. A location that cannot be checked counts as there."""
-    path = path_of(location)
-    try:
-        if not is_uri(path):
-            return location.startswith(_SCHEME) and not Path(path).exists()
-        filesystem, inside = filesystem_of(path, options)
-        return bool(filesystem.get_file_info(inside).type.name == "NotFound")
-    except (OSError, ValueError, NotImplementedError, InvalidArgument):
-        return False
+def is_local(location: str) -> bool:
+    """Return whether a location is in the local file system."""
+    return location.startswith(_SCHEME)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Any, Final
 
 import metastore
@@ -21,9 +22,9 @@ from metastore.crawl.dataset.figures import STATISTIC
 from metastore.crawl.files.places import location_of
 from metastore.crawl.policies import OnTypeChange
 from metastore.crawl.read.signatures import location_row, row_name
-from metastore.crawl.write.commit import Applied, CatalogState, Decide, NewDataset, Request
+from metastore.crawl.write.commit import Applied, CatalogState, Decide, NewDataset, Overtaken, Request
 from metastore.crawl.write.plan import StoredPart, StoredTable, TablePlan, partitioning_of, properties_of
-from metastore.crawl.write.sources import is_same, source_fields, unused_fields
+from metastore.crawl.write.sources import is_newer, is_same, source_fields, unused_fields
 from metastore.errors import EntityAlreadyExists, EntityNotFound, NotInUse, VersionConflict
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.entity import Entity
@@ -61,24 +62,31 @@ def prepare(store: metastore.Store, target: Names) -> None:
 
 
 def open_catalog(
-    url: str, principal: str | None, crawl_id: str, policy: OnTypeChange = "report", run: str | None = None
+    url: str,
+    principal: str | None,
+    crawl_id: str,
+    policy: OnTypeChange = "report",
+    run: str | None = None,
+    listed: int = 0,
 ) -> StoreCatalog:
     """Return this process's catalog on ``url`` for one crawl; close the previous crawl's catalog."""
     key = (os.getpid(), crawl_id)
     if key not in _open:
         for old in [old for old in _open if old[0] == key[0]]:
             _open.pop(old).close()
-        _open[key] = StoreCatalog(metastore.open(url, principal=principal), policy, run)
+        _open[key] = StoreCatalog(metastore.open(url, principal=principal), policy, run, listed)
     return _open[key]
 
 
 class StoreCatalog:
-    """The catalog in an open store. ``run`` is the name of the crawl's record."""
+    """The catalog in an open store. ``run`` is the name of the crawl's record, ``listed`` when it began to list."""
 
-    def __init__(self, store: metastore.Store, policy: OnTypeChange = "report", run: str | None = None) -> None:
+    def __init__(
+        self, store: metastore.Store, policy: OnTypeChange = "report", run: str | None = None, listed: int = 0
+    ) -> None:
         self.store = store
         self.policy: OnTypeChange = policy
-        self.run = run
+        self.run, self.listed = run, listed
         self._catalogs: dict[Names, Catalog] = {}
         self._schemas: dict[Names, Entity] = {}
 
@@ -145,11 +153,19 @@ class StoreCatalog:
 
     # --- writing
 
+    def is_overtaken(self, state: CatalogState) -> bool:
+        """Return whether a crawl that listed later has written the row."""
+        return is_newer(state.source, self.listed)
+
+    def _wrote(self) -> dict[str, Any]:
+        """Return the fields of a row that say which crawl wrote it."""
+        return {"run": self.run, "listed": self.listed}
+
     def is_settled(self, dataset: Dataset, state: CatalogState, plan: TablePlan) -> bool:
         """Return whether the plan would change neither the table nor its row."""
         if not plan.is_empty or state.table is None:
             return False
-        fields = source_fields(dataset, plan, state.table, state.source, self.policy, self.run)
+        fields = source_fields(dataset, plan, state.table, state.source, self.policy)
         return is_same({**fields, "table": state.table.id, "table_version": state.table.version}, state.source)
 
     def create(self, new: Sequence[NewDataset]) -> bool:
@@ -175,7 +191,7 @@ class StoreCatalog:
         return self._schemas
 
     def _new_table(self, dataset: Dataset, state: CatalogState, plan: TablePlan, parent: Entity) -> NewTable:
-        fields = source_fields(dataset, plan, None, state.source, self.policy, self.run)
+        fields = source_fields(dataset, plan, None, state.source, self.policy) | self._wrote()
         return NewTable(
             parent=parent,
             name=dataset.path[-1],
@@ -197,8 +213,12 @@ class StoreCatalog:
         names = [row_name(location) for location, _ in unused]
 
         def differing(rows: Sequence[Source | None]) -> dict[str, dict[str, Any]]:
-            fields = [unused_fields(*one, row, self.run) for one, row in zip(unused, rows, strict=True)]
-            return {n: f for n, f, row in zip(names, fields, rows, strict=True) if not is_same(f, row)}
+            fields = [unused_fields(*one, row) for one, row in zip(unused, rows, strict=True)]
+            return {
+                name: {**own, **self._wrote()}
+                for name, own, row in zip(names, fields, rows, strict=True)
+                if not (is_newer(row, self.listed) or is_same(own, row))
+            }
 
         def note(tx: Any) -> None:
             put = differing(tx.sources.load_many(catalog, names))
@@ -210,7 +230,8 @@ class StoreCatalog:
     def apply(self, dataset: Dataset, state: CatalogState, decide: Decide) -> Applied:
         """Plan and write one data set in a transaction; plan again when a race is lost.
 
-        Raises VersionConflict, EntityAlreadyExists or EntityNotFound when other processes win the race ten times.
+        Raises VersionConflict, EntityAlreadyExists or EntityNotFound when other processes win the race ten times, and
+        Overtaken when one of them is a crawl that listed later.
         """
         attempts = 0
 
@@ -244,8 +265,9 @@ class StoreCatalog:
     def _write_all(self, tx: Any, requests: Sequence[Request]) -> list[tuple[TablePlan, Names, int]]:
         """Plan on what the transaction reads, and write the plans.
 
-        The commit validates what is read here. So an absent table is created without a read, and the partitions come
-        from an earlier listing. To validate a missing name or a listing would block other writers of the schema.
+        The commit validates what is read here. So an absent table is created without a read: to validate a missing
+        name would block other writers of the schema. Partitions come from an earlier listing, and are listed again
+        where the plan writes any: people may have changed them since.
         """
         first = requests[0][0].path
         catalog = self.catalog(first[:2])
@@ -257,6 +279,8 @@ class StoreCatalog:
         figures = dict(zip(ids, tx.sources.figures(ids, STATISTIC), strict=True))
         done, rows, drop = list[tuple[TablePlan, Names, int]](), [], list[str]()
         for (dataset, state, decide), source in zip(requests, sources, strict=True):
+            if is_newer(source, self.listed):
+                raise Overtaken(dataset.location)
             if _version(source) != _version(state.source):
                 raise _changed(dataset, "its row has changed")
             table, stored = None, None
@@ -266,12 +290,15 @@ class StoreCatalog:
                     raise _changed(dataset, "its table was dropped")
                 stored = _stored(table, state.table.parts, None if seen is None else dict(seen.values))
             plan = decide(stored)
+            if table is not None and stored is not None and (plan.parts or plan.removed):
+                stored = replace(stored, parts=_parts(tx, table))
+                plan = decide(stored)
             table = _write_table(tx, dataset, table, plan)
             done.append((plan, table.names, table.version))
-            fields = source_fields(dataset, plan, stored, source, self.policy, self.run)
+            fields = source_fields(dataset, plan, stored, source, self.policy)
             fields |= {"table": table.id, "table_version": table.version}
             if not is_same(fields, source):
-                rows.append(tx.sources.row(row_name(dataset.location), **fields))
+                rows.append(tx.sources.row(row_name(dataset.location), **fields, **self._wrote()))
                 drop += _left_behind(dataset, stored)
         if rows:
             tx.sources.put_many(catalog, rows, drop)

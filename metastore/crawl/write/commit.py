@@ -22,16 +22,18 @@ from metastore.crawl.dataset.candidates import Candidate, Names
 from metastore.crawl.dataset.dataset import Dataset
 from metastore.crawl.dataset.shape import file_tables, shape, unused
 from metastore.crawl.files.filesystems import NO_OPTIONS, Options
-from metastore.crawl.files.places import is_gone, join, location_of
+from metastore.crawl.files.gone import is_gone
+from metastore.crawl.files.places import join, location_of
 from metastore.crawl.policies import Policies
 from metastore.crawl.read.facts import FileFacts, Unreadable
 from metastore.crawl.report import Action, Failure, Note, TableResult
 from metastore.crawl.write.plan import PlanError, StoredTable, TablePlan, plan_table
+from metastore.crawl.write.sources import unchanged
 from metastore.errors import BackendUnavailable, MetastoreError
 from metastore.kinds.source import Source
 from metastore.names import format_path
 
-__all__ = ["Applied", "Catalog", "CatalogState", "Group", "NewDataset", "Request", "Row", "commit_groups"]
+__all__ = ["Applied", "Catalog", "CatalogState", "Group", "NewDataset", "Overtaken", "Request", "Row", "commit_groups"]
 
 Group = tuple[Candidate, Sequence[FileFacts | Unreadable]]
 Row = TableResult | Failure | Note
@@ -41,6 +43,10 @@ _TOGETHER: Final = 100
 _ALTERED_TOGETHER: Final = 25
 """How many tables one commit changes. The more there are, the likelier another process changes one of them."""
 _NO_POLICIES: Final = Policies()
+
+
+class Overtaken(Exception):
+    """A crawl that listed later has written the data set: what this crawl saw is older."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,10 @@ class Catalog(Protocol):
 
     def find(self, datasets: Sequence[Dataset], unseen: AbstractSet[str] = frozenset()) -> list[CatalogState]:
         """Return the state of each data set, looked up by location, else by path unless its location is ``unseen``."""
+        ...
+
+    def is_overtaken(self, state: CatalogState) -> bool:
+        """Return whether a crawl that listed later has written the row."""
         ...
 
     def is_settled(self, dataset: Dataset, state: CatalogState, plan: TablePlan) -> bool:
@@ -219,6 +229,9 @@ def _settle_or_write(task: _Task, wishes: Iterable[Wish | Failure]) -> Iterator[
             yield wish
             continue
         dataset, state = wish
+        if task.catalog.is_overtaken(state):
+            yield from _overtaken(dataset, state)
+            continue
         try:
             plan = task.decide(dataset)(state.table)
         except PlanError as error:
@@ -276,7 +289,7 @@ class _Writer:
                 self.races += done is None
             except BackendUnavailable as error:
                 self.lost = error
-            except (PlanError, MetastoreError):
+            except (Overtaken, PlanError, MetastoreError):
                 pass  # writing each on its own shows which of them fails
         for at, (dataset, state) in enumerate(wishes):
             yield from self.write(dataset, state) if done is None else _rows(dataset, done[at])
@@ -285,6 +298,9 @@ class _Writer:
         """Write one data set in a transaction of its own."""
         if self.lost is not None:
             yield from _failed(dataset, state, f"could not be written: {_line(self.lost)}")
+            return
+        if self.task.catalog.is_overtaken(state):
+            yield from _overtaken(dataset, state)
             return
         decide = self.task.decide(dataset)
         try:
@@ -296,6 +312,9 @@ class _Writer:
             done = replace(done, attempts=done.attempts + self.races, conflicts=done.conflicts + self.races)
             self.races = 0
             yield from _rows(dataset, done)
+        except Overtaken:
+            (state,) = self.task.catalog.find([dataset])
+            yield from _overtaken(dataset, state)
         except BackendUnavailable as error:
             self.lost = error
             yield from _failed(dataset, state, f"could not be written: {_line(error)}")
@@ -324,6 +343,15 @@ def _rows(dataset: Dataset, done: Applied, dry_run: bool = False) -> Iterator[Ro
     )
     for text in plan.notes:
         yield Note(path, text)
+
+
+def _overtaken(dataset: Dataset, state: CatalogState) -> Iterator[Row]:
+    """Yield what the newer crawl wrote of the data set; it may have dropped the table."""
+    table = state.table
+    path = format_path(dataset.path if table is None else table.names)
+    if table is not None and state.source is not None:
+        yield unchanged(state.source, path, table.version)
+    yield Note(path, "another crawl listed it later; what that crawl wrote stays")
 
 
 def _failed(dataset: Dataset, state: CatalogState, reason: str) -> Iterator[Row]:

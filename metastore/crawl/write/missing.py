@@ -1,40 +1,56 @@
 """Settle the tables whose files are gone: keep, mark or drop them, as the policy says.
 
 A data set is gone if it was crawled before, is below a crawled path, and has no listed file. It does not count as gone
-if the crawler could not see it: if a folder above or below could not be listed, or patterns left it out.
+if the crawler could not see it: if a folder above or below could not be listed, or patterns left it out. A listing can
+lack what is there, so its own location is asked before anything is written: files that are back keep the table.
 
 The mark is the property ``crawl.missing``, whose value is the time. The crawler removes it when files are there again.
-It drops a table only if nothing but the crawler has changed it, and marks it otherwise. Each table is settled in one
-transaction on fresh reads.
+It drops a table only if nothing but the crawler has changed it, and people have put nothing on it, and marks it
+otherwise. Each table is settled in one transaction on fresh reads.
+
+Where more than a share of the tables is gone at once, or all below one of the paths, the lake itself may be away. Then
+nothing is dropped, and a note says so.
+
+The row of a dropped table stays for a week, without a table: it says when the files were seen to be gone, to crawls
+that began to list before that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from metastore.crawl.dataset.candidates import any_below
+from metastore.crawl.files.filesystems import Options
+from metastore.crawl.files.gone import is_gone
 from metastore.crawl.files.listing import Listing
 from metastore.crawl.files.places import path_of
-from metastore.crawl.policies import OnMissing
+from metastore.crawl.policies import OnMissing, Policies
 from metastore.crawl.report import Action, Failure, Note, TableResult
+from metastore.crawl.write.edits import has_more
 from metastore.crawl.write.plan import MISSING
 from metastore.crawl.write.registry import Entry
+from metastore.crawl.write.sources import is_newer
 from metastore.errors import MetastoreError
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.change import SetProperty
 from metastore.kinds.source import Source
 from metastore.store import Store
 
-__all__ = ["is_news", "missed", "settle_missing"]
+__all__ = ["Seen", "is_news", "missed", "settle_missing", "spared"]
 
 Row = TableResult | Failure | Note
+_REMEMBERED: Final = 7 * 86_400_000_000
+"""How long the row of a data set that is gone stays without a table: longer than any crawl, in microseconds."""
 
 
-def missed(lost: Iterable[Entry], listing: Listing) -> list[Entry]:
-    """Return the rows whose data sets are certainly gone."""
+def missed(lost: Iterable[Entry], listing: Listing, listed: int) -> list[Entry]:
+    """Return the rows whose data sets are certainly gone, as a listing that began at ``listed`` can tell."""
     unseen = sorted({f.path for f in listing.failures} | {n.path for n in listing.notes} | listing.left_out)
-    return [entry for entry in lost if not _is_hidden(path_of(entry.row.location), unseen)]
+    return [
+        entry for entry in lost if not (is_newer(entry.row, listed) or _is_hidden(path_of(entry.row.location), unseen))
+    ]
 
 
 def _is_hidden(path: str, unseen: list[str]) -> bool:
@@ -45,8 +61,48 @@ def _is_hidden(path: str, unseen: list[str]) -> bool:
     return any("/".join(parts[:n]) in hidden for n in range(1, len(parts) + 1)) if hidden else False
 
 
-def is_news(entry: Entry, policy: OnMissing) -> bool:
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """When the files were seen to be gone, as text and in the database's time, and the name of the crawl's record.
+
+    ``options`` open the locations that are asked.
+    """
+
+    at: str
+    listed: int
+    run: str | None
+    options: Options = field(repr=False)
+
+
+class _IsThere(Exception):
+    """The files are there: the listing lacks them, or they are back."""
+
+
+def spared(gone: Sequence[Entry], listing: Listing, known: int, policies: Policies) -> tuple[set[str], list[Note]]:
+    """Return the locations whose tables are not dropped because so many are gone, and notes that say so.
+
+    ``known`` is how many tables there were.
+    """
+    lost = [entry for entry in gone if entry.path is not None]
+    if policies.max_missing >= 1 or not lost:
+        return set(), []
+    kept, notes = set[str](), []
+    for root in listing.roots:
+        below = [e for e in lost if any_below(root, [path_of(e.row.location)])]
+        if below and not any(folder.root == root for folder in listing.folders):
+            kept |= {entry.row.location for entry in below}
+            notes.append(Note(root, f"has no files, and {len(below)} tables had theirs there: none of them is dropped"))
+    if policies.on_missing == "drop" and len(lost) > policies.max_missing * known:
+        kept |= {entry.row.location for entry in lost}
+        which = f"the files of {len(lost)} of {known} tables are gone, more than {policies.max_missing:.0%}"
+        notes.append(Note(listing.roots[0], f"{which}: none of them is dropped; --max-missing sets another share"))
+    return kept, notes
+
+
+def is_news(entry: Entry, policy: OnMissing, listed: int) -> bool:
     """Return whether a data set that is gone needs a write."""
+    if _is_settled(entry.row):
+        return entry.row.listed + _REMEMBERED < listed
     if policy == "keep":
         return False
     if entry.path is None or entry.row.missing is None:
@@ -54,28 +110,56 @@ def is_news(entry: Entry, policy: OnMissing) -> bool:
     return policy == "drop" and not _is_edited(entry.row, entry.version)
 
 
+def _is_settled(row: Source) -> bool:
+    """Return whether the row only says when the files were seen to be gone."""
+    return row.table is None and row.missing is not None
+
+
 def _is_edited(row: Source, version: int) -> bool:
     return row.edited or row.table_version != version
 
 
 def settle_missing(
-    store: Store, catalog: Catalog, gone: Iterable[Entry], policy: OnMissing, now: str, *, dry_run: bool
+    store: Store,
+    catalog: Catalog,
+    gone: Iterable[Entry],
+    policy_of: Callable[[Entry], OnMissing],
+    seen: Seen,
+    *,
+    dry_run: bool,
 ) -> Iterator[Row]:
     """Apply the policy to each data set that is gone; yield the results."""
     for entry in gone:
+        row, policy = entry.row, policy_of(entry)
         try:
-            row = entry.row
-            is_new = is_news(entry, policy) and not dry_run
-            action = store.run(_settling(catalog, row, policy, now)) if is_new else _action(entry, policy)
+            if is_news(entry, policy, seen.listed) and not dry_run:
+                action = store.run(_settling(catalog, row, policy, seen))
+            else:
+                _ask(row, seen)
+                action = _action(store, entry, policy)
             yield from _rows(entry, action, policy, dry_run=dry_run)
+        except _IsThere:
+            yield Note(
+                entry.path or path_of(row.location), "was not listed, but its files are there; it stays as it is"
+            )
         except MetastoreError as error:
             yield Failure(path_of(entry.row.location), f"its files are gone: {' '.join(str(error).split())}")
 
 
-def _action(entry: Entry, policy: OnMissing) -> Action | None:
-    if entry.path is None:
+def _ask(row: Source, seen: Seen) -> None:
+    """Raise _IsThere unless the files are gone from their own location."""
+    if not is_gone(row.location, seen.options):
+        raise _IsThere
+
+
+def _action(store: Store, entry: Entry, policy: OnMissing) -> Action | None:
+    """Return what a crawl would do."""
+    if entry.path is None or entry.row.table is None:
         return None
-    return "dropped" if policy == "drop" and not _is_edited(entry.row, entry.version) else "missing"
+    if policy != "drop" or _is_edited(entry.row, entry.version):
+        return "missing"
+    (table,) = store.sources.tables([entry.row.table])
+    return "dropped" if table is not None and not has_more(store.sources, table) else "missing"
 
 
 def _rows(entry: Entry, action: Action | None, policy: OnMissing, *, dry_run: bool) -> Iterator[Row]:
@@ -97,24 +181,32 @@ def _rows(entry: Entry, action: Action | None, policy: OnMissing, *, dry_run: bo
         yield Note(entry.path, f"its files are gone{since}{also}")
 
 
-def _settling(catalog: Catalog, row: Source, policy: OnMissing, now: str) -> Callable[[Any], Action | None]:
+def _settling(catalog: Catalog, row: Source, policy: OnMissing, seen: Seen) -> Callable[[Any], Action | None]:
+    def remembered(tx: Any) -> Any:
+        return tx.sources.row(row.name, location=row.location, missing=seen.at, listed=seen.listed, run=seen.run)
+
     def settle(tx: Any) -> Action | None:
         (fresh,) = tx.sources.load_many(catalog, [row.name])
-        if fresh is None or fresh.table != row.table or fresh.signature != row.signature:
+        if fresh is None or fresh.version != row.version:
             return None  # another crawl was faster, and its reads are newer
-        (table,) = tx.sources.tables([] if fresh.table is None else [fresh.table]) or [None]
-        if table is None or table.location != fresh.location:
+        _ask(row, seen)  # as late as can be: jobs that overwrite files delete them first
+        if _is_settled(fresh):
             tx.sources.put_many(catalog, [], [row.name])
             return None
-        edited = _is_edited(fresh, table.version)
+        (table,) = tx.sources.tables([] if fresh.table is None else [fresh.table]) or [None]
+        if table is None or table.location != fresh.location:
+            tx.sources.put_many(catalog, [remembered(tx)])
+            return None
+        edited = _is_edited(fresh, table.version) or (policy == "drop" and has_more(tx.sources, table))
         if policy == "drop" and not edited:
             tx.tables.drop(table)
-            tx.sources.put_many(catalog, [], [row.name])
+            tx.sources.put_many(catalog, [remembered(tx)])
             return "dropped"
+        fields = {name: getattr(fresh, name) for name in Source.doc_fields} | {"listed": seen.listed, "edited": edited}
         if fresh.missing is None:
-            table = tx.tables.alter(table, SetProperty(MISSING, now))
-            fields = {name: getattr(fresh, name) for name in Source.doc_fields}
-            fields |= {"missing": now, "edited": edited, "table_version": table.version}
+            table = tx.tables.alter(table, SetProperty(MISSING, seen.at))
+            fields |= {"missing": seen.at, "table_version": table.version}
+        if fresh.missing is None or edited != fresh.edited:
             tx.sources.put_many(catalog, [tx.sources.row(row.name, **fields)])
         return "missing"
 

@@ -13,7 +13,8 @@ in the files, and is written. A difference between before and the catalog is an 
 * Format: as properties. Location: only if the table has none, or if the old one is gone.
 * Partitions: those without ``numFiles`` belong to people. Of the others, new ones are added, and ones with other
   figures are replaced (their other properties stay). Missing ones are removed, unless a file or folder could not be
-  read. A table's partitioning never changes: if the files have another, the partitions stay and a note says so.
+  read, or the partition's own folder has files after all. A table's partitioning never changes: if the files have
+  another, the partitions stay and a note says so.
 
 An unchanged table has an empty plan. It is always safe to plan again after a lost race, because a plan rests only on
 the states that it compared.
@@ -28,7 +29,7 @@ from typing import Any, Final
 from metastore.columns.column import Column
 from metastore.crawl.dataset.dataset import Dataset, Part
 from metastore.crawl.dataset.figures import figures
-from metastore.crawl.files.places import location_of
+from metastore.crawl.files.places import join, location_of
 from metastore.crawl.policies import OnTypeChange
 from metastore.crawl.read.widen import widen
 from metastore.crawl.write.diff import column_lines, lines_of, partition_lines
@@ -39,6 +40,7 @@ from metastore.names import format_path
 
 __all__ = [
     "MISSING",
+    "PART_PROPERTIES",
     "PREFIX",
     "LocationTaken",
     "PlanError",
@@ -57,6 +59,8 @@ PREFIX: Final = "crawl."
 MISSING: Final = f"{PREFIX}missing"
 """The property that says since when a table's files are gone."""
 _OWNED_BY: Final = "numFiles"
+PART_PROPERTIES: Final = frozenset({_OWNED_BY, "numRows", "totalSize"})
+"""The properties of the crawler's partitions."""
 _SIGNATURE: Final = "signature"
 
 
@@ -101,7 +105,8 @@ class TablePlan:
     """The writes for one table. With ``create`` there is no table yet, and ``changes`` is empty.
 
     ``parts`` are the partitions to add or replace, ``replaced`` the names of those to replace, ``removed`` the names of
-    those to remove. ``open_types``: a changed type was not taken over. ``diff``: the changes as lines.
+    those to remove. ``open_types``: a changed type was not taken over. ``unlisted``: the listing lacked partitions that
+    are there. ``diff``: the changes as lines.
     """
 
     create: bool = False
@@ -112,6 +117,7 @@ class TablePlan:
     seen: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
     open_types: bool = False
+    unlisted: bool = False
     diff: tuple[str, ...] = ()
     same_figures: bool = field(default=False, compare=False)
 
@@ -164,7 +170,16 @@ def plan_table(
     if stored.partitioning != partitioning_of(dataset):
         changed = replace(changed, notes=(*changed.notes, _other_partitioning(dataset, stored)))
     else:
-        changed = replace(changed, **_partitions(parts, dataset, stored))
+        missing = list(_missing(parts.keys(), dataset, stored))
+        removed = [name for name in missing if is_gone(location_of(join(dataset.location, name)))]
+        there = sorted(set(missing) - set(removed))
+        unlisted = [f"the partition {name} was not listed, but it is there; it stays" for name in there]
+        changed = replace(
+            changed,
+            **_partitions(parts, stored, removed),
+            notes=(*changed.notes, *unlisted),
+            unlisted=bool(unlisted),
+        )
     return changed if changed.is_empty else replace(changed, diff=tuple(_diff(changed, stored, columns)))
 
 
@@ -286,14 +301,14 @@ def _other_partitioning(dataset: Dataset, stored: StoredTable) -> str:
     return f"the files are partitioned by {here}, the table by {there}; its partitions are left as they are"
 
 
-def _partitions(parts: Mapping[str, StoredPart], dataset: Dataset, stored: StoredTable) -> dict[str, Any]:
+def _partitions(parts: Mapping[str, StoredPart], stored: StoredTable, removed: Iterable[str]) -> dict[str, Any]:
     """Return the fields of a plan that concern partitions."""
     wanted = {name: _merged(part, stored.parts.get(name)) for name, part in parts.items()}
     changed = {name: part for name, part in wanted.items() if part != stored.parts.get(name)}
     return {
         "parts": changed,
         "replaced": frozenset(changed.keys() & stored.parts.keys()),
-        "removed": tuple(_removed(parts.keys(), dataset, stored)),
+        "removed": tuple(removed),
     }
 
 
@@ -301,7 +316,7 @@ def _merged(part: StoredPart, there: StoredPart | None) -> StoredPart:
     return part if there is None else StoredPart(part.values, {**there.properties, **part.properties})
 
 
-def _removed(names: Iterable[str], dataset: Dataset, stored: StoredTable) -> Iterator[str]:
+def _missing(names: Iterable[str], dataset: Dataset, stored: StoredTable) -> Iterator[str]:
     if dataset.doubtful is None:
         return
     for name in sorted(stored.parts.keys() - set(names) - dataset.doubtful):

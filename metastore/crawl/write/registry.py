@@ -14,10 +14,11 @@ from itertools import islice
 from typing import Final
 
 from metastore.crawl.dataset.candidates import Candidate, any_below
-from metastore.crawl.files.places import join, location_of, path_of
+from metastore.crawl.files.places import join, location_of
 from metastore.crawl.policies import OnTypeChange
 from metastore.crawl.read.signatures import prefix_of, signature_of
 from metastore.crawl.report import Note, TableResult
+from metastore.crawl.write.sources import unchanged
 from metastore.kinds.source import Source
 from metastore.kinds.table.kind import Table
 from metastore.names import format_path
@@ -157,19 +158,8 @@ class _Selector:
 
     def _settle(self, entry: Entry) -> None:
         assert entry.path is not None
-        row, counts = entry.row, entry.row.counts
-        self.selection.settled.append(
-            TableResult(
-                entry.path,
-                path_of(row.location),
-                "unchanged",
-                entry.version,
-                files=counts.get("files", 0),
-                rows=counts.get("rows", 0),
-                bytes=counts.get("bytes", 0),
-                partitions=counts.get("partitions", 0),
-            )
-        )
+        row = entry.row
+        self.selection.settled.append(unchanged(row, entry.path, entry.version))
         self.selection.notes += [Note(entry.path, text) for text in row.notes]
 
     def finish(self) -> Selection:

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from metastore.crawl.dataset.dataset import Dataset
-from metastore.crawl.files.places import location_of
+from metastore.crawl.files.places import location_of, path_of
 from metastore.crawl.policies import OnTypeChange
+from metastore.crawl.report import TableResult
 from metastore.crawl.write.plan import StoredTable, TablePlan
 from metastore.kinds.source import Source
 
-__all__ = ["is_same", "source_fields", "unused_fields", "was_edited"]
+__all__ = ["is_newer", "is_same", "source_fields", "unchanged", "unused_fields", "was_edited"]
 
 _NOTES: Final = 20
 """How many notes are kept. A data set with more notes is read again by each crawl."""
@@ -28,10 +29,9 @@ def source_fields(
     stored: StoredTable | None,
     before: Source | None,
     policy: OnTypeChange,
-    run: str | None,
 ) -> dict[str, Any]:
     """Return the row's fields except the table's id and version. The plan was made against ``stored``."""
-    kept = len(plan.notes) <= _NOTES and all(len(note) <= _LONGEST for note in plan.notes)
+    kept = not plan.unlisted and len(plan.notes) <= _NOTES and all(len(note) <= _LONGEST for note in plan.notes)
     return {
         "location": location_of(dataset.location),
         "signature": dataset.signature if kept else None,
@@ -45,8 +45,12 @@ def source_fields(
             "bytes": dataset.bytes,
             "partitions": len(dataset.parts),
         },
-        "run": run,
     }
+
+
+def is_newer(row: Source | None, listed: int) -> bool:
+    """Return whether a row was written by a crawl that began to list after ``listed``; 0: at no known time."""
+    return row is not None and 0 < listed < row.listed
 
 
 def was_edited(before: Source | None, stored: StoredTable | None) -> bool:
@@ -58,9 +62,24 @@ def was_edited(before: Source | None, stored: StoredTable | None) -> bool:
     return stored.seen is None or stored.version > 1
 
 
-def unused_fields(location: str, signature: str | None, before: Source | None, run: str | None) -> dict[str, Any]:
+def unchanged(row: Source, path: str, version: int) -> TableResult:
+    """Return the result of a data set whose row stays as it is."""
+    counts = row.counts
+    return TableResult(
+        path,
+        path_of(row.location),
+        "unchanged",
+        version,
+        files=counts.get("files", 0),
+        rows=counts.get("rows", 0),
+        bytes=counts.get("bytes", 0),
+        partitions=counts.get("partitions", 0),
+    )
+
+
+def unused_fields(location: str, signature: str | None, before: Source | None) -> dict[str, Any]:
     """Return the row of a location that cannot become a table. A table that it has already stays."""
-    fields = {"location": location_of(location), "signature": signature, "again": True, "run": run}
+    fields = {"location": location_of(location), "signature": signature, "again": True}
     if before is None:
         return fields
     kept = ("table", "table_version", "edited", "missing", "counts")
@@ -76,5 +95,5 @@ def is_same(fields: Mapping[str, Any], before: Source | None) -> bool:
     return all(
         (tuple(value) if name == "notes" else value) == getattr(before, name)
         for name, value in said.items()
-        if name != "run"
+        if name not in ("run", "listed")
     )
