@@ -101,4 +101,11 @@ IN_SERVERS: tuple[Fault, ...] = (
         "if leads_out and (location != begin and not location.startswith(",
         _CONFINED,
     ),
+    Fault(
+        "Jobs: a copy runs the jobs of the original",
+        "metastore/jobs/queue.py",
+        "return job.home is None or job.home == self.home(job)",
+        "return True",
+        "tests/jobs/test_copies.py",
+    ),
 )
