@@ -1341,6 +1341,7 @@ class AsyncJobs:
         started_at: int | None = ...,
         finished_at: int | None = ...,
         execution_id: str | None = ...,
+        home: str | None = ...,
         **options: Unpack[CreateOptions],
     ) -> Job: ...
     async def create_many(

@@ -75,6 +75,10 @@ def serve(
     job_workers: Annotated[
         int, typer.Option("--job-workers", min=0, max=64, help="How many jobs it runs at once, with --jobs.")
     ] = _WORKERS,
+    take_over_jobs: Annotated[
+        bool,
+        typer.Option("--take-over-jobs", help="With --jobs: run the jobs too that this database has as a copy."),
+    ] = False,
     reveal: Annotated[
         list[str] | None,
         typer.Option(
@@ -105,6 +109,7 @@ def serve(
             warehouses=places,
             principals=principals,
             job_workers=job_workers if jobs else 0,
+            take_over_jobs=take_over_jobs,
             reveals=reveal or (),
             credentials=credentials,
             authorization=authorization,

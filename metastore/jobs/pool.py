@@ -38,11 +38,12 @@ class WorkerPool:
     """Runs jobs until it is closed: ``with WorkerPool(store, workers=2): …``.
 
     ``workers``: how many jobs run at once. ``ttl``: how long after a server's last renewal others take its jobs over
-    (seconds); they notice up to half a second later. Close the pool before its store.
+    (seconds); they notice up to half a second later. ``take_over``: run the jobs too that were submitted to another
+    database, of which this one is a copy; where the original runs too, they run twice. Close the pool before its store.
     """
 
-    def __init__(self, store: Store, *, workers: int = 2, ttl: float = 6.0) -> None:
-        self._store, self._workers, self._ttl = store, workers, ttl
+    def __init__(self, store: Store, *, workers: int = 2, ttl: float = 6.0, take_over: bool = False) -> None:
+        self._store, self._workers, self._ttl, self._take_over = store, workers, ttl, take_over
         self._wake, self._closing = threading.Event(), threading.Event()
         self._running: dict[int, str | None] = {}
         """By id, the jobs that run here: why each must end, or None."""
@@ -83,7 +84,7 @@ class WorkerPool:
 
     def _work_on_a_seat(self, threads: ThreadPoolExecutor) -> None:
         """Claim and run jobs until the seat is lost, or the pool closes."""
-        seat, queue = take_seat(self._store, self._ttl), Queue(self._store)
+        seat, queue = take_seat(self._store, self._ttl), Queue(self._store, take_over=self._take_over)
         try:
             while not self._closing.is_set() and not seat.is_over():
                 self._wake.clear()
@@ -114,14 +115,14 @@ class WorkerPool:
         for job in (*lost, *queue.free(alive)):
             if len(self._running) >= self._workers:
                 return
-            if job.id not in self._running and (claimed := self._claim(job, seat)) is not None:
+            if job.id not in self._running and (claimed := self._claim(job, seat, queue.home(job))) is not None:
                 self._running[claimed.id] = None
                 threads.submit(self._run, claimed, seat)
 
-    def _claim(self, job: Job, seat: Lease) -> Job | None:
-        """Make a free job this server's; None: another server has it, or it is gone."""
+    def _claim(self, job: Job, seat: Lease, home: str | None) -> Job | None:
+        """Make a free job this server's, and at home here; None: another server has it, or it is gone."""
         name, token, at = seat.name, seat.token or 0, SYSTEM.micros()
-        start = StartJob(name, token, at)
+        start = StartJob(name, token, at, home=home)
         if job.status != "queued":
             start = replace(start, dead_worker=job.worker, dead_token=job.token)
         try:

@@ -1,14 +1,17 @@
 """Keep the list of jobs that have not ended, by following the change feed.
 
-The tables are read once. After that each look costs one read of the feed, however many jobs have ended.
+The tables are read once. After that each look costs one read of the feed, however many jobs have ended;
+and one read for each new job.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from metastore.errors import HistoryGone
+from metastore.errors import EntityNotFound, HistoryGone, NotInUse
+from metastore.jobs.home import database_of, home_in
 from metastore.kinds.job.run import ENDED, Job
 
 if TYPE_CHECKING:
@@ -17,15 +20,22 @@ if TYPE_CHECKING:
 __all__ = ["Queue", "is_free"]
 
 _KIND: Final = "job"
+_LOG = logging.getLogger("metastore.jobs")
 
 
 class Queue:
-    """The jobs that have not ended, oldest first. Not thread-safe."""
+    """The jobs that have not ended, oldest first. Not thread-safe.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    ``take_over``: those of another home belong to it too. Else it leaves them alone, and warns.
+    """
+
+    def __init__(self, store: Store, *, take_over: bool = False) -> None:
+        self._store, self._take_over = store, take_over
         self._position: str | None = None
         self._open: dict[int, Job] = {}
+        self._homes: dict[int, str] = {}
+        """By id, the home that each open job has if it was submitted here."""
+        self._database, self._warned = "", 0
 
     def look(self) -> None:
         """Apply the changes since the last look."""
@@ -38,13 +48,16 @@ class Queue:
                     self._note(change.entity_id, change.entity if change.action != "drop" else None)
         except HistoryGone:  # this server slept for longer than gc keeps
             self._position = None
+        self._warn()
 
     def _read_all(self) -> None:
         self._position = self._store.position()
-        self._open = {}
+        self._database = database_of(self._store)
+        self._open, self._homes = {}, {}
         for lake in self._store.metalakes.list():
             if lake.in_use:
                 for job in self._store.jobs.list(lake):
+                    self._homes[job.id] = home_in(self._database, job)
                     self._note(job.id, job)
 
     def _note(self, id: int, job: object) -> None:
@@ -52,10 +65,41 @@ class Queue:
             self._open[id] = job
         else:
             self._open.pop(id, None)
+            self._homes.pop(id, None)
+
+    def _is_here(self, job: Job) -> bool:
+        """Whether this database runs a job."""
+        return job.home is None or job.home == self.home(job)
+
+    def home(self, job: Job) -> str | None:
+        """Return the home that a job has if it was submitted here; None: it is gone."""
+        if job.id not in self._homes:
+            try:
+                loaded = self._store.jobs.load(job)  # the feed does not tell the metalake's id
+            except (EntityNotFound, NotInUse):
+                return None
+            self._homes[job.id] = home_in(self._database, loaded)
+        return self._homes[job.id]
+
+    def _warn(self) -> None:
+        """Say once how many jobs are left to another database, and again where there are more."""
+        if self._take_over:
+            return
+        left = sum(job.execution_id is None and not self._is_here(job) for job in self._open.values())
+        if left > self._warned:
+            _LOG.warning(
+                "%d jobs that have not ended were submitted to another database, of which this is a copy, and are not "
+                "run here; cancel them, or start one server with --take-over-jobs (WorkerPool: take_over=True)",
+                left,
+            )
+        self._warned = left
 
     def free(self, living: Mapping[str, int]) -> Iterator[Job]:
-        """Yield the jobs that nobody runs: those that are queued, and those whose server is dead."""
-        yield from [job for job in self._open.values() if is_free(job, living)]
+        """Yield the jobs to run that no server runs: those that are queued, and those whose server is dead."""
+        for job in list(self._open.values()):
+            here = self._is_here(job)
+            if (here or self._take_over) and is_free(job, living if here else {}):
+                yield job
 
     @property
     def any_started(self) -> bool:
@@ -63,8 +107,9 @@ class Queue:
         return any(job.status != "queued" for job in self._open.values())
 
     def of(self, worker: str, token: int) -> list[Job]:
-        """Return the jobs that this server runs, as they are now."""
-        return [job for job in self._open.values() if (job.worker, job.token) == (worker, token)]
+        """Return the jobs that this server runs, as they are now. In a copy another one may have its name and token."""
+        mine = [job for job in self._open.values() if (job.worker, job.token) == (worker, token)]
+        return [job for job in mine if self._is_here(job)]
 
 
 def is_free(job: Job, living: Mapping[str, int]) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from metastore.clock import SYSTEM
 from metastore.errors import InvalidArgument
+from metastore.jobs.home import database_of, home_in
 from metastore.kinds.job.filled import filled
 from metastore.kinds.job.run import Job
 from metastore.managers.target import Target
@@ -26,7 +27,7 @@ def submit(store: Store, template: Target, conf: Mapping[str, str] | None = None
     ``conf`` that is no mapping of strings, NotInUse below a disabled metalake (enable it first).
     """
     values = _values(conf or {})
-    name = f"job-{SYSTEM.operation_id().hex}"
+    name, database = f"job-{SYSTEM.operation_id().hex}", database_of(store)
 
     def queue(tx: Transaction) -> Job:
         definition = tx.job_templates.load(template)
@@ -37,6 +38,7 @@ def submit(store: Store, template: Target, conf: Mapping[str, str] | None = None
             type=definition.type,
             command=command,
             conf=values,
+            home=home_in(database, definition),
         )
 
     return store.run(queue)

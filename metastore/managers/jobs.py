@@ -60,6 +60,7 @@ class Jobs(Manager[Job]):
         started_at: int | None = None,
         finished_at: int | None = None,
         execution_id: str | None = None,
+        home: str | None = None,
         **options: Unpack[CreateOptions],
     ) -> Job:
         """Create a job as it stands. Raises EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse."""

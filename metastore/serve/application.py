@@ -42,6 +42,7 @@ def application(
     properties: Mapping[str, str] | None = None,
     principals: Principals | None = None,
     job_workers: int = 0,
+    take_over_jobs: bool = False,
     reveals: Sequence[str] = (),
     credentials: Mapping[str, Mapping[str, str] | Vendor] | None = None,
     authorization: bool = False,
@@ -56,6 +57,7 @@ def application(
     * ``properties``: those of PyIceberg's file systems.
     * ``principals``: tells who a client is. Without it nothing is checked.
     * ``job_workers``: how many jobs this server runs at once, with its own rights.
+    * ``take_over_jobs``: run the jobs too that were submitted to another database, of which this one is a copy.
     * ``reveals``: beginnings of the references to secrets that clients may get as credentials, such as ``env:LAKE_``.
     * ``credentials``: from ``metalake.catalog`` to the credentials of its files, for its Iceberg clients. They are
       properties of file systems, which this server uses too, with references such as ``secret:env:NAME``; or a
@@ -86,7 +88,7 @@ def application(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        with WorkerPool(store, workers=job_workers) if job_workers else nullcontext():
+        with WorkerPool(store, workers=job_workers, take_over=take_over_jobs) if job_workers else nullcontext():
             yield
         await run_in_threadpool(store.close)
 

@@ -23,7 +23,7 @@ CREATE MEMORY TABLE "PUBLIC"."TAG_META"(
 ALTER TABLE "PUBLIC"."TAG_META" ADD CONSTRAINT "PUBLIC"."C" PRIMARY KEY("TAG_ID");
 -- 2 +/- SELECT COUNT(*) FROM PUBLIC.TAG_META;
 INSERT INTO "PUBLIC"."TAG_META" VALUES
-(1, 'it''s; (so', U&'\00e9 \\ a\000ab \+01f600', 1.50, TRUE),
+(1, 'it''s; (so -- no comment', U&'\00e9 \\ a\000ab \+01f600', 1.50, TRUE),
 (-2, '', NULL, NULL, FALSE);
 """
 
@@ -32,7 +32,7 @@ def test_values_come_back_as_they_were(tmp_path: Path) -> None:
     (tmp_path / "h2.sql").write_text(SCRIPT)
     with load_script(str(tmp_path / "h2.sql")) as connection:
         rows = [tuple(row) for row in connection.execute(sa.text("SELECT * FROM tag_meta ORDER BY tag_id DESC"))]
-    assert rows == [(1, "it's; (so", "é \\ a\nb \U0001f600", 1.5, 1), (-2, "", None, None, 0)]
+    assert rows == [(1, "it's; (so -- no comment", "é \\ a\nb \U0001f600", 1.5, 1), (-2, "", None, None, 0)]
 
 
 @pytest.mark.parametrize("text", ["INSERT INTO T VALUES (1, 2);", "INSERT INTO T VALUES (X'00');"])

@@ -6,19 +6,17 @@ the same one. Memory: one entry for each entity.
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import Final, NamedTuple
 
 from metastore.imports.gravitino.groups import Group
+from metastore.imports.gravitino.identity import made_id
 from metastore.imports.gravitino.things import BELOW_METALAKE, BELOW_SCHEMA, CATALOG, METALAKE, SCHEMA, Shape
 
-__all__ = ["SHAPES", "Address", "Addresses", "made_id"]
+__all__ = ["SHAPES", "Address", "Addresses"]
 
 Names = tuple[str, ...]
 SHAPES: Final = {shape.kind: shape for shape in (METALAKE, CATALOG, SCHEMA, *BELOW_METALAKE, *BELOW_SCHEMA)}
 _ABOVE: Final = ("metalake", "catalog", "schema")
-_FIRST: Final = 1 << 62
-"""The ids that are made here begin with this one; Gravitino's Java code takes ids below 1 << 63."""
 
 
 class Address(NamedTuple):
@@ -79,12 +77,6 @@ class Addresses:
         if origin is not None and (line.kind, int(origin.doc["key"])) not in self._taken:
             return int(origin.doc["key"])
         return made_id(line.kind, line.row["id"], line.audit["created_at"])
-
-
-def made_id(*parts: object) -> int:
-    """Return an id that follows from ``parts``; two of a database are equal with a chance of 2**-61 for each pair."""
-    text = " ".join(map(str, parts))
-    return _FIRST | int.from_bytes(sha256(text.encode()).digest()[:8], "big") >> 3
 
 
 def _depth(shape: Shape) -> int:

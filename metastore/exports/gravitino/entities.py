@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final
 
-from metastore.exports.gravitino.addresses import Addresses, made_id
+from metastore.exports.gravitino.addresses import Addresses
 from metastore.exports.gravitino.standing import Standing, audit_json, standing
 from metastore.imports.gravitino.groups import Group
+from metastore.imports.gravitino.identity import made_id
 from metastore.imports.gravitino.values import IDENTIFIER
 from metastore.kinds.registry import KINDS
 from metastore.kinds.secret import SEALED

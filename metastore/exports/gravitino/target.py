@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection
 
 from metastore.errors import InvalidArgument
 from metastore.exports.gravitino.entities import TablesRow
-from metastore.imports.gravitino.lines import write_file
+from metastore.imports.gravitino.lines import Standing, write_file
 from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.source import Source, engine_of, said
 
@@ -105,7 +105,7 @@ class Target:
     def read_back(self, stream: BinaryIO) -> Report:
         """Write what an import would read into ``stream``, and return what it finds wrong."""
         report = Report()
-        write_file(Source(self._connection, self._schema), stream, report, {}, ids=False)
+        write_file(Source(self._connection, self._schema), stream, report, Standing(), ids=False)
         return report
 
     def begin(self) -> bool:
@@ -133,7 +133,7 @@ class Target:
     def content(self) -> str:
         """Return a hash of what an import would read."""
         with tempfile.TemporaryFile() as stream:
-            return write_file(Source(self._connection, self._schema), stream, Report(), {}, ids=False).hash
+            return write_file(Source(self._connection, self._schema), stream, Report(), Standing(), ids=False).hash
 
     def finish(self) -> None:
         """Write the hash of this export."""

@@ -7,14 +7,15 @@ itself restores nothing.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from metastore.errors import EntityAlreadyExists, MetastoreError
 from metastore.imports.gravitino.reading import read_one
-from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.source import Row, Source
 from metastore.imports.gravitino.things import BELOW_METALAKE, BELOW_SCHEMA, CATALOG, SCHEMA, Shape, Thing
-from metastore.imports.gravitino.tree import Tree
+from metastore.imports.gravitino.values import DAMAGED, Key
 
 if TYPE_CHECKING:
     from metastore.store import Store
@@ -27,49 +28,64 @@ _ASIDE: Final = "~dropped"
 """What follows the name of a dropped entity where a live one has the name."""
 
 
-def import_dropped(store: Store, source: Source) -> int:
-    """Import the entities that were dropped below live parents and are not in the store yet; return how many."""
+def import_dropped(store: Store, source: Source, live: Mapping[Key, Names]) -> int:
+    """Import the entities that were dropped below live parents and are not in the store yet; return how many.
+
+    ``live``: where the imported entities are.
+    """
     done = 0
-    for metalake in list(source.rows("metalake_meta")):
-        tree = Tree(source, metalake, Report())
+    for metalake in [key for key in live if key[0] == "metalake"]:
         levels = [(CATALOG, "metalake"), (SCHEMA, "catalog"), *((shape, "schema") for shape in BELOW_SCHEMA)]
         levels += [(shape, "metalake") for shape in BELOW_METALAKE if shape.kind in ("tag", "policy", "role")]
         for shape, above in levels:
-            done += _of_shape(store, source, tree, shape, above)
+            done += _of_shape(store, _dropped(source, metalake, shape, above, live), source, shape)
     return done
 
 
-def _of_shape(store: Store, source: Source, tree: Tree, shape: Shape, above: str) -> int:
-    rows = [
-        row
-        for row in source.rows(shape.table, metalake_id=tree.id, deleted_at=...)
-        if row["deleted_at"] and (above, int(row[f"{above}_id"])) in tree.names
-    ]
-    if not rows:
-        return 0
-    parts = _parts(source, shape, [shape.key(row) for row in rows])
+class _Gone(NamedTuple):
+    at: int
+    """When it was dropped."""
+    key: int
+    parent: Names
+    name: str
+    row: Row
+
+
+def _dropped(source: Source, metalake: Key, shape: Shape, above: str, live: Mapping[Key, Names]) -> list[_Gone]:
+    """Return the dropped entities below live parents, the first first. Damaged rows are nobody's loss."""
+    found = []
+    for row in source.rows(shape.table, metalake_id=metalake[1], deleted_at=...):
+        with suppress(*DAMAGED):
+            parent = live.get((above, int(row[f"{above}_id"])))
+            if row["deleted_at"] and parent is not None:
+                found.append(_Gone(int(row["deleted_at"]), shape.key(row), parent, shape.name(row), row))
+    return sorted(found, key=lambda one: one.at)
+
+
+def _of_shape(store: Store, gone: list[_Gone], source: Source, shape: Shape) -> int:
+    parts = _parts(source, shape, [one.key for one in gone])
     done, there = 0, Counter[tuple[Names, str]]()
-    parents = {tree.names[(above, int(row[f"{above}_id"]))] for row in rows}
     manager: Any = store.manager(shape.kind)
-    for parent in parents:
+    for parent in {one.parent for one in gone}:
         there.update((parent, one.name.removesuffix(_ASIDE)) for one in manager.dropped(parent))
-    for row in sorted(rows, key=lambda one: int(one["deleted_at"])):
-        parent, name = tree.names[(above, int(row[f"{above}_id"]))], shape.name(row)
-        if there[(parent, name)] > 0:
-            there[(parent, name)] -= 1
+    for one in gone:
+        if there[(one.parent, one.name)] > 0:
+            there[(one.parent, one.name)] -= 1
             continue
-        made = read_one(shape, row, {word: some.get(shape.key(row), []) for word, some in parts.items()})
-        done += isinstance(made, Thing) and _made_and_dropped(store, shape, (*parent, name), made)
+        made = read_one(shape, one.row, {word: some.get(one.key, []) for word, some in parts.items()})
+        done += isinstance(made, Thing) and _made_and_dropped(store, shape, (*one.parent, one.name), made)
     return done
 
 
 def _parts(source: Source, shape: Shape, ids: list[int]) -> dict[str, dict[int, list[Row]]]:
     parts: dict[str, dict[int, list[Row]]] = {}
+    if not ids:
+        return parts
     for word, (table, version) in shape.parts.items():
         some: dict[int, list[Row]] = {}
         for row in source.rows(table, **{f"{shape.prefix}_id": ids, "deleted_at": ...}):
             some.setdefault(int(row[f"{shape.prefix}_id"]), []).append(row)
-        parts[word] = {key: sorted(rows, key=lambda row: int(row[version])) for key, rows in some.items()}
+        parts[word] = {key: sorted(rows, key=lambda row: int(row[version] or 0)) for key, rows in some.items()}
     return parts
 
 

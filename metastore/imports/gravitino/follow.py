@@ -1,29 +1,33 @@
 """Bring a store that has an earlier import up to date: rename, drop and detach what moved or is gone there.
 
-The rest of the file is then imported as any other export. Entities that no import made stay as they are.
+The rest of the file is then imported as any other export. Entities that no import made stay as they are. So does what
+is there and could not be read: only what was not seen is gone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from metastore.errors import EntityAlreadyExists, EntityNotFound, NotEmpty
-from metastore.imports.gravitino.links import Key
+from metastore.errors import EntityAlreadyExists, EntityNotFound, MetastoreError, NotEmpty
+from metastore.imports.gravitino.lines import Seen
 from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.target import Contents, Owned, Related
+from metastore.imports.gravitino.values import Key
 from metastore.names import format_path
 
 if TYPE_CHECKING:
     from metastore.store import Store
 
-__all__ = ["detach_the_gone", "drop_the_gone", "enable_the_imported", "rename_the_moved"]
+__all__ = ["detach_the_gone", "drop_the_gone", "enabled_to_write", "rename_the_moved"]
 
 Names = tuple[str, ...]
 
 
-def drop_the_gone(store: Store, source: Contents, target: Contents, report: Report) -> None:
+def drop_the_gone(store: Store, source: Contents, target: Contents, seen: Seen, report: Report) -> None:
     """Drop imported entities that are gone there, the deepest first, so that no drop takes others with it."""
-    gone = [key for key in target.names if key not in source.names]
+    gone = [key for key in target.names if key not in source.names and key not in seen.left]
     for key in sorted(gone, key=lambda key: len(target.names[key]), reverse=True):
         manager: Any = store.manager(key[0])
         try:
@@ -34,16 +38,35 @@ def drop_the_gone(store: Store, source: Contents, target: Contents, report: Repo
             report.find("kept", f"{key[0]} {key[1]} is gone there: {error}", "kept with what was made here")
 
 
-def enable_the_imported(store: Store, source: Contents, target: Contents) -> None:
-    """Enable what is disabled and was imported, metalakes first: nothing below it could be written.
+@contextmanager
+def enabled_to_write(store: Store, source: Contents, target: Contents) -> Iterator[None]:
+    """Enable each disabled metalake and catalog below which something differs: nothing below it could be written.
 
-    The import disables it again where it is disabled there.
+    At the end those are disabled again that are disabled there; after an error, all of them. A killed import leaves
+    them enabled until it is repeated.
     """
-    kinds: tuple[Any, ...] = (store.metalakes, store.catalogs)
-    for kind, manager in zip(("metalake", "catalog"), kinds, strict=True):
-        for key, names in target.names.items():
-            if key[0] == kind and key in source.names and not manager.load(names).in_use:
-                manager.enable(names)
+    opened: list[Key] = []
+    try:
+        for kind in ("metalake", "catalog"):
+            for key in [key for key in target.disabled if key[0] == kind and key in source.names]:
+                if source.below.get(source.names[key]) != target.below.get(target.names[key]):
+                    opened.append(key)
+                    _manager(store, key).enable(target.names[key])
+        yield
+    except BaseException:
+        _disable(store, opened, target)
+        raise
+    _disable(store, [key for key in opened if key in source.disabled], source)
+
+
+def _disable(store: Store, keys: list[Key], contents: Contents) -> None:
+    for key in reversed(keys):
+        with suppress(MetastoreError):  # it was dropped meanwhile, or the error is the one that is raised already
+            _manager(store, key).disable(contents.names[key])
+
+
+def _manager(store: Store, key: Key) -> Any:
+    return store.manager(key[0])
 
 
 def rename_the_moved(store: Store, source: Contents, target: Contents, report: Report) -> None:
@@ -88,13 +111,15 @@ def _note(key: Key, before: Names, after: Names, target: Contents) -> None:
             target.names[other] = (*after, *names[depth:])
 
 
-def detach_the_gone(store: Store, source: Contents, target: Contents, report: Report) -> None:
+def detach_the_gone(store: Store, source: Contents, target: Contents, seen: Seen, report: Report) -> None:
     """Remove rows and relations of imported entities that are gone there; those of entities that are new stay."""
     for one in target.owned - source.owned:
         if one.owner in source.names:
             report.removed += _remove(store, one, source.names[one.owner])
+    left = {(key[0], target.names[key]) for key in seen.left if key in target.names}
     for related in target.related - source.related:
-        if related.owner in source.names:
+        known = related.owner not in seen.unsure and (related.to_kind, related.to) not in left
+        if related.owner in source.names and known:
             report.removed += _detach(store, related, source.names[related.owner])
 
 

@@ -28,6 +28,8 @@ _TOKEN: Final = re.compile(
     r"""|(?P<word>NULL|TRUE|FALSE)|(?P<sign>[(),]))""",
     re.IGNORECASE,
 )
+_WHOLE: Final = re.compile(r"""'[^']*'|"[^"]*"|--[^\n]*|/\*.*?\*/|;""", re.DOTALL)
+"""What ends a statement, and what may hold that. A doubled quote makes two texts, side by side."""
 _ESCAPE: Final = re.compile(r"\\(?:(\\)|\+([0-9a-fA-F]{6})|([0-9a-fA-F]{4}))")
 _NO_COLUMN: Final = ("PRIMARY", "UNIQUE", "KEY", "CONSTRAINT", "INDEX")
 
@@ -54,16 +56,12 @@ def load_script(path: str) -> Iterator[Connection]:
 
 
 def _statements(text: str) -> Iterator[str]:
-    """Yield the statements: a semicolon inside a text does not end one."""
-    start = at = 0
-    in_text = False
-    for match in re.finditer(r"'|;|--[^\n]*", text):
-        at = match.start()
-        if match[0] == "'":
-            in_text = not in_text
-        elif match[0] == ";" and not in_text:
-            yield _bare(text[start:at])
-            start = at + 1
+    """Yield the statements: a semicolon or dashes inside a text, a quoted name or a comment mean nothing."""
+    start = 0
+    for match in _WHOLE.finditer(text):
+        if match[0] == ";":
+            yield _bare(text[start : match.start()])
+            start = match.end()
     yield _bare(text[start:])
 
 

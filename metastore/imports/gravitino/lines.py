@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from metastore.clock import SYSTEM
 from metastore.imports.gravitino.columns import Columns, keep_ids
 from metastore.imports.gravitino.groups import SYSTEM_NAME
-from metastore.imports.gravitino.links import Key, Link, Links, read_links
-from metastore.imports.gravitino.reading import Entity, entities
+from metastore.imports.gravitino.links import Link, Links, read_links
+from metastore.imports.gravitino.reading import Entity, entities, name_other_statistics
 from metastore.imports.gravitino.report import Report
-from metastore.imports.gravitino.source import Source
+from metastore.imports.gravitino.source import Row, Source
 from metastore.imports.gravitino.things import METALAKE
-from metastore.imports.gravitino.tree import Tree
+from metastore.imports.gravitino.tree import IsTaken, Tree, nothing_is_taken
+from metastore.imports.gravitino.values import DAMAGED, Key
 from metastore.kinds.registry import KINDS
 from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.relations import NO_COLUMN, ONLY
@@ -38,31 +39,51 @@ from metastore.transfer.lines import (
 from metastore.transfer.restore import Lines
 from metastore.transfer.tally import Tally
 
-__all__ = ["write_file"]
+__all__ = ["Seen", "Standing", "write_file"]
 
 _COLLECTED: Final = 1
 """The position up to which history counts as removed."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the store has already. ``is_taken``: whether an entity that was made here has a place."""
+
+    columns: Mapping[Key, Columns] = field(default_factory=dict)
+    """The columns that an earlier import made."""
+    is_taken: IsTaken = nothing_is_taken
+
+
+@dataclass
+class Seen:
+    """What was seen there, whether it came over or not. Only what was not seen is gone."""
+
+    left: set[Key] = field(default_factory=set)
+    """Entities that are there and did not come over."""
+    unsure: set[Key] = field(default_factory=set)
+    """Entities whose relations are not all known."""
 
 
 def write_file(
     source: Source,
     stream: BinaryIO,
     report: Report,
-    known: Mapping[Key, Columns],
+    standing: Standing,
     *,
     ids: bool,
     position: str | None = None,
+    seen: Seen | None = None,
 ) -> Footer:
-    """Write all metalakes; return the footer. ``known``: the columns that an earlier import made.
+    """Write all metalakes; return the footer. It adds to ``seen``.
 
     ``ids``: write ids, versions, audits and earlier versions too, to restore an empty database. ``position``: one of
-    the database whose columns are ``known``.
+    the database whose columns are known.
     """
     numbers, tally = _Numbers(), Tally()
     with tempfile.TemporaryFile() as body, tempfile.TemporaryFile() as steps:
         history = _History(steps)
-        for row in list(source.rows("metalake_meta")):
-            for line in _metalake(source, row, report, known, numbers, ids):
+        for row, tree in _trees(source, report, standing):
+            for line in _metalake(source, row, tree, report, standing, numbers, ids, seen or Seen()):
                 if ids:
                     history.add(line.line if isinstance(line, _Earlier) else line, tally)
                 if not isinstance(line, _Earlier):
@@ -124,19 +145,36 @@ class _Numbers:
         return self.of[key]
 
 
+def _trees(source: Source, report: Report, standing: Standing) -> Iterator[tuple[Row, Tree]]:
+    done = set[int]()
+    for row in list(source.rows(METALAKE.table)):
+        try:
+            key = METALAKE.key(row)
+        except DAMAGED as error:
+            what = f"metalake {row.get('metalake_name')!r}: its row has no usable id ({type(error).__name__})"
+            report.find("unreadable", what)
+            continue
+        if key in done:
+            report.find("double", f"metalake {METALAKE.name(row)!r} ({key})", "the first row was taken")
+            continue
+        done.add(key)
+        yield row, Tree(source, row, report, standing.is_taken)
+
+
 def _metalake(
-    source: Source, row: Any, report: Report, known: Mapping[Key, Columns], numbers: _Numbers, ids: bool
+    source: Source, row: Any, tree: Tree, report: Report, standing: Standing, numbers: _Numbers, ids: bool, seen: Seen
 ) -> Iterator[Body | _Earlier]:
-    tree = Tree(source, row, report)
-    there = {kind: tree.ids(kind) for kind in ("user", "group", "role", "tag", "policy")}
-    links = read_links(source, METALAKE.key(row), there, tree.exists, report)
+    links = read_links(source, tree, report)
     read = list(entities(source, row, tree, report, past=ids))
     for entity in read:
         report.counts[entity.key[0]] = report.counts.get(entity.key[0], 0) + 1
-        yield from _lines(entity, tree, links, report, known, numbers, ids)
+        yield from _lines(entity, tree, links, report, standing.columns, numbers, ids)
     for column, left in links.columns.items():
         for link in left:
             report.find("dangling", f"{link.kind} {link.to[1]} on the column {column}, which is gone")
+    name_other_statistics(source, tree.id, report)
+    seen.left |= tree.left
+    seen.unsure |= links.unsure
 
 
 def _lines(
@@ -158,17 +196,29 @@ def _lines(
         yield _Earlier(line._replace(doc=past_doc, audit=past.audit, row={**row, "version": past.version}))
     yield line
     owned = [*thing.owned, ("origin", SYSTEM_NAME, _origin(entity, columns))]
-    for owned_kind, name, owned_doc in sorted(owned, key=lambda one: (one[0], one[1])):
+    for (owned_kind, name), owned_doc in sorted(_each_once(owned, entity, report).items()):
         number, version = (numbers.new(), 1) if ids else (None, None)
         yield OwnedLine(owned_kind, name, owned_doc, entity.audit, number, version)
     wanted = [*links.of.get(entity.key, ()), *[one for c in thing.columns for one in links.columns.pop(c, ())]]
     for link in wanted:
         if link.to in tree.names:
             yield _relation(link, tree, columns, doc, numbers, ids)
-        else:
+        elif not tree.is_left(link.to):
             report.find(
                 "dangling", f"{link.kind} of the {kind} {'.'.join(names)}: the {link.to[0]} {link.to[1]} is gone"
             )
+
+
+def _each_once(
+    owned: Sequence[tuple[str, str, dict[str, Any]]], entity: Entity, report: Report
+) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the documents of owned rows by kind and name; of two the first."""
+    once: dict[tuple[str, str], dict[str, Any]] = {}
+    for kind, name, doc in owned:
+        if once.setdefault((kind, name), doc) is not doc:
+            what = f"{kind} {name!r} of the {entity.key[0]} {'.'.join(entity.names)}"
+            report.find("double", what, "the first one was taken")
+    return once
 
 
 def _past(entity: Entity, doc: dict[str, Any], columns: Columns) -> tuple[dict[str, Any], list[dict[str, Any]]]:

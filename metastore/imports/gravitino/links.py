@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from metastore.errors import InvalidArgument
 from metastore.governance.privileges import check_privilege
 from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.source import Row, Source
-from metastore.imports.gravitino.values import audit, json_of
+from metastore.imports.gravitino.values import DAMAGED, Key, audit, json_of, known_audit
 
-__all__ = ["Key", "Link", "Links", "read_links"]
-
-Key = tuple[str, int]
-"""A kind, and Gravitino's id."""
+__all__ = ["Ends", "Link", "Links", "read_links"]
 
 
 class Link(NamedTuple):
@@ -28,104 +25,182 @@ class Link(NamedTuple):
     column: int | None = None
 
 
+class Ends(Protocol):
+    """What a link may lead from and to."""
+
+    @property
+    def id(self) -> int:
+        """Return the metalake's id there."""
+        ...
+
+    def ids(self, kind: str) -> set[int]:
+        """Return the ids of all entities of a kind that come over."""
+        ...
+
+    def exists(self, key: Key) -> bool:
+        """Whether an object comes over; any column does."""
+        ...
+
+    def is_left(self, key: Key) -> bool:
+        """Whether an object is there, but does not come over; the report says so already."""
+        ...
+
+
 @dataclass
 class Links:
     """All links of a metalake, by the entity that they go from; those of columns by the column's id."""
 
     of: dict[Key, list[Link]] = field(default_factory=dict)
     columns: dict[int, list[Link]] = field(default_factory=dict)
+    unsure: set[Key] = field(default_factory=set)
+    """Entities with links that cannot be read: it is not known which links they have."""
+    _seen: set[tuple[Key, str, Key, str]] = field(default_factory=set)
 
-    def add(self, end: Key, link: Link) -> None:
-        """Add a link that goes from ``end``."""
+    def add(self, end: Key, link: Link) -> bool:
+        """Add a link that goes from ``end``; return whether it is the first of its kind there."""
+        place = (end, link.kind, link.to, link.value)
+        if place in self._seen:
+            return False
+        self._seen.add(place)
         if end[0] == "column":
             self.columns.setdefault(end[1], []).append(link._replace(column=end[1]))
         else:
             self.of.setdefault(end, []).append(link)
+        return True
 
 
-Exists = Callable[[Key], bool]
-_ATTACHED: Final = (("tag", "tag_relation_meta"), ("policy", "policy_relation_meta"))
+_ATTACHED: Final = ("tag", "policy")
+_NOTHING: Final[Row] = {}
 
 
-def read_links(source: Source, metalake: int, there: Mapping[str, set[int]], exists: Exists, report: Report) -> Links:
-    """Return the links of a metalake. ``there``: its users, groups, roles, tags, policies; ``exists``: others."""
-    links = Links()
-    for kind, table in _ATTACHED:
-        ids = sorted(there[kind])
-        for row in _of(source, table, f"{kind}_id", ids):
-            value = str(row.get("tag_value") or "")
-            _attach(links, row, Link(f"{kind}_on", (kind, int(row[f"{kind}_id"])), value, audit(row)), exists, report)
+def read_links(source: Source, ends: Ends, report: Report) -> Links:
+    """Return the links of a metalake."""
+    reading = _Reading(source, ends, report)
+    for kind in _ATTACHED:
+        reading.attached(kind)
     for kind in ("user", "group"):
-        for row in _of(source, f"{kind}_role_rel", f"{kind}_id", sorted(there[kind])):
-            role = int(row["role_id"])
-            if role in there["role"]:
-                links.add((kind, int(row[f"{kind}_id"])), Link("membership", ("role", role), "", audit(row)))
+        reading.memberships(kind)
+    reading.owners()
+    reading.grants()
+    return reading.links
+
+
+class _Reading:
+    def __init__(self, source: Source, ends: Ends, report: Report) -> None:
+        self._source, self._ends, self._report = source, ends, report
+        self.links = Links()
+
+    def attached(self, kind: str) -> None:
+        for row in self._of(f"{kind}_relation_meta", f"{kind}_id", kind):
+            what = f"{kind}_on {row[f'{kind}_id']}"
+            if (end := self._end(row, "metadata_object_type", what)) is None:
+                continue
+            value, at = str(row.get("tag_value") or ""), known_audit(row, self._report, what)
+            link = Link(f"{kind}_on", (kind, int(row[f"{kind}_id"])), value, at)
+            if self._is_there(end, f"{what} on the {end[0]} {end[1]}, which is gone"):
+                self._add(end, link)
+
+    def memberships(self, kind: str) -> None:
+        for row in self._of(f"{kind}_role_rel", f"{kind}_id", kind):
+            member = (kind, int(row[f"{kind}_id"]))
+            what = f"membership of the {kind} {member[1]}"
+            try:
+                role = ("role", int(row["role_id"]))
+            except DAMAGED as error:
+                self._unreadable(what, error, member)
+                continue
+            if self._is_there(role, f"{what} in the role {role[1]}, which is gone"):
+                self._add(member, Link("membership", role, "", known_audit(row, self._report, what)))
+
+    def owners(self) -> None:
+        """One owner for each object: of several, which two servers set at once, the newest."""
+        newest: dict[Key, Row] = {}
+        for row in self._source.rows("owner_meta", metalake_id=self._ends.id):
+            what = f"owner {row.get('owner_id')}"
+            if (end := self._end(row, "metadata_object_type", what)) is None:
+                continue
+            try:
+                owner = _owner(row)
+            except DAMAGED as error:
+                self._unreadable(f"owner of the {end[0]} {end[1]}", error, end)
+                continue
+            gone = f"owner of the {end[0]} {end[1]}: the {owner[0]} {owner[1]}, which is gone"
+            if not self._is_there(owner, gone, ("user", "group")):
+                continue
+            if not self._is_there(end, f"owner {owner[0]} {owner[1]} of the {end[0]} {end[1]}, which is gone"):
+                continue
+            if end in newest:
+                self._report.find("double_owner", f"the {end[0]} {end[1]} has two owners", "the newer one was taken")
+            newest[end] = max(newest.get(end, row), row, key=_age)
+        for end, row in newest.items():
+            self._add(
+                end, Link("owner", _owner(row), "", known_audit(row, self._report, f"owner of {end[0]} {end[1]}"))
+            )
+
+    def grants(self) -> None:
+        for row in self._of("role_meta_securable_object", "role_id", "role"):
+            role = ("role", int(row["role_id"]))
+            if (end := self._end(row, "type", f"privileges of the role {role[1]}", role)) is None:
+                continue
+            if self._is_there(end, f"privileges of the role {role[1]} on the {end[0]} {end[1]}, which is gone"):
+                for value in self._values(row, role, end[0]):
+                    self._add(role, Link("grant", end, value, audit(_NOTHING)))
+
+    def _values(self, row: Row, role: Key, kind: str) -> Iterator[str]:
+        """Yield the privileges of a row that the store knows, with their effects."""
+        try:
+            words, effects = list(json_of(row["privilege_names"], [])), list(json_of(row["privilege_conditions"], []))
+        except DAMAGED as error:
+            self._unreadable(f"privileges of the role {role[1]} on a {kind}", error, role)
+            return
+        for at, word in enumerate(words):
+            privilege, effect = str(word).lower(), str(effects[at]).lower() if at < len(effects) else ""
+            if effect not in ("allow", "deny"):
+                what = f"the privilege {privilege} of the role {role[1]} on a {kind} has no condition"
+                self._report.find("unreadable", what)
+                self.links.unsure.add(role)
+                continue
+            try:
+                check_privilege(privilege, kind)
+            except InvalidArgument:
+                self._report.find("unknown", f"the privilege {privilege} of the role {role[1]} on a {kind}")
             else:
-                report.find(
-                    "dangling", f"membership of the {kind} {row[f'{kind}_id']} in the role {role}, which is gone"
-                )
-    _owners(source, metalake, there, exists, links, report)
-    _grants(source, there, exists, links, report)
-    return links
+                yield f"{effect}:{privilege}"
+
+    def _of(self, table: str, column: str, kind: str) -> Iterator[Row]:
+        ids = sorted(self._ends.ids(kind))
+        for start in range(0, len(ids), 1000):
+            yield from self._source.rows(table, **{column: ids[start : start + 1000]})
+
+    def _end(self, row: Row, word: str, what: str, owner: Key | None = None) -> Key | None:
+        try:
+            return str(row[word]).lower(), int(row["metadata_object_id"])
+        except DAMAGED as error:
+            self._unreadable(what, error, owner)
+            return None
+
+    def _is_there(self, end: Key, gone: str, kinds: tuple[str, ...] = ()) -> bool:
+        """Whether an end comes over; one that is gone is named. ``kinds``: which it may have; nothing: all."""
+        if (not kinds or end[0] in kinds) and self._ends.exists(end):
+            return True
+        if not self._ends.is_left(end):
+            self._report.find("dangling", gone)
+        return False
+
+    def _unreadable(self, what: str, error: Exception, owner: Key | None) -> None:
+        self._report.find("unreadable", f"{what}: its row is damaged ({type(error).__name__})")
+        if owner is not None:
+            self.links.unsure.add(owner)
+
+    def _add(self, end: Key, link: Link) -> None:
+        if not self.links.add(end, link):
+            what = f"{link.kind} of the {end[0]} {end[1]}: the {link.to[0]} {link.to[1]} comes twice"
+            self._report.find("double", what, "the first one was taken")
 
 
-def _of(source: Source, table: str, column: str, ids: list[int]) -> list[Row]:
-    return [
-        row for start in range(0, len(ids), 1000) for row in source.rows(table, **{column: ids[start : start + 1000]})
-    ]
-
-
-def _end(row: Row) -> Key:
-    return str(row["metadata_object_type"]).lower(), int(row["metadata_object_id"])
-
-
-def _attach(links: Links, row: Row, link: Link, exists: Exists, report: Report) -> None:
-    end = _end(row)
-    if exists(end):
-        links.add(end, link)
-    else:
-        report.find("dangling", f"{link.kind} {link.to[1]} on the {end[0]} {end[1]}, which is gone")
-
-
-def _owners(
-    source: Source, metalake: int, there: Mapping[str, set[int]], exists: Exists, links: Links, report: Report
-) -> None:
-    """One owner for each object: of several, which two servers set at once, the newest."""
-    newest: dict[Key, Row] = {}
-    for row in source.rows("owner_meta", metalake_id=metalake):
-        end, owner = _end(row), (str(row["owner_type"]).lower(), int(row["owner_id"]))
-        if owner[1] not in there.get(owner[0], ()):
-            report.find("dangling", f"owner of the {end[0]} {end[1]}: the {owner[0]} {owner[1]}, which is gone")
-        elif not exists(end):
-            report.find("dangling", f"owner {owner[0]} {owner[1]} of the {end[0]} {end[1]}, which is gone")
-        elif end in newest:
-            report.find("double_owner", f"the {end[0]} {end[1]} has two owners", "the newer one was taken")
-            newest[end] = max(newest[end], row, key=_age)
-        else:
-            newest[end] = row
-    for end, row in newest.items():
-        owner = (str(row["owner_type"]).lower(), int(row["owner_id"]))
-        links.add(end, Link("owner", owner, "", audit(row)))
+def _owner(row: Row) -> Key:
+    return str(row["owner_type"]).lower(), int(row["owner_id"])
 
 
 def _age(row: Row) -> tuple[int, int]:
-    return max(int(row.get("updated_at") or 0), audit(row)["modified_at"] // 1000), int(row["id"])
-
-
-def _grants(source: Source, there: Mapping[str, set[int]], exists: Exists, links: Links, report: Report) -> None:
-    nothing: Row = {}
-    for row in _of(source, "role_meta_securable_object", "role_id", sorted(there["role"])):
-        role, end = int(row["role_id"]), (str(row["type"]).lower(), int(row["metadata_object_id"]))
-        if not exists(end):
-            report.find("dangling", f"privileges of the role {role} on the {end[0]} {end[1]}, which is gone")
-            continue
-        words, effects = json_of(row["privilege_names"], []), json_of(row["privilege_conditions"], [])
-        for word, effect in zip(words, effects, strict=False):
-            privilege = str(word).lower()
-            try:
-                check_privilege(privilege, end[0])
-            except InvalidArgument:
-                report.find("unknown", f"the privilege {privilege} of the role {role} on a {end[0]}")
-                continue
-            value = f"{str(effect).lower()}:{privilege}"
-            links.add(("role", role), Link("grant", end, value, audit(nothing)))
+    return max(int(row.get("updated_at") or 0), known_audit(row)["modified_at"] // 1000), int(row.get("id") or 0)

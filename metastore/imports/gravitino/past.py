@@ -7,11 +7,12 @@ rows as deleted, and its garbage collection removes them later. Until then they 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from metastore.imports.gravitino.source import Row, Source
 from metastore.imports.gravitino.things import Shape, Thing
-from metastore.imports.gravitino.values import audit
+from metastore.imports.gravitino.values import DAMAGED, known_audit, known_version
 
 __all__ = ["Past", "read_past"]
 
@@ -39,10 +40,12 @@ def read_past(
     if "column" in shape.parts:
         table, word = shape.parts["column"]
         columns = source.newest(table, f"{shape.prefix}_id", keys, word)
-    return {
-        shape.key(row): _of_one(shape, row, versions.get(shape.key(row), []), columns.get(shape.key(row), []), read_one)
-        for row in rows
-    }
+    found = {}
+    for row in rows:
+        key = shape.key(row)
+        with suppress(*DAMAGED):  # the report names the entity, if its current version cannot be read either
+            found[key] = _of_one(shape, row, versions.get(key, []), columns.get(key, []), read_one)
+    return found
 
 
 def _of_one(
@@ -52,7 +55,7 @@ def _of_one(
     columns: list[Row],
     read_one: Callable[[Shape, Row, Parts], Thing | str],
 ) -> list[Past]:
-    current = int(row.get(shape.current) or 1)
+    current = known_version(row, shape.current)
     numbers = {int(one["version"]) for one in versions}
     if not numbers:  # 1.0 knows the columns of a table's versions only
         numbers = {int(one["table_version"]) for one in columns}
@@ -74,10 +77,10 @@ def _kept(rows: list[Row]) -> list[Row]:
 
 def _audit(row: Row, beside: list[Row], number: int) -> Mapping[str, Any]:
     """Return the audit of a version: of the row with its number that has one, else of the entity's creation."""
-    made = audit(row)
+    made = known_audit(row)
     of = next((one for one in beside if one.get("audit_info") and number in _numbers(one)), None)
     if of is not None:
-        said = audit(of)
+        said = known_audit(of)
         return {**made, "modified_by": said["modified_by"], "modified_at": said["modified_at"]}
     by = made["created_by"] if number == 1 else None
     return {**made, "modified_by": by, "modified_at": made["created_at"]}

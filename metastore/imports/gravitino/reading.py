@@ -6,17 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from metastore.errors import MetastoreError
-from metastore.imports.gravitino.links import Key
 from metastore.imports.gravitino.past import Past, read_past
 from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.source import Row, Source
 from metastore.imports.gravitino.things import BELOW_METALAKE, BELOW_SCHEMA, CATALOG, METALAKE, SCHEMA, Shape, Thing
 from metastore.imports.gravitino.tree import Tree
-from metastore.imports.gravitino.values import audit, json_of
+from metastore.imports.gravitino.values import DAMAGED, Key, json_of, known_audit
 from metastore.serve.gravitino.errors import Refused
 from metastore.serve.web import BadRequest
 
-__all__ = ["Entity", "entities", "read_one"]
+__all__ = ["Entity", "entities", "name_other_statistics", "read_one"]
 
 
 class Entity(NamedTuple):
@@ -37,7 +36,7 @@ def entities(source: Source, metalake: Row, tree: Tree, report: Report, *, past:
     """
 
     def made(shape: Shape, rows: Iterable[Row]) -> Iterator[Entity]:
-        known = [row for row in rows if (shape.kind, shape.key(row)) in tree.names]
+        known = _once(shape, rows, tree)
         versions = read_past(shape, source, known, read_one) if past else {}
         for one in _made(shape, source, known, tree, report):
             yield one._replace(past=versions.get(one.key[1], ()))
@@ -50,6 +49,19 @@ def entities(source: Source, metalake: Row, tree: Tree, report: Report, *, past:
     for (_, schema), _ in list(tree.schemas()):
         for shape in BELOW_SCHEMA:
             yield from made(shape, source.rows(shape.table, schema_id=schema))
+
+
+def _once(shape: Shape, rows: Iterable[Row], tree: Tree) -> list[Row]:
+    """Return the rows of the entities that come over, each once; the tree has named the others."""
+    once: dict[int, Row] = {}
+    for row in rows:
+        try:
+            key = shape.key(row)
+        except DAMAGED:
+            continue
+        if (shape.kind, key) in tree.names:
+            once.setdefault(key, row)
+    return list(once.values())
 
 
 def _made(shape: Shape, source: Source, known: list[Row], tree: Tree, report: Report) -> Iterator[Entity]:
@@ -65,8 +77,9 @@ def _made(shape: Shape, source: Source, known: list[Row], tree: Tree, report: Re
             tree.forget(key)
         else:
             if shape.kind == "table":
-                thing.owned.extend(_statistics(parts["statistic"].get(key[1], []), parts["partition"].get(key[1], [])))
-            yield Entity(key, names, thing, audit(row), row)
+                of_table = [row for row in parts["statistic"].get(key[1], []) if _is_of_table(row)]
+                thing.owned.extend(_statistics(of_table, parts["partition"].get(key[1], []), report, names))
+            yield Entity(key, names, thing, known_audit(row, report, f"the {key[0]} {'.'.join(names)}"), row)
 
 
 def read_one(shape: Shape, row: Row, parts: dict[str, list[Row]]) -> Thing | str:
@@ -75,7 +88,7 @@ def read_one(shape: Shape, row: Row, parts: dict[str, list[Row]]) -> Thing | str
         return shape.make(row, parts)
     except (MetastoreError, BadRequest, Refused) as error:
         return str(error)
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError, StopIteration) as error:
+    except DAMAGED as error:
         return f"its row or the rows of its versions are damaged ({type(error).__name__}: {error})"
 
 
@@ -99,12 +112,23 @@ def _parts(shape: Shape, source: Source, rows: Iterable[Row]) -> dict[str, dict[
     return parts
 
 
-def _statistics(statistics: list[Row], of_partitions: list[Row]) -> list[tuple[str, str, dict[str, Any]]]:
+def _statistics(
+    statistics: list[Row], of_partitions: list[Row], report: Report, names: tuple[str, ...]
+) -> list[tuple[str, str, dict[str, Any]]]:
     """Return the rows of a table's statistics, and those of its partitions."""
-    owned = [("statistic", str(row["statistic_name"]), _values({"value": _json(row)})) for row in statistics]
+
+    def read(row: Row) -> dict[str, Any]:
+        try:
+            return {str(row["statistic_name"]): json_of(row["statistic_value"])}
+        except DAMAGED as error:
+            what = f"statistic {row.get('statistic_name')!r} of the table {'.'.join(names)}"
+            report.find("unreadable", f"{what} ({type(error).__name__})")
+            return {}
+
+    owned = [("statistic", name, _values({"value": value})) for row in statistics for name, value in read(row).items()]
     partitions: dict[str, dict[str, Any]] = {}
     for row in of_partitions:
-        partitions.setdefault(str(row["partition_name"]), {})[row["statistic_name"]] = _json(row)
+        partitions.setdefault(str(row["partition_name"]), {}).update(read(row))
     for name, values in sorted(partitions.items()):
         pairs = dict(part.split("=", 1) for part in name.split("/") if "=" in part)
         owned.append(("partition", name, _values(pairs)))
@@ -112,9 +136,18 @@ def _statistics(statistics: list[Row], of_partitions: list[Row]) -> list[tuple[s
     return owned
 
 
+def _is_of_table(row: Row) -> bool:
+    return str(row.get("metadata_object_type") or "TABLE").upper() == "TABLE"
+
+
+def name_other_statistics(source: Source, metalake: int, report: Report) -> None:
+    """Name the statistics of entities that have none here."""
+    for row in source.rows("statistic_meta", metalake_id=metalake):
+        if not _is_of_table(row):
+            kind = str(row["metadata_object_type"]).lower()
+            what = f"statistic {row.get('statistic_name')!r} of the {kind} {row.get('metadata_object_id')}"
+            report.find("unknown", f"{what}: only tables have statistics here")
+
+
 def _values(values: dict[str, Any]) -> dict[str, Any]:
     return {"comment": None, "properties": {}, "values": values}
-
-
-def _json(row: Row) -> Any:
-    return json_of(row["statistic_value"])

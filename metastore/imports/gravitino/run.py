@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
 from metastore.errors import MetastoreError, MigrationNeeded
 from metastore.imports.counts import Tell
 from metastore.imports.gravitino.dropped import import_dropped
-from metastore.imports.gravitino.follow import detach_the_gone, drop_the_gone, enable_the_imported, rename_the_moved
-from metastore.imports.gravitino.lines import write_file
+from metastore.imports.gravitino.follow import detach_the_gone, drop_the_gone, enabled_to_write, rename_the_moved
+from metastore.imports.gravitino.identity import came_back
+from metastore.imports.gravitino.lines import Seen, Standing, write_file
 from metastore.imports.gravitino.report import Report
-from metastore.imports.gravitino.source import open_source
+from metastore.imports.gravitino.source import Source, open_source
 from metastore.imports.gravitino.target import Contents, contents, contents_of_store
+from metastore.imports.gravitino.values import Key
+from metastore.kinds.registry import KINDS
 from metastore.store import Store, open_store, restore
 
 __all__ = ["PRINCIPAL", "import_gravitino"]
 
+Names = tuple[str, ...]
 PRINCIPAL: Final = "import gravitino"
 """The principal of the changes that a later import writes."""
+_DIGITS: Final = 16
+"""How many digits of a position say how many changes there were."""
 
 
 def import_gravitino(
@@ -29,28 +36,38 @@ def import_gravitino(
     An empty store gets versions, audits and times as they are there. A store that has an earlier import follows:
     entities keep their ids through renames, and entities that are gone there are dropped. ``file``: where the import
     writes what it read; call again after a kill, and it goes on with the file. Raises InvalidArgument for a source that
-    cannot be read, EntityAlreadyExists if an entity of the store has a name that the import needs: rename that one.
+    cannot be read, EntityAlreadyExists if an entity gets a name meanwhile that the import needs: rename that one.
     """
     tell = progress or (lambda _step, _share: None)
     place = Path(file)
     _finish_what_was_killed(url, place, tell)
     with open_store(url, principal=PRINCIPAL) as store:
-        fresh = next(iter(store.metalakes.names()), None) is None
-    if fresh:
-        report = _read(source, place, Contents(), tell, ids=True)
-        done = restore(url, place, progress=lambda share: tell("restoring", share))
-        report.written, report.left = done.written, done.left
-    with open_store(url, principal=PRINCIPAL) as store:
-        if not fresh:
-            report = _follow(store, source, place, tell)
-        with open_source(source) as opened:
-            report.dropped = import_dropped(store, opened)
-        with place.open("rb") as stream:
-            read = contents(stream)
-        report.source_hash = read.hash
-        report.target_hash = contents_of_store(store, {names[0] for names in read.names.values()}).hash
+        fresh = _is_unused(store)
+    seen = Seen()
+    with open_source(source) as opened:  # one snapshot for all
+        if fresh:
+            report = _read(opened, place, Standing(), seen, tell, ids=True)
+            done = restore(url, place, progress=lambda share: tell("restoring", share))
+            report.written, report.left = done.written, done.left
+        with open_store(url, principal=PRINCIPAL) as store:
+            if not fresh:
+                report = _follow(store, opened, place, seen, tell)
+            with place.open("rb") as stream:
+                read = contents(stream)
+            report.dropped = import_dropped(store, opened, read.names)
+            report.source_hash = read.hash
+            report.target_hash = contents_of_store(store, _metalakes(read), seen.left).hash
     place.unlink()
     return report
+
+
+def _metalakes(read: Contents) -> set[str]:
+    return {names[0] for names in read.names.values()}
+
+
+def _is_unused(store: Store) -> bool:
+    """Whether nothing was ever written to the store: a restore takes no other."""
+    return int(store.position().rpartition("-")[2][:_DIGITS], 16) == 0
 
 
 def _finish_what_was_killed(url: str | None, place: Path, tell: Tell) -> None:
@@ -65,29 +82,46 @@ def _finish_what_was_killed(url: str | None, place: Path, tell: Tell) -> None:
         restore(url, place, progress=lambda share: tell("restoring", share))
 
 
-def _read(source: str, place: Path, target: Contents, tell: Tell, *, ids: bool, position: str | None = None) -> Report:
+def _read(
+    source: Source,
+    place: Path,
+    standing: Standing,
+    seen: Seen,
+    tell: Tell,
+    *,
+    ids: bool,
+    position: str | None = None,
+) -> Report:
     report = Report()
     tell("reading", 0.0)
     beside = place.with_name(place.name + ".reading")
-    with open_source(source) as opened, beside.open("wb") as stream:
-        write_file(opened, stream, report, target.columns, ids=ids, position=position)
+    beside.unlink(missing_ok=True)
+    # it holds all properties: nobody else may read it
+    with os.fdopen(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as stream:
+        write_file(source, stream, report, standing, ids=ids, position=position, seen=seen)
     beside.replace(place)
     return report
 
 
-def _follow(store: Store, source: str, place: Path, tell: Tell) -> Report:
+def _follow(store: Store, source: Source, place: Path, seen: Seen, tell: Tell) -> Report:
     target = contents_of_store(store, store.metalakes.names())
-    report = _read(source, place, target, tell, ids=False, position=store.position())
+
+    def is_taken(key: Key, names: Names) -> bool:
+        return (KINDS[key[0]].family, names) in target.made_here and not came_back(store, key, names)
+
+    standing = Standing(target.columns, is_taken)
+    report = _read(source, place, standing, seen, tell, ids=False, position=store.position())
     with place.open("rb") as stream:
         wanted = contents(stream)
     if wanted.hash == target.hash:
         report.left = len(wanted.names)
         return report
-    enable_the_imported(store, wanted, target)
-    drop_the_gone(store, wanted, target, report)
-    rename_the_moved(store, wanted, target, report)
-    done = store.import_from(place, if_exists="replace", progress=lambda share: tell("importing", share))
+    with enabled_to_write(store, wanted, target):
+        drop_the_gone(store, wanted, target, seen, report)
+        rename_the_moved(store, wanted, target, report)
+        done = store.import_from(place, if_exists="replace", progress=lambda share: tell("importing", share))
     report.written, report.left = done.written, done.left
-    there = contents_of_store(store, {names[0] for names in wanted.names.values()})
-    detach_the_gone(store, wanted, there, report)
+    there = contents_of_store(store, _metalakes(wanted))
+    with enabled_to_write(store, wanted, there):
+        detach_the_gone(store, wanted, there, seen, report)
     return report

@@ -68,7 +68,7 @@ class Source:
             for row in self.rows(table, **{key: list(ids[start : start + _CHUNK]), **wanted}):
                 newest.setdefault(row[key], []).append(row)
         for rows in newest.values():
-            rows.sort(key=lambda row: row[version])
+            rows.sort(key=lambda row: (row[version] is not None, row[version]))  # a damaged row has none
         return newest
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from metastore.imports.gravitino.columns import Columns
 from metastore.imports.gravitino.groups import Group, groups
-from metastore.imports.gravitino.links import Key
+from metastore.imports.gravitino.tree import Place
+from metastore.imports.gravitino.values import Key
 from metastore.transfer.digest import Sum, of_entity, of_owned, of_relation
 from metastore.transfer.lines import EntityLine, OwnedLine, RelationLine
 
@@ -49,11 +50,17 @@ class Contents:
     owned: set[Owned] = field(default_factory=set)
     related: set[Related] = field(default_factory=set)
     hash: str = ""
+    below: dict[Names, str] = field(default_factory=dict)
+    """The hash of what is below each metalake and catalog."""
+    disabled: set[Key] = field(default_factory=set)
+    """Metalakes and catalogs that are disabled."""
+    made_here: set[Place] = field(default_factory=set)
+    """The places of entities that no import made."""
 
 
-def contents_of_store(store: Store, metalakes: Iterable[str]) -> Contents:
-    """Return the imported entities of these metalakes, as the store shows them. Other entities do not count."""
-    reader = _Reader()
+def contents_of_store(store: Store, metalakes: Iterable[str], left: Collection[Key] = ()) -> Contents:
+    """Return the imported entities of these metalakes, as the store shows them. Others, and ``left``, do not count."""
+    reader = _Reader(left)
     there = set(store.metalakes.names())
     for name in sorted(set(metalakes) & there):
         with tempfile.TemporaryFile() as file:
@@ -72,8 +79,10 @@ def contents(file: BinaryIO) -> Contents:
 class _Reader:
     """Reads the lines of an export; those of an entity count if one of its rows is an origin."""
 
-    def __init__(self) -> None:
+    def __init__(self, left: Collection[Key] = ()) -> None:
+        self._left = left
         self._found, self._sum = Contents(), Sum()
+        self._below: dict[Names, Sum] = {}
         self._there: set[tuple[str, Names]] = set()
         self._relations: list[tuple[EntityLine, RelationLine, Key]] = []
 
@@ -84,18 +93,28 @@ class _Reader:
     def _note(self, group: Group) -> None:
         entity, origin = group.entity, group.origin
         if origin is None:
+            self._found.made_here.add((entity.family, entity.names))
             return
         key = (entity.kind, int(origin.doc["key"]))
+        if key in self._left:
+            return
         self._found.names[key] = entity.names
         self._there.add((entity.kind, entity.names))
         if entity.kind == "table":
             self._found.columns[key] = _columns(entity, origin)
+        if not entity.in_use and entity.kind in ("metalake", "catalog"):
+            self._found.disabled.add(key)
         shown = {name: value for name, value in entity.doc.items() if name != "last_column_id"}
-        self._sum.add(of_entity(entity.names, entity.family, entity.kind, entity.in_use, shown))
+        self._add(entity, of_entity(entity.names, entity.family, entity.kind, entity.in_use, shown))
         for row in group.owned:
             self._found.owned.add(Owned(key, row.kind, row.name))
-            self._sum.add(of_owned(entity.names, entity.family, row.kind, row.name, row.doc))
+            self._add(entity, of_owned(entity.names, entity.family, row.kind, row.name, row.doc))
         self._relations += [(entity, one, key) for one in group.relations]
+
+    def _add(self, entity: EntityLine, part: bytes) -> None:
+        self._sum.add(part)
+        for depth in range(1, min(3, len(entity.names))):
+            self._below.setdefault(entity.names[:depth], Sum()).add(part)
 
     def finished(self) -> Contents:
         """Return what was found. A relation counts if both ends were imported."""
@@ -103,8 +122,9 @@ class _Reader:
             if line.to is None or line.to_kind is None or (line.to_kind, line.to) not in self._there:
                 continue
             self._found.related.add(Related(key, line.kind, line.to_kind, line.to, line.column, line.value))
-            self._sum.add(of_relation(entity.names, entity.family, line.kind, line.to, line.column, line.value))
+            self._add(entity, of_relation(entity.names, entity.family, line.kind, line.to, line.column, line.value))
         self._found.hash = self._sum.hexdigest()
+        self._found.below = {names: one.hexdigest() for names, one in self._below.items()}
         return self._found
 
 

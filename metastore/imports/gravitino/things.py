@@ -71,16 +71,14 @@ def _simple(kind: str, said: str, given: str = "properties") -> Callable[[Row, P
     """Return the maker of a kind that has nothing but a comment and properties."""
 
     def make(row: Row, _: Parts) -> Thing:
-        pairs, in_use = properties(row, given)
-        can_be_disabled = kind in ("metalake", "catalog")
-        doc = _doc(kind, comment(row, said), pairs)
-        return Thing(doc, in_use or not can_be_disabled, known_version(row))
+        pairs, in_use = properties(row, given, can_be_disabled=kind == "metalake")
+        return Thing(_doc(kind, comment(row, said), pairs), in_use, known_version(row))
 
     return make
 
 
 def _catalog(row: Row, _: Parts) -> Thing:
-    pairs, in_use = properties(row)
+    pairs, in_use = properties(row, can_be_disabled=True)
     kind = str(row["type"]).lower()
     doc = _doc("catalog", comment(row, "catalog_comment"), pairs, type=kind, provider=row.get("provider") or None)
     return Thing(doc, in_use, known_version(row))

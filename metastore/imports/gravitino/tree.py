@@ -5,57 +5,81 @@ Memory: one entry for each live entity.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
 
 from metastore.errors import InvalidArgument
-from metastore.imports.gravitino.links import Key
 from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.source import Row, Source
 from metastore.imports.gravitino.things import BELOW_METALAKE, BELOW_SCHEMA, CATALOG, METALAKE, SCHEMA, Shape
+from metastore.imports.gravitino.values import DAMAGED, Key
+from metastore.kinds.registry import KINDS
 from metastore.names import clean_name
 
-__all__ = ["Tree"]
+__all__ = ["IsTaken", "Place", "Tree", "nothing_is_taken"]
 
 Names = tuple[str, ...]
-_FAMILIES: Final = {"view": "table"}
+Place = tuple[str, Names]
+"""A family, and names: what one entity can have."""
+IsTaken = Callable[[Key, Names], bool]
+"""Whether a place belongs to an entity that was made here, and is not Gravitino's one."""
+
+
+def nothing_is_taken(_key: Key, _names: Names) -> bool:
+    """Say no, for a store that has nothing."""
+    return False
 
 
 class Tree:
     """Where each live entity stands whose whole chain is live."""
 
-    def __init__(self, source: Source, metalake: Row, report: Report) -> None:
-        self._source, self._report = source, report
+    def __init__(self, source: Source, metalake: Row, report: Report, is_taken: IsTaken) -> None:
+        """Read a metalake."""
+        self._source, self._report, self._is_taken = source, report, is_taken
         self.id = METALAKE.key(metalake)
         self.names: dict[Key, Names] = {}
-        self._taken: dict[tuple[str, Names], Key] = {}
-        root = ("metalake", self.id)
-        self._add(root, (), METALAKE.name(metalake))
+        self.left: set[Key] = set()
+        """What is there, but does not come over: the report names it, or what is above it."""
+        self._taken: dict[Place, Key] = {}
+        self._add(("metalake", self.id), (), METALAKE.name(metalake))
         for shape in BELOW_METALAKE:
-            self._read(shape, "metalake", "metalake_id")
-        self._read(CATALOG, "metalake", "metalake_id")
-        self._read(SCHEMA, "catalog", "catalog_id")
+            self._read(shape, "metalake")
+        self._read(CATALOG, "metalake")
+        self._read(SCHEMA, "catalog")
         for shape in BELOW_SCHEMA:
-            self._read(shape, "schema", "schema_id")
+            self._read(shape, "schema")
 
-    def _read(self, shape: Shape, above: str, column: str) -> None:
+    def _read(self, shape: Shape, above: str) -> None:
         for row in self._source.rows(shape.table, metalake_id=self.id):
-            parent = self.names.get((above, int(row[column])))
-            key = (shape.kind, shape.key(row))
-            if parent is None:
-                self._report.find(
-                    "orphan", f"{shape.kind} {shape.name(row)!r} ({key[1]}): its {above} {row[column]} is gone"
-                )
+            try:
+                key, parent = (shape.kind, shape.key(row)), (above, int(row[f"{above}_id"]))
+            except DAMAGED as error:
+                what = f"{shape.kind} {row.get(f'{shape.prefix}_name')!r}: its row has no usable id"
+                self._report.find("unreadable", f"{what} ({type(error).__name__})")
+                continue
+            if key in self.names or key in self.left:
+                self._report.find("double", f"{shape.kind} {shape.name(row)!r} ({key[1]})", "the first row was taken")
+            elif parent in self.names:
+                self._add(key, self.names[parent], shape.name(row))
+            elif parent in self.left:
+                self.left.add(key)
             else:
-                self._add(key, parent, shape.name(row))
+                self._report.find(
+                    "orphan", f"{shape.kind} {shape.name(row)!r} ({key[1]}): its {above} {parent[1]} is gone"
+                )
 
     def _add(self, key: Key, parent: Names, name: str) -> None:
         try:
             names = (*parent, clean_name(name))
         except InvalidArgument as error:
             self._report.find("unreadable", f"{key[0]} {key[1]}: {error}")
+            self.left.add(key)
             return
-        place = (_FAMILIES.get(key[0], key[0]), names)
+        place = (KINDS[key[0]].family, names)
+        if self._is_taken(key, names):
+            what = f"{key[0]} {'.'.join(names)} ({key[1]}): another one of this name was made here"
+            self._report.find("taken", what, "left out, with all below it; rename one of them")
+            self.left.add(key)
+            return
         other = self._taken.setdefault(place, key)
         if other == key:
             self.names[key] = names
@@ -63,10 +87,12 @@ class Tree:
             self._report.find(
                 "taken", f"{key[0]} {'.'.join(names)} ({key[1]}): {other[0]} {other[1]} has the name already"
             )
+            self.left.add(key)
 
     def forget(self, key: Key) -> None:
         """Leave an entity out that cannot be read."""
         self.names.pop(key, None)
+        self.left.add(key)
 
     def ids(self, kind: str) -> set[int]:
         """Return the ids of all entities of a kind."""
@@ -75,6 +101,10 @@ class Tree:
     def exists(self, key: Key) -> bool:
         """Whether an object is there; columns are looked for with their tables."""
         return key[0] == "column" or key in self.names
+
+    def is_left(self, key: Key) -> bool:
+        """Whether an object is there, but does not come over."""
+        return key in self.left
 
     def schemas(self) -> Iterator[tuple[Key, Names]]:
         """Yield the schemas."""

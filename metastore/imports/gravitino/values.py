@@ -7,9 +7,15 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.source import Row
 
-__all__ = ["IDENTIFIER", "audit", "comment", "json_of", "known_version", "properties"]
+__all__ = ["DAMAGED", "IDENTIFIER", "Key", "audit", "comment", "json_of", "known_audit", "known_version", "properties"]
+
+Key = tuple[str, int]
+"""A kind, and Gravitino's id."""
+DAMAGED: Final = (ValueError, TypeError, KeyError, AttributeError, IndexError, StopIteration, OverflowError)
+"""What reading a damaged row raises."""
 
 _IN_USE: Final = "in-use"
 IDENTIFIER: Final = "gravitino.identifier"
@@ -22,14 +28,17 @@ def json_of(text: Any, default: Any = None) -> Any:
     return default if text is None or (isinstance(text, str) and not text.strip()) else json.loads(text)
 
 
-def properties(row: Row, column: str = "properties") -> tuple[dict[str, str], bool]:
-    """Return the properties of a row, and whether it is in use: Gravitino keeps that among them, and the id."""
+def properties(row: Row, column: str = "properties", *, can_be_disabled: bool = False) -> tuple[dict[str, str], bool]:
+    """Return the properties of a row, and whether it is in use.
+
+    Gravitino keeps its id among them and, of what can be disabled, whether it is in use.
+    """
     pairs = json_of(row.get(column), {}) or {}
     if not isinstance(pairs, Mapping):
         raise ValueError(f"{column} is no object")  # noqa: TRY004  (the row is bad, not the caller)
     clean = {str(key): str(value) for key, value in pairs.items() if key and value is not None}
     clean.pop(IDENTIFIER, None)
-    return clean, clean.pop(_IN_USE, "true") != "false"
+    return clean, not can_be_disabled or clean.pop(_IN_USE, "true") != "false"
 
 
 def comment(row: Row, column: str) -> str | None:
@@ -40,8 +49,8 @@ def comment(row: Row, column: str) -> str | None:
 def audit(row: Row) -> dict[str, Any]:
     """Return who made and changed a row, and when: as the lines of an export have it (µs since 1970)."""
     stored = json_of(row.get("audit_info"), {}) or {}
-    made, by = _micros(stored.get("createTime")), stored.get("creator")
-    changed, changed_by = _micros(stored.get("lastModifiedTime")), stored.get("lastModifier")
+    made, by = _micros(stored.get("createTime")), _name(stored.get("creator"))
+    changed, changed_by = _micros(stored.get("lastModifiedTime")), _name(stored.get("lastModifier"))
     return {
         "created_by": by,
         "created_at": made,
@@ -50,12 +59,26 @@ def audit(row: Row) -> dict[str, Any]:
     }
 
 
+def _name(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def known_audit(row: Row, report: Report | None = None, what: str = "") -> dict[str, Any]:
+    """Return the audit of a row; of a damaged one, that nothing is known. The report names it."""
+    try:
+        return audit(row)
+    except DAMAGED as error:
+        if report is not None:
+            report.find("unreadable", f"the audit of {what} ({type(error).__name__})", "came over without it")
+        return audit({})
+
+
 def _micros(value: Any) -> int:
     """Return a time that Jackson wrote: a text in ISO 8601, or seconds since 1970."""
     if value is None:
         return 0
     if isinstance(value, int | float):
-        return int(value * 1_000_000)
+        return (_EPOCH + timedelta(seconds=value) - _EPOCH) // timedelta(microseconds=1)  # checks its range
     text = str(value).replace("Z", "+00:00")
     head, dot, rest = text.partition(".")
     if dot:  # Java writes nanoseconds

@@ -58,8 +58,21 @@ def _clean_number(value: Any) -> int | None:
     return value
 
 
+def _further(new: str, old: str) -> str:
+    """Return the later of two states of a job; of two ends the one that is there."""
+    return new if old not in ENDED and JOB_STATES.index(new) > JOB_STATES.index(old) else old
+
+
+def _there(new: Any, old: Any) -> Any:
+    """Return what is there, unless it is nothing."""
+    return new if old in (None, "") else old
+
+
 class Job(Entity):
-    """A run. Times are microseconds since 1970; ``exit_code`` is 128 + n if the signal n ended it."""
+    """A run. Times are microseconds since 1970; ``exit_code`` is 128 + n if the signal n ended it.
+
+    An import in place of a job that is there takes no progress back: a job that has ended does not run again.
+    """
 
     template: str = doc_field(partial(clean_text, what="a template's name"), fixed=True)
     type: Literal["shell", "spark"] = doc_field(clean_type, default="shell", fixed=True)
@@ -67,23 +80,27 @@ class Job(Entity):
     """The parts of the template, filled in."""
     conf: Mapping[str, Any] = doc_field(_clean_conf, default=_NOTHING, decode=read_only)
     """The values that the placeholders got."""
-    status: str = doc_field(_clean_status, default="queued")
-    started_at: int | None = doc_field(_clean_micros, default=None)
-    finished_at: int | None = doc_field(_clean_micros, default=None)
+    status: str = doc_field(_clean_status, default="queued", joined=_further)
+    started_at: int | None = doc_field(_clean_micros, default=None, joined=_there)
+    finished_at: int | None = doc_field(_clean_micros, default=None, joined=_there)
     execution_id: str | None = doc_field(_clean_text, default=None)
     """The id that another system gave to an imported job."""
-    exit_code: int | None = doc_field(_clean_number, default=None, given=False)
-    output: str = doc_field(default="", given=False)
+    exit_code: int | None = doc_field(_clean_number, default=None, given=False, joined=_there)
+    output: str = doc_field(default="", given=False, joined=_there)
     """The end of what it wrote, and why it failed."""
-    worker: str | None = doc_field(_clean_text, default=None, given=False)
-    token: int | None = doc_field(_clean_number, default=None, given=False)
-    attempts: int = doc_field(default=0, given=False)
+    worker: str | None = doc_field(_clean_text, default=None, given=False, joined=_there)
+    token: int | None = doc_field(_clean_number, default=None, given=False, joined=_there)
+    attempts: int = doc_field(default=0, given=False, joined=max)
     """How often a worker started it: more than once where a worker died."""
+    home: str | None = doc_field(_clean_text, default=None, later=True, joined=_there)
+    """Which database runs it, and which metalake in it: a copy elsewhere is not run. None: any database runs it."""
 
 
 @dataclass(frozen=True)
 class StartJob(EntityChange):
     """A worker begins a queued job, or takes over one that ``dead_worker`` had begun under ``dead_token``.
+
+    ``home``: where the job belongs from now on; None: it stays where it is.
 
     Raises VersionConflict where the job is another worker's by now, or has ended.
     """
@@ -93,6 +110,7 @@ class StartJob(EntityChange):
     at: int
     dead_worker: str | None = field(default=None, kw_only=True)
     dead_token: int | None = field(default=None, kw_only=True)
+    home: str | None = field(default=None, kw_only=True)
     since: ClassVar[int] = 4
 
     def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
@@ -103,6 +121,8 @@ class StartJob(EntityChange):
         status = "cancelling" if doc["status"] == "cancelling" else "started"
         doc.update(status=status, worker=self.worker, token=self.token, started_at=self.at)
         doc["attempts"] += 1
+        if self.home is not None:
+            doc["home"] = self.home
 
 
 @dataclass(frozen=True)

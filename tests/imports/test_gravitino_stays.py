@@ -1,0 +1,234 @@
+"""What people made here stays, whatever an import from Gravitino brings; and no damaged row ends an import."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("starlette", reason="needs the extra [serve]")
+
+import sqlalchemy as sa
+
+import metastore as ms
+from metastore.imports.gravitino import Report, import_gravitino
+from metastore.imports.gravitino.follow import enabled_to_write
+from metastore.imports.gravitino.target import Contents, contents_of_store
+from tests.imports.gravitino_tables import VERSIONS, create_tables
+from tests.imports.gravitino_world import World
+from tests.imports.test_gravitino import T, world
+
+NEWEST = VERSIONS[-1]
+OFF = {"metalake_id": 1, "catalog_id": 11, "schema_id": 110}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/gravitino.db"
+
+
+def run(url: str, source: str, tmp_path: Path) -> Report:
+    report = import_gravitino(url, source, file=tmp_path / "import.jsonl")
+    with ms.open(url) as store:
+        assert list(store.verify()) == []
+    return report
+
+
+def test_what_was_made_here_keeps_its_name(sqlite_url: str, source: str, tmp_path: Path) -> None:
+    with world(source, NEWEST) as there:
+        there.fill()
+        there.table(1001, "other")
+    run(sqlite_url, source, tmp_path)
+    with ms.open(sqlite_url) as store:
+        own = [store.tables.create("lake.sales.eu.mine", comment="my own"), store.schemas.create("lake.sales.own")]
+        own += [store.tables.create("lake.sales.own.t"), store.tags.create("lake.mine")]
+    with world(source) as there:
+        there.table(1002, "mine")
+        there.set("table_meta", {"table_id": 1001}, table_name="mine")
+        there.add("schema_meta", metalake_id=1, catalog_id=10, schema_id=150, schema_name="own", properties={})
+        there.table(1003, "t", schema_id=150)
+        there.table(1004, "u", schema_id=150)
+        there.add("tag_meta", metalake_id=1, tag_id=59, tag_name="mine", tag_comment="", properties={})
+        there.add("tag_relation_meta", tag_id=59, metadata_object_id=1000, metadata_object_type="TABLE")
+        there.table(1005, "new")
+    for gone in (False, True):
+        if gone:
+            with world(source) as there:
+                there.set("table_meta", {"table_id": 1002}, deleted_at=9)
+                there.set("schema_meta", {"schema_id": 150}, deleted_at=9)
+                there.set("tag_meta", {"tag_id": 59}, deleted_at=9)
+        report = run(sqlite_url, source, tmp_path)
+        assert (report.same, report.problems()["taken"]) == (True, 1 if gone else 4)
+        with ms.open(sqlite_url) as store:
+            assert [store.manager(one.kind).load(one) for one in own] == own
+            assert sorted(store.tables.names("lake.sales.eu")) == ["mine", "new", "orders", "other"]
+            assert list(store.tables.names("lake.sales.own")) == ["t"]
+
+
+def test_what_cannot_be_read_any_more_is_not_gone(sqlite_url: str, source: str, tmp_path: Path) -> None:
+    with world(source, NEWEST) as there:
+        there.fill()
+        there.table(1001, "other")
+        there.column(1001, 5900, "c", 0)
+    run(sqlite_url, source, tmp_path)
+    with world(source) as there:
+        there.set("table_column_version_info", {"column_id": 5900}, column_type="{not json")
+        there.set("tag_meta", {"tag_id": 50}, allowed_values="{not json")
+        there.set("role_meta_securable_object", {"role_id": 40}, privilege_names="[not json")
+        there.table(1002, "new")
+    report = run(sqlite_url, source, tmp_path)
+    assert report.problems() == {"unreadable": 3}
+    with ms.open(sqlite_url) as store:
+        assert sorted(store.tables.names("lake.sales.eu")) == ["new", "orders", "other"]
+        assert [one.name for one in store.tags.on(T, inherited=False)] == ["pii"]
+        assert [grant.privilege for grant in store.roles.grants("lake.reader")] == ["select_table"]
+
+
+PLANTED = {"double": 6, "double_owner": 1, "unreadable": 14, "unknown": 1}
+
+
+def plant(there: World) -> None:
+    """Write rows twice, and rows that nobody can read."""
+    lake, attached = {"metalake_id": 1}, {"metadata_object_id": 1000, "metadata_object_type": "TABLE"}
+    there.table(1000, "orders twice")
+    there.add("tag_relation_meta", tag_id=50, **attached)
+    there.add("user_role_rel", user_id=20, role_id=40)
+    there.owner(1000, "TABLE", 20)
+    grant = {"role_id": 40, "metadata_object_id": 1000, "type": "TABLE", "privilege_names": ["SELECT_TABLE"]}
+    there.add("role_meta_securable_object", **grant, privilege_conditions=["ALLOW"])
+    there.add("role_meta_securable_object", **grant, privilege_conditions=[])
+    there.add("role_meta_securable_object", **{**grant, "privilege_names": "{"}, privilege_conditions=["ALLOW"])
+    there.add("role_meta_securable_object", **{**grant, "metadata_object_id": None}, privilege_conditions=["ALLOW"])
+    statistic = {**lake, **attached, "statistic_value": "7"}
+    there.add("statistic_meta", statistic_id=991, statistic_name="custom-rows", **statistic)
+    there.add("statistic_meta", statistic_id=992, statistic_name="custom-x", **{**statistic, "statistic_value": "{"})
+    there.add("statistic_meta", statistic_id=993, statistic_name="y", **{**statistic, "metadata_object_type": "SCHEMA"})
+    there.table(1901, "no schema", schema_id=None)
+    there.table(1902, "version", current_version=None)
+    there.column(1902, 5901, "c", 0)
+    there.set("table_column_version_info", {"column_id": 5901}, table_version=None)
+    there.add("tag_meta", **lake, tag_id=None, tag_name="no id", tag_comment="", properties={})
+    there.add("tag_meta", **lake, tag_id=51, tag_name="audit", tag_comment="", properties={}, audit_info="{")
+    there.add("tag_meta", **lake, tag_id=52, tag_name="when", properties={}, audit_info={"createTime": 1e300})
+    there.add("tag_meta", **lake, tag_id=53, tag_name="", tag_comment="", properties={})
+    there.add("tag_relation_meta", tag_id=50, metadata_object_id=None, metadata_object_type="TABLE")
+    there.add("user_role_rel", user_id=20, role_id=None)
+    there.owner(1000, "TABLE", None)  # type: ignore[arg-type]
+    there.add("metalake_meta", metalake_id=1, metalake_name="twice", properties={})
+    there.add("metalake_meta", metalake_id=None, metalake_name="none", properties={})
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_damaged_and_doubled_rows_are_named_and_the_rest_comes_over(
+    sqlite_url: str, source: str, tmp_path: Path, follows: bool
+) -> None:
+    with world(source, NEWEST) as there:
+        _without_keys(there)
+        there.fill()
+    if follows:
+        run(sqlite_url, source, tmp_path)
+    with world(source) as there:
+        plant(there)
+    report = run(sqlite_url, source, tmp_path)
+    assert (report.same, report.problems()) == (True, PLANTED), report.findings
+    with ms.open(sqlite_url) as store:
+        assert sorted(store.tags.names("lake")) == ["audit", "pii", "when"]
+        assert "orders" in list(store.tables.names("lake.sales.eu"))
+        assert store.statistics.of(T) == {"custom-rows": 5}
+
+
+def _without_keys(there: World) -> None:
+    """Make the tables again without primary keys, as a damaged database has them."""
+    there.metadata.drop_all(there.connection)
+    for table in list(there.metadata.tables.values()):
+        columns = [sa.Column(one.name, one.type) for one in table.columns]
+        sa.Table(table.name, sa.MetaData(), *columns).create(there.connection)
+    there.metadata = sa.MetaData()
+    there.metadata.reflect(there.connection)
+
+
+def test_what_has_no_place_here_is_named(sqlite_url: str, source: str, tmp_path: Path) -> None:
+    with world(source, NEWEST) as there:
+        there.fill()
+        there.set("schema_meta", {"schema_id": 100}, properties='{"in-use": "false", "k": "v"}')
+    run(sqlite_url, source, tmp_path)
+    with ms.open(sqlite_url) as store:
+        assert dict(store.schemas.load("lake.sales.eu").properties) == {"in-use": "false", "k": "v"}
+
+
+def test_a_disabled_catalog_is_enabled_only_if_something_below_it_changes(
+    sqlite_url: str, source: str, tmp_path: Path
+) -> None:
+    with world(source, NEWEST) as there:
+        there.fill()
+        there.add("schema_meta", **OFF, schema_name="below", properties={})
+        there.add("topic_meta", topic_id=1301, topic_name="first", comment="", properties={}, **OFF)
+        there.add("tag_relation_meta", tag_id=50, metadata_object_id=1301, metadata_object_type="TOPIC")
+    run(sqlite_url, source, tmp_path)
+    with ms.open(sqlite_url) as store:
+        before = store.catalogs.load("lake.off")
+    with world(source) as there:
+        there.table(1001, "elsewhere")
+        there.add("tag_meta", metalake_id=1, tag_id=51, tag_name="new", tag_comment="", properties={})
+    assert run(sqlite_url, source, tmp_path).same
+    with ms.open(sqlite_url) as store:
+        assert store.catalogs.load("lake.off").version == before.version
+        assert [one.action for one in store.catalogs.history("lake.off")] == ["create"]
+    with world(source) as there:
+        there.set("tag_relation_meta", {"metadata_object_id": 1301}, deleted_at=7)
+    assert run(sqlite_url, source, tmp_path).removed == 1
+    with ms.open(sqlite_url) as store:
+        assert not store.catalogs.load("lake.off").in_use
+        assert store.tags.on("lake.off.below.first", inherited=False) == []
+        target = contents_of_store(store, ["lake"])
+        with pytest.raises(ms.EntityNotFound), enabled_to_write(store, Contents(target.names), target):
+            fail_while_enabled(store)
+        assert not store.catalogs.load("lake.off").in_use
+
+
+def fail_while_enabled(store: ms.Store) -> None:
+    assert store.catalogs.load("lake.off").in_use
+    store.tables.load("lake.off.below.none")
+
+
+@pytest.mark.each_run_on("sqlite")
+def test_a_store_whose_metalake_was_dropped_takes_an_import(url: str, source: str, tmp_path: Path) -> None:
+    with ms.open(url) as store:
+        store.metalakes.create("lake")
+        store.metalakes.disable("lake")
+        store.metalakes.drop("lake")
+    with world(source, NEWEST) as there:
+        there.fill()
+    assert run(url, source, tmp_path).same
+    with ms.open(url) as store:
+        assert store.tables.exists(T)
+
+
+def test_all_is_read_at_one_instant_and_nobody_else_reads_the_journal(
+    sqlite_url: str, postgres_url: str, tmp_path: Path
+) -> None:
+    engine = sa.create_engine(postgres_url)
+    with engine.begin() as connection:
+        create_tables(connection, NEWEST)
+        there = World(connection)
+        there.fill()
+        for number in range(1000):
+            there.add("tag_meta", metalake_id=1, tag_id=2000 + number, tag_name=f"t{number}", properties={})
+    modes = set()
+
+    def meanwhile(step: str, _: float) -> None:
+        if step == "restoring":
+            modes.add(stat.S_IMODE((tmp_path / "import.jsonl").stat().st_mode))
+            with engine.begin() as connection:
+                World(connection).set("table_meta", {"table_id": 1000}, deleted_at=9)
+
+    plain = postgres_url.replace("postgresql+psycopg", "postgresql")
+    report = import_gravitino(sqlite_url, plain, file=tmp_path / "import.jsonl", progress=meanwhile)
+    engine.dispose()
+    assert (report.same, report.dropped, modes) == (True, 0, {0o600})
+    with ms.open(sqlite_url) as store:
+        assert (list(store.tables.names("lake.sales.eu")), list(store.tables.dropped("lake.sales.eu"))) == (
+            ["orders"],
+            [],
+        )
