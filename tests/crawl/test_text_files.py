@@ -320,7 +320,6 @@ def test_json_lines(lake: Lake) -> None:
     "content",
     [
         '[{"a": 1, "b": "x"},\n {"a": 2.5, "b": null}]',
-        '{\n "a": 1, "b": "x"\n}\n{\n "a": 2.5\n}\n',
         '\ufeff[\n{"a": 1, "b": "x"}, {"a": 2.5}\n]\n',
     ],
 )
@@ -354,7 +353,62 @@ def test_json_types_that_change_late_are_widened(lake: Lake, monkeypatch: pytest
 
 def test_great_numbers(lake: Lake) -> None:
     found = json_file(lake, '[{"a": 12345678901234567890, "b": 1e400, "c": 1' + "0" * 60 + "}]")
-    assert types(found) == {"a": "decimal(38,0)", "b": "double", "c": "double"}
+    assert types(found) == {"a": "decimal(38,0)", "b": "double", "c": "string"}
+
+
+@pytest.mark.parametrize("form", ["lines", "array"])
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ((12345678901234567890, 1), "decimal(38,0)"),
+        ((10**38, 1), "string"),
+        ((12345678901234567890, 1.5), "string"),
+        ((1, 1.5), "double"),
+        (({"x": [12345678901234567890]}, {"x": []}), "struct<x: list<decimal(38,0)>>"),
+    ],
+)
+def test_json_types_hold_every_number(lake: Lake, form: str, values: tuple[object, ...], kind: str) -> None:
+    rows = [json.dumps({"a": value, "b": "x"}) for value in values]
+    found = json_file(lake, "\n".join(rows) if form == "lines" else f"[{','.join(rows)}]")
+    assert (types(found), found.rows) == ({"a": kind, "b": "string"}, 2)
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        (("01234", "99999"), "string"),
+        (("+007", "1"), "string"),
+        (("0", "10", "-5"), "long"),
+        (("0.5", "00.5"), "string"),
+        (("0.5", "10"), "double"),
+        (("1" * 38, "1"), "decimal(38,0)"),
+        (("1" * 39, "1"), "string"),
+        (("0", "1", "true"), "string"),
+        (("True", "false", "FALSE"), "boolean"),
+    ],
+)
+def test_csv_types_hold_every_cell_as_it_is_written(lake: Lake, cells: tuple[str, ...], kind: str) -> None:
+    found = csv(lake, "a,b\n" + "".join(f"{cell},x\n" for cell in cells))
+    assert types(found) == {"a": kind, "b": "string"}
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        ('{\n "a": 1\n}\n{\n "a": 2\n}\n', "has another object in line 4: Spark reads only the first"),
+        ('{"a": 1} {"a": 2}\n', "has another object in line 1: Spark reads only the first"),
+        ('{"a": 1}\n{"a": 2} {"a": 3}\n', "has rows that are not one per line, in line 1 or below"),
+        ('{"a": 1}\n{\n"a": 2\n}\n', "has rows that are not one per line, in line 1 or below"),
+        ('{"a": 1}\n{"a": "x"} {"a": 3}\n', "has rows that are not one per line, in line 1 or below"),
+    ],
+)
+def test_json_of_which_spark_reads_a_part_is_a_failure(lake: Lake, content: str, part: str) -> None:
+    assert part in reason(lake.text("a.json", content))
+
+
+def test_blank_lines_between_json_lines(lake: Lake) -> None:
+    found = json_file(lake, '\n{"a": 1}\r\n \n\n{"a": 2}')
+    assert (types(found), found.rows) == ({"a": "long"}, 2)
 
 
 def test_what_is_no_json(lake: Lake) -> None:
@@ -387,7 +441,7 @@ def test_broken_records_are_named_by_their_line(lake: Lake) -> None:
         "blocks.json": (many + b'{"a" 2}\n', "in line 1,200,001: Expecting ':' delimiter"),
         "cut.json": (b'{"a": 1}\n{"a": ', "in line 2: "),
         "array.json": (b'[{"a": 1},\n\n{"a" 2}]', "in line 3: "),
-        "pretty.json": (b'{\n"a": 1\n}\n{\n"a" 2\n}\n', "in line 5: "),
+        "pretty.json": (b'[{\n"a": 1\n},\n{\n"a" 2\n}]\n', "in line 5: "),
         "number.json": (b'{"a": 1}\n\n[1]\n', "has a row that is no JSON object in line 3"),
         "bytes.json": (many + b'{"a": "\xff"}\n', "is not valid UTF-8 in line 1,200,001"),
         "latin.json": (b'{"a": 1}\n{"a": "\xf6"}', "is not valid UTF-8 in line 2"),

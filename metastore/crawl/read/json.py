@@ -1,4 +1,4 @@
-"""Read a JSON file's columns and number of rows: lines of objects, objects over several lines, or one array.
+"""Read a JSON file's columns and number of rows: lines of objects, an object over several lines, or one array.
 
 The whole file is read in bounded memory. Lines go through pyarrow block by block, and the types of the blocks are
 widened. :mod:`json_values` types a block whose values do not agree (a number here, a string there), and every file that
@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, Final
 
@@ -28,6 +29,7 @@ __all__ = ["read_json"]
 
 _BLOCK: Final = 1 << 23
 _ROWS: Final = 1 << 12
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
 
 
 def read_json(file: TextFile) -> TextFacts:
@@ -113,8 +115,27 @@ def _line_block(block: bytes, line: int) -> _Block:
         table = pyarrow.json.read_json(io.BytesIO(block), read_options=options)
     except pa.ArrowInvalid:
         rows = list(objects(io.BytesIO(block), "utf-8", line))
+        _check_lines(block, len(rows), line)
         return columns_of(rows), len(rows)
+    _check_lines(block, table.num_rows, line)
+    if any(map(_is_floating, table.schema.types)) and _LONG_NUMBER.search(block):
+        return columns_of(objects(io.BytesIO(block), "utf-8", line)), table.num_rows  # pyarrow has rounded it
     return columns_from_arrow(pa.schema([_plain_field(field) for field in table.schema])), table.num_rows
+
+
+def _check_lines(block: bytes, rows: int, line: int) -> None:
+    """Raise NotThisFormat unless each line that is not blank is one row: Spark reads the first value of a line."""
+    lines = block.count(b"\n") + (not block.endswith(b"\n"))
+    if rows != lines and rows != sum(1 for text in block.split(b"\n") if text.strip(b" \t\r")):
+        raise NotThisFormat(
+            f"has rows that are not one per line, in line {line:,} or below; write each object in a line of its own"
+        )
+
+
+def _is_floating(kind: Any) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_is_floating(kind.field(at).type) for at in range(kind.num_fields))
+    return bool(pa.types.is_floating(kind))
 
 
 def _check_utf8(block: bytes, line: int) -> None:
@@ -127,7 +148,7 @@ def _check_utf8(block: bytes, line: int) -> None:
 
 
 def _value_blocks(stream: IO[bytes], encoding: str) -> Iterator[_Block]:
-    stream_rows = objects(stream, encoding)
+    stream_rows = objects(stream, encoding, one=True)
     while rows := list(itertools.islice(stream_rows, _ROWS)):
         yield columns_of(rows), len(rows)
 

@@ -1,8 +1,8 @@
 """JSON text as a stream of objects, and the columns of objects: for text that pyarrow's reader does not take.
 
 ``objects`` reads one array of objects, or objects one after another over any number of lines. It holds one of them in
-memory at a time. ``columns_of`` types rows as Spark does: boolean, long (decimal(38,0) where it is too great),
-double, string, list, struct. A field whose values do not agree is a string.
+memory at a time. ``columns_of`` types rows as Spark does: boolean, long (decimal(38,0) where it is too great, string
+where that is too small), double, string, list, struct. A field whose values do not agree is a string.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _LARGEST: Final = 1 << 26
 _BETWEEN: Final = " \t\r\n,"
 
 
-def objects(stream: IO[bytes], encoding: str, line: int = 1) -> Iterator[dict[str, Any]]:
+def objects(stream: IO[bytes], encoding: str, line: int = 1, *, one: bool = False) -> Iterator[dict[str, Any]]:
     """Yield the objects of ``stream``, whose text begins with the line of the number ``line``.
 
+    ``one``: there must be no more than one outside of an array, because Spark reads only the first of a file then.
     Raises NotThisFormat, with the line, for a value that is no object and for text that is damaged or ends too early.
     """
     decoder = json.JSONDecoder()
@@ -35,8 +36,15 @@ def objects(stream: IO[bytes], encoding: str, line: int = 1) -> Iterator[dict[st
     in_array = text.skip(" \t\r\n\ufeff") == "["
     if in_array:
         text.at += 1
+    found = False
     while (char := text.skip(_BETWEEN)) not in ("", "]"):
         line = text.line()
+        if one and found and not in_array:
+            raise NotThisFormat(
+                f"has another object in line {line:,}: Spark reads only the first of a file like this; "
+                "write one object in each line of UTF-8 text, or one array"
+            )
+        found = True
         value = text.value(decoder)
         if not isinstance(value, dict):
             raise NotThisFormat(f"has a row that is no JSON object in line {line:,}")
@@ -115,7 +123,7 @@ def _type_of(value: Any) -> str:  # noqa: PLR0911 (a table of cases)
         case bool():
             return "boolean"
         case int():
-            return "long" if -(2**63) <= value < 2**63 else "decimal(38,0)" if abs(value) < 10**38 else "double"
+            return "long" if -(2**63) <= value < 2**63 else "decimal(38,0)" if abs(value) < 10**38 else "string"
         case float():
             return "double"
         case str():

@@ -9,7 +9,8 @@
 
 Everything else has no such type (None). A struct's field that one side lacks becomes nullable. Text formats know no
 types but those that are guessed from their values; for them ``widest`` ends in double (numbers) or string (all else)
-where ``widen`` ends in None.
+where ``widen`` ends in None. Of a text format's decimals, which are whole numbers too great for a long, and doubles it
+ends in string: a double would round them.
 """
 
 from __future__ import annotations
@@ -73,8 +74,13 @@ _Merge = Callable[[Type, Type], Type | None]
 def _widest(a: Type, b: Type) -> Type:
     wider = _widen(a, b, _widest)
     if wider is None:
-        return Atomic("double") if a.name in _NUMBERS and b.name in _NUMBERS else _STRING
+        return Atomic("double") if a.name in _NUMBERS and b.name in _NUMBERS and not _rounds(a, b) else _STRING
     return wider
+
+
+def _rounds(a: Type, b: Type) -> bool:
+    """Return whether a double would round values of one of the two."""
+    return "decimal" in (a.name, b.name)
 
 
 def _widen(a: Type, b: Type, inner: Callable[..., Type | None] | None = None) -> Type | None:
