@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.json
 import pytest
 
 from metastore.crawl.files import limits
@@ -404,6 +405,53 @@ def test_csv_types_hold_every_cell_as_it_is_written(lake: Lake, cells: tuple[str
 )
 def test_json_of_which_spark_reads_a_part_is_a_failure(lake: Lake, content: str, part: str) -> None:
     assert part in reason(lake.text("a.json", content))
+
+
+@pytest.mark.parametrize(
+    ("row", "columns"),
+    [
+        ('{"id%d": 1}', 4000),
+        ('{"d": {"id%d": 1}}', 1),
+        ('{"id%d": 1}\n{"id%d": "x"}', 4000),
+    ],
+)
+@pytest.mark.parametrize("form", ["lines", "array"])
+def test_json_keyed_by_an_id_takes_memory_of_its_size(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, row: str, columns: int, form: str
+) -> None:
+    """One column for each row: a cell for each column in each row is 16 million cells for 50 kB."""
+    lines = "\n".join(row.replace("%d", str(number)) for number in range(4000))
+    original, cells = pyarrow.json.read_json, [0]
+
+    def counted(*args: Any) -> Any:
+        table = original(*args)
+        cells.append(table.num_rows * sum(map(leaves, table.schema.types)))
+        return table
+
+    monkeypatch.setattr(pyarrow.json, "read_json", counted)
+    found = json_file(lake, lines if form == "lines" else f"[{lines.replace(chr(10), ',')}]")
+    assert len(found.columns) == columns
+    assert max(cells) < 2_000_000
+
+
+def leaves(kind: Any) -> int:
+    return sum(leaves(kind.field(at).type) for at in range(kind.num_fields)) if pa.types.is_struct(kind) else 1
+
+
+def test_json_with_more_fields_than_a_table_has(lake: Lake) -> None:
+    lines = "".join(f'{{"d": {{"id{number}": 1}}}}\n' for number in range(10_001))
+    assert "has more than 10,000 fields" in reason(lake.text("a.json", lines))
+
+
+def test_json_blocks_with_new_fields_and_types(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block is read with the columns of those before; what is new in it is found."""
+    monkeypatch.setattr(read_json, "_BLOCK", 1 << 10)
+    monkeypatch.setattr(read_json, "_PIECE", 1 << 8)
+    rows: list[Any] = [{"a": n, "t": "2024-01-01T00:00:00", "n": None} for n in range(100)]
+    rows += [{"a": n / 2, "n": {"x": n}} for n in range(100)] + [{"b": [n], "n": {"y": "z"}} for n in range(100)]
+    found = facts(lake.json("a.json", *rows))
+    expected = {"a": "double", "t": "string", "n": "struct<x: long, y: string>", "b": "list<long>"}
+    assert (types(found), found.rows) == (expected, 300)
 
 
 def test_blank_lines_between_json_lines(lake: Lake) -> None:

@@ -32,6 +32,8 @@ _NUMBERS: Final = frozenset({*_WHOLE, *_FLOATING, "decimal"})
 _TEXT: Final = frozenset({"string", "varchar", "char"})
 _BYTES: Final = frozenset({"binary", "fixed"})
 _PRECISE: Final = frozenset({"time", "timestamp", "timestamptz"})
+_LONG: Final = 1 << 12
+"""Types of more characters are not kept: thousands of them would take gigabytes."""
 _STRING: Final = Atomic("string")
 
 
@@ -49,10 +51,14 @@ def widen(a: str, b: str) -> str | None:
     return None if wider is None else str(wider)
 
 
-@functools.lru_cache(maxsize=4096)
 def widest(a: str, b: str) -> str:
     """Return the type that holds both, string where only text does."""
-    return a if a == b else str(_widest(parse(a), parse(b)))
+    return a if a == b else _cached_widest(a, b) if len(a) + len(b) < _LONG else str(_widest(parse(a), parse(b)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _cached_widest(a: str, b: str) -> str:
+    return str(_widest(parse(a), parse(b)))
 
 
 def known(kind: str) -> str:
