@@ -85,6 +85,18 @@ def test_a_lake_that_changed(crawler: Crawler) -> None:
     assert crawler.table("nyc.flights").version == 2
 
 
+def test_a_folder_that_retypes_a_partition_column_is_noted(crawler: Crawler) -> None:
+    for month in ("1", "2", "3", "__HIVE_DEFAULT_PARTITION__", "oops"):
+        crawler.lake.parquet(f"s/t/month={month}/a.parquet", MONTH)
+        crawler.lake.parquet(f"s/u/name={month}{month}x/a.parquet", MONTH)
+    note = ("lake.main.s.t", "the folder month=oops makes the column 'month' a string: the others fit int")
+    for attempts in (True, False):
+        report = crawler.crawl()
+        assert crawler.columns("s.t")["month"] == "string"
+        assert [(found.path, found.text) for found in report.notes] == [note]
+        assert bool(report.attempts) == attempts
+
+
 def test_a_partition_that_is_gone(crawler: Crawler) -> None:
     months(crawler.lake, 1, 2)
     crawler.crawl()

@@ -156,14 +156,14 @@ def plan_table(
     parts = {name: StoredPart(dict(part.values), _part_properties(part)) for name, part in dataset.parts.items()}
     if stored is None:
         diff = (*column_lines(dataset.columns), *partition_lines(parts, frozenset(), ()))
-        return TablePlan(create=True, parts=parts, seen=figures(dataset), diff=diff)
+        return TablePlan(create=True, parts=parts, seen=figures(dataset), notes=dataset.notes, diff=diff)
     columns = _Columns(dataset, stored, on_type_change)
     changes = (*_place(dataset, stored, is_gone), *columns.changes(), *_properties(dataset, stored))
     seen = figures(dataset, missing=columns.missing(), kept=columns.kept)
     changed = TablePlan(
         changes=changes,
         seen=None if seen == stored.seen else seen,
-        notes=tuple(columns.notes),
+        notes=(*dataset.notes, *columns.notes),
         open_types=bool(columns.kept),
         same_figures=_unsigned(seen) == _unsigned(stored.seen or {}),
     )
