@@ -60,6 +60,9 @@ def crawl(
             "--max-missing", metavar="SHARE", help="If more of the tables are gone, none is dropped.", min=0, max=1
         ),
     ] = None,
+    moved_from: Annotated[
+        list[str] | None, typer.Option("--moved-from", metavar="PATH", help="Where the files of tables were before.")
+    ] = None,
     follow_links: Annotated[
         bool, typer.Option("--follow-links", help="Also follow symbolic links that lead out of PATH.")
     ] = False,
@@ -103,6 +106,7 @@ def crawl(
                 on_type_change=on_type_change.value,
                 on_missing=on_missing.value,
                 max_missing=MAX_MISSING if max_missing is None else max_missing,
+                moved_from=moved_from or (),
                 follow_links=follow_links,
                 max_unpacked=max_unpacked or MAX_UNPACKED,
                 max_ratio=max_ratio or MAX_RATIO,

@@ -22,7 +22,7 @@ from typing import Any
 import metastore
 from metastore.clock import SYSTEM, Clock
 from metastore.crawl.dataset.candidates import Candidate, candidates
-from metastore.crawl.files.discover import walk
+from metastore.crawl.files.discover import root_of, walk
 from metastore.crawl.files.limits import MAX_RATIO, MAX_UNPACKED, Limits
 from metastore.crawl.files.listing import Listing
 from metastore.crawl.interruption import Interrupted
@@ -58,6 +58,7 @@ def crawl(
     max_missing: float = MAX_MISSING,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
+    moved_from: Iterable[str | os.PathLike[str]] = (),
     follow_links: bool = False,
     max_unpacked: int = MAX_UNPACKED,
     max_ratio: int = MAX_RATIO,
@@ -69,17 +70,18 @@ def crawl(
     """Register the files in the folders ``paths`` as tables below ``into``, a catalog or a schema.
 
     Creates metalake, catalog and schema if they are missing. The report lists files that cannot be read; they stop
-    nothing. Where more than the share ``max_missing`` of the tables is gone at once, none is dropped.
-    ``follow_links`` also follows symbolic links that lead out of ``paths``. A packed file may unpack to
-    ``max_unpacked`` bytes and to ``max_ratio`` times its size. ``dry_run`` writes nothing and reports what a crawl
-    would write. ``profile`` then reads the data of the tables that have changed.
+    nothing. A table whose files are gone from ``paths`` or ``moved_from`` follows a data set of its name. Where more
+    than the share ``max_missing`` of the tables is gone at once, none is dropped. ``follow_links`` also follows
+    symbolic links that lead out of ``paths``. A packed file may unpack to ``max_unpacked`` bytes and to ``max_ratio``
+    times its size. ``dry_run`` writes nothing and reports what a crawl would write. ``profile`` then reads the data
+    of the tables that have changed.
 
     Raises InvalidArgument if a path does not exist, or if Java or pyspark is missing; NotInUse for a disabled catalog;
     Interrupted for Ctrl-C: crawl again to write the rest.
     """
     policies, limits = Policies(on_type_change, on_missing, max_missing), Limits(max_unpacked, max_ratio)
     target, reachable = _target(into), reachable_url(url)
-    roots = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    roots, moved = ([some] if isinstance(some, str | os.PathLike) else list(some) for some in (paths, moved_from))
     patterns = {"include": tuple(include), "exclude": tuple(exclude)}
     with metastore.open(reachable, principal=principal) as store:
         check_target(store, target)
@@ -90,8 +92,11 @@ def crawl(
         listing = walk(roots, **patterns, follow_links=follow_links)
         chosen, unnamed = candidates(listing, target)
         job.look(listing, chosen, listed)
+        judged = (*listing.roots, *(root_of(path, listing.options) for path in moved))
         options = dict(listing.options)
-        setting = Setting(reachable, principal, job.id, policies, job.run_name, dry_run, options, limits, listed)
+        setting = Setting(
+            reachable, principal, job.id, policies, job.run_name, dry_run, options, limits, listed, judged
+        )
         job.work(setting, master, profile=profile)
         tell("done", 1.0)
         return job.report(unnamed)
@@ -205,6 +210,8 @@ class _Job:
                 seen = Seen(began, self.listed, self.run_name, options)
                 gone, policy = self.gone, self._on_missing
                 self.rows += settle_missing(self.store, self.catalog, gone, policy, seen, dry_run=self.dry_run)
+            if any(isinstance(row, TableResult) and row.action == "failed" for row in self.rows):
+                check_target(self.store, self.target)  # it may be disabled since: then the crawl is not done
         except KeyboardInterrupt:
             raise self._interrupted() from None
         except Exception as error:

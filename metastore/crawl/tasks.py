@@ -46,12 +46,15 @@ class Setting:
     options: Options = field(default_factory=dict, repr=False)
     limits: Limits = field(default_factory=Limits)
     listed: int = 0
+    judged: tuple[str, ...] = ()
 
     def commit(self, groups: Sequence[Group]) -> Iterator[Row]:
         """Commit data sets whose files were read."""
         policy = self.policies.on_type_change
         catalog = open_catalog(self.url, self.principal, self.crawl_id, policy, self.run, self.listed)
-        return commit_groups(catalog, groups, self.policies, dry_run=self.dry_run, options=self.options)
+        return commit_groups(
+            catalog, groups, self.policies, dry_run=self.dry_run, options=self.options, judged=self.judged
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,18 @@ def test_a_lake_that_changed(crawler: Crawler) -> None:
     assert crawler.table("nyc.flights").version == 2
 
 
+def test_a_folder_that_retypes_a_partition_column_is_noted(crawler: Crawler) -> None:
+    for month in ("1", "2", "3", "__HIVE_DEFAULT_PARTITION__", "oops"):
+        crawler.lake.parquet(f"s/t/month={month}/a.parquet", MONTH)
+        crawler.lake.parquet(f"s/u/name={month}{month}x/a.parquet", MONTH)
+    note = ("lake.main.s.t", "the folder month=oops makes the column 'month' a string: the others fit int")
+    for attempts in (True, False):
+        report = crawler.crawl()
+        assert crawler.columns("s.t")["month"] == "string"
+        assert [(found.path, found.text) for found in report.notes] == [note]
+        assert bool(report.attempts) == attempts
+
+
 def test_a_partition_that_is_gone(crawler: Crawler) -> None:
     months(crawler.lake, 1, 2)
     crawler.crawl()
@@ -282,9 +294,25 @@ def test_a_lake_that_moved(crawler: Crawler) -> None:
     months(crawler.lake, 1)
     crawler.crawl()
     moved = crawler.lake.root.rename(crawler.lake.root.parent / "moved")
-    report = crawler.crawl(moved)
+    report = crawler.crawl(moved, moved_from=[crawler.lake.root])
     assert (report.altered, report.failures) == (1, ())
     assert crawler.table("nyc.flights").location == f"file://{moved}/nyc/flights"
+
+
+def test_a_lake_that_is_not_there_has_not_moved(crawler: Crawler) -> None:
+    """Another lake with the same names does not take the tables over."""
+    months(crawler.lake, 1)
+    crawler.crawl()
+    before = crawler.table("nyc.flights")
+    crawler.lake.root.rename(crawler.lake.root.parent / "away")
+    other = Lake(crawler.lake.root.parent / "other")
+    months(other, 7)
+    for moved_from in ((), [other.root.parent / "lak"]):
+        report = crawler.crawl(other.root, moved_from=moved_from)
+        (failure,) = report.failures
+        assert failure.reason.endswith("rename one of the two; --moved-from says that files have moved")
+        assert crawler.table("nyc.flights") == before
+        assert set(crawler.partitions("nyc.flights")) == {"month=1"}
 
 
 def test_a_folding_catalog(crawler: Crawler) -> None:
@@ -305,9 +333,10 @@ def test_a_disabled_catalog_is_refused_before_anything_is_read(crawler: Crawler)
 def test_a_catalog_that_is_disabled_meanwhile_is_a_failure(crawler: Crawler, meanwhile: Any, other: ms.Store) -> None:
     months(crawler.lake, 1)
     meanwhile(lambda: other.catalogs.disable("lake.main"))
-    report = crawler.crawl()
-    assert (report.tables, len(report.failures)) == (0, 1)
-    assert "disabled" in report.failures[0].reason
+    with pytest.raises(NotInUse, match=r"lake\.main is disabled"):
+        crawler.crawl()
+    (run,) = other.crawls.list("lake.main")
+    assert (run.state, run.values["not_written_count"]) == ("failed", 1)
     assert not other.tables.exists("lake.main.nyc.flights")
 
 

@@ -142,6 +142,20 @@ def test_tables_of_other_formats_in_a_bucket(bucket: Bucket, at: str) -> None:
     assert listing.failures[0].reason.startswith("is a table in the format Delta")
 
 
+def test_a_key_that_is_also_a_folder_is_a_failure(bucket: Bucket, crawler: Crawler) -> None:
+    bucket.parquet("s/t.parquet")
+    bucket.parquet("s/t.parquet/a.parquet", pa.table({"x": [1]}))
+    bucket.put("s/u.csv", b"a\n1\n")
+    bucket.put("s/u.csv/readme.txt", b"x")  # no data set
+    root: Any = bucket.uri
+    for attempts in (True, False):
+        report = crawler.crawl(root)
+        assert [(f.path, f.reason) for f in report.failures] == [
+            (f"{bucket.uri}/s/t.parquet", "is also a folder with files in it; rename one of the two")
+        ]
+        assert (report.tables, bool(report.attempts)) == (2, attempts)
+
+
 def test_a_prefix_in_pages(bucket: Bucket) -> None:
     for n in range(1001):
         bucket.put_raw(f"lake/part/{n:04}.csv", b"")
@@ -421,7 +435,7 @@ def test_what_is_gone_is_asked_with_the_options(
     paths: list[Any] = [f"s3://{KEY}:x@{bucket.name}/{root}?{server.query}" for root in ("a", "b")]
     crawler.crawl(paths[0])
     with server.requests() as requests:
-        report = crawler.crawl(paths[1])
+        report = crawler.crawl(paths[1], moved_from=paths[0])
     assert "is the table of" in report.failures[0].reason
     assert crawler.table("s.t").location == f"{bucket.uri}/a/s/t"
     assert any(request.path.endswith("/a/s/t") for request in requests.made)

@@ -249,3 +249,15 @@ def test_text_bounds_that_are_not_text(lake: Lake) -> None:
     found = facts(lake.text("c.parquet", bad))
     assert found.stats["c"] == ColumnStats(0)
     assert found.stats["d"] == ColumnStats(0, 1, 2)
+
+
+def test_a_footer_that_is_too_large_is_not_read(lake: Lake) -> None:
+    size = 70 << 20
+    path = lake.text("x.parquet", b"")
+    with path.open("wb") as file:  # sparse: it takes no place on the disk
+        file.write(b"PAR1")
+        file.seek(size - 8)
+        file.write(((1 << 26) + 1).to_bytes(4, "little") + b"PAR1")
+    assert infer_file(str(lake.root), "x.parquet", size) == Unreadable(
+        "x.parquet", "has a footer of 67,108,865 bytes; at most 67,108,864 are read"
+    )

@@ -218,7 +218,7 @@ def test_tables_of_crawls_without_rows_are_adopted(full: Crawler) -> None:
 
 def test_a_lake_that_moved_takes_its_rows_along(full: Crawler) -> None:
     moved = full.lake.root.rename(full.lake.root.parent / "elsewhere")
-    report = full.crawl(moved)
+    report = full.crawl(moved, moved_from=full.lake.root)
     assert (report.altered, report.created, report.failures) == (4, 0, ())
     rows = [row.location for row in full.store.sources.below(full.store.catalogs.load("lake.main"), "")]
     assert len(rows) == 4

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.json
 import pytest
 
 from metastore.crawl.files import limits
@@ -320,7 +321,6 @@ def test_json_lines(lake: Lake) -> None:
     "content",
     [
         '[{"a": 1, "b": "x"},\n {"a": 2.5, "b": null}]',
-        '{\n "a": 1, "b": "x"\n}\n{\n "a": 2.5\n}\n',
         '\ufeff[\n{"a": 1, "b": "x"}, {"a": 2.5}\n]\n',
     ],
 )
@@ -354,7 +354,109 @@ def test_json_types_that_change_late_are_widened(lake: Lake, monkeypatch: pytest
 
 def test_great_numbers(lake: Lake) -> None:
     found = json_file(lake, '[{"a": 12345678901234567890, "b": 1e400, "c": 1' + "0" * 60 + "}]")
-    assert types(found) == {"a": "decimal(38,0)", "b": "double", "c": "double"}
+    assert types(found) == {"a": "decimal(38,0)", "b": "double", "c": "string"}
+
+
+@pytest.mark.parametrize("form", ["lines", "array"])
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ((12345678901234567890, 1), "decimal(38,0)"),
+        ((10**38, 1), "string"),
+        ((12345678901234567890, 1.5), "string"),
+        ((1, 1.5), "double"),
+        (({"x": [12345678901234567890]}, {"x": []}), "struct<x: list<decimal(38,0)>>"),
+    ],
+)
+def test_json_types_hold_every_number(lake: Lake, form: str, values: tuple[object, ...], kind: str) -> None:
+    rows = [json.dumps({"a": value, "b": "x"}) for value in values]
+    found = json_file(lake, "\n".join(rows) if form == "lines" else f"[{','.join(rows)}]")
+    assert (types(found), found.rows) == ({"a": kind, "b": "string"}, 2)
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        (("01234", "99999"), "string"),
+        (("+007", "1"), "string"),
+        (("0", "10", "-5"), "long"),
+        (("0.5", "00.5"), "string"),
+        (("0.5", "10"), "double"),
+        (("1" * 38, "1"), "decimal(38,0)"),
+        (("1" * 39, "1"), "string"),
+        (("0", "1", "true"), "string"),
+        (("True", "false", "FALSE"), "boolean"),
+    ],
+)
+def test_csv_types_hold_every_cell_as_it_is_written(lake: Lake, cells: tuple[str, ...], kind: str) -> None:
+    found = csv(lake, "a,b\n" + "".join(f"{cell},x\n" for cell in cells))
+    assert types(found) == {"a": kind, "b": "string"}
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        ('{\n "a": 1\n}\n{\n "a": 2\n}\n', "has another object in line 4: Spark reads only the first"),
+        ('{"a": 1} {"a": 2}\n', "has another object in line 1: Spark reads only the first"),
+        ('{"a": 1}\n{"a": 2} {"a": 3}\n', "has rows that are not one per line, in line 1 or below"),
+        ('{"a": 1}\n{\n"a": 2\n}\n', "has rows that are not one per line, in line 1 or below"),
+        ('{"a": 1}\n{"a": "x"} {"a": 3}\n', "has rows that are not one per line, in line 1 or below"),
+    ],
+)
+def test_json_of_which_spark_reads_a_part_is_a_failure(lake: Lake, content: str, part: str) -> None:
+    assert part in reason(lake.text("a.json", content))
+
+
+@pytest.mark.parametrize(
+    ("row", "columns"),
+    [
+        ('{"id%d": 1}', 4000),
+        ('{"d": {"id%d": 1}}', 1),
+        ('{"id%d": 1}\n{"id%d": "x"}', 4000),
+    ],
+)
+@pytest.mark.parametrize("form", ["lines", "array"])
+def test_json_keyed_by_an_id_takes_memory_of_its_size(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, row: str, columns: int, form: str
+) -> None:
+    """One column for each row: a cell for each column in each row is 16 million cells for 50 kB."""
+    lines = "\n".join(row.replace("%d", str(number)) for number in range(4000))
+    original, cells = pyarrow.json.read_json, [0]
+
+    def counted(*args: Any) -> Any:
+        table = original(*args)
+        cells.append(table.num_rows * sum(map(leaves, table.schema.types)))
+        return table
+
+    monkeypatch.setattr(pyarrow.json, "read_json", counted)
+    found = json_file(lake, lines if form == "lines" else f"[{lines.replace(chr(10), ',')}]")
+    assert len(found.columns) == columns
+    assert max(cells) < 2_000_000
+
+
+def leaves(kind: Any) -> int:
+    return sum(leaves(kind.field(at).type) for at in range(kind.num_fields)) if pa.types.is_struct(kind) else 1
+
+
+def test_json_with_more_fields_than_a_table_has(lake: Lake) -> None:
+    lines = "".join(f'{{"d": {{"id{number}": 1}}}}\n' for number in range(10_001))
+    assert "has more than 10,000 fields" in reason(lake.text("a.json", lines))
+
+
+def test_json_blocks_with_new_fields_and_types(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block is read with the columns of those before; what is new in it is found."""
+    monkeypatch.setattr(read_json, "_BLOCK", 1 << 10)
+    monkeypatch.setattr(read_json, "_PIECE", 1 << 8)
+    rows: list[Any] = [{"a": n, "t": "2024-01-01T00:00:00", "n": None} for n in range(100)]
+    rows += [{"a": n / 2, "n": {"x": n}} for n in range(100)] + [{"b": [n], "n": {"y": "z"}} for n in range(100)]
+    found = facts(lake.json("a.json", *rows))
+    expected = {"a": "double", "t": "string", "n": "struct<x: long, y: string>", "b": "list<long>"}
+    assert (types(found), found.rows) == (expected, 300)
+
+
+def test_blank_lines_between_json_lines(lake: Lake) -> None:
+    found = json_file(lake, '\n{"a": 1}\r\n \n\n{"a": 2}')
+    assert (types(found), found.rows) == ({"a": "long"}, 2)
 
 
 def test_what_is_no_json(lake: Lake) -> None:
@@ -387,7 +489,7 @@ def test_broken_records_are_named_by_their_line(lake: Lake) -> None:
         "blocks.json": (many + b'{"a" 2}\n', "in line 1,200,001: Expecting ':' delimiter"),
         "cut.json": (b'{"a": 1}\n{"a": ', "in line 2: "),
         "array.json": (b'[{"a": 1},\n\n{"a" 2}]', "in line 3: "),
-        "pretty.json": (b'{\n"a": 1\n}\n{\n"a" 2\n}\n', "in line 5: "),
+        "pretty.json": (b'[{\n"a": 1\n},\n{\n"a" 2\n}]\n', "in line 5: "),
         "number.json": (b'{"a": 1}\n\n[1]\n', "has a row that is no JSON object in line 3"),
         "bytes.json": (many + b'{"a": "\xff"}\n', "is not valid UTF-8 in line 1,200,001"),
         "latin.json": (b'{"a": 1}\n{"a": "\xf6"}', "is not valid UTF-8 in line 2"),

@@ -57,7 +57,8 @@ def test_what_is_wide_enough_stays() -> None:
 
 
 def test_widest_ends_in_double_or_string() -> None:
-    assert widest("decimal(38,0)", "double") == "double"
+    assert widest("decimal(38,0)", "double") == "string"
+    assert widest("long", "double") == "double"
     assert widest("long", "date") == "string"
     assert widest("list<long>", "list<string>") == "list<string>"
     assert widest("struct<a: long>", "long") == "string"

@@ -300,6 +300,13 @@ _CONTENT = (
         "tests/crawl/test_edits.py",
     ),
     Fault(
+        "a lake that is not mounted is taken for moved",
+        "metastore/crawl",
+        "return below and is_gone(location, self.options)",
+        "return is_gone(location, self.options)",
+        "tests/crawl/test_commit.py",
+    ),
+    Fault(
         "a crawl removes the partitions of people",
         "metastore/crawl",
         "if _OWNED_BY in stored.parts[name].properties:",

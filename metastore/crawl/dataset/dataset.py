@@ -14,7 +14,7 @@ from metastore.columns.column import Column
 from metastore.crawl.dataset.candidates import Candidate, Names
 from metastore.crawl.dataset.schemas import Columns, known_columns
 from metastore.crawl.files.formats import TYPED
-from metastore.crawl.files.hive import Keys, key_type, typed
+from metastore.crawl.files.hive import Keys, key_type, odd_values, typed
 from metastore.crawl.files.places import join
 from metastore.crawl.read.facts import ColumnStats, FileFacts, merge_stats, nanoseconds
 from metastore.crawl.report import Failure
@@ -23,6 +23,7 @@ from metastore.names import clean_name
 __all__ = ["Dataset", "Part", "dataset_of", "partition_name", "with_partitions"]
 
 _UNKNOWN: Final = ColumnStats()
+_SHOWN: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ class Dataset:
     ``doubtful`` are the partitions with files that could not be used; None means all partitions (a folder could not be
     listed, or files were left out). A doubtful partition that is missing is not gone. ``left_out`` are names of files
     in the folder that are not part of the table: readers must pass over them. ``signature`` is of its files.
-    ``again``: some files could not be used, so the next crawl reads the data set again.
+    ``again``: some files could not be used, so the next crawl reads the data set again. ``notes`` are what a person
+    should know.
     """
 
     path: Names
@@ -60,6 +62,7 @@ class Dataset:
     left_out: tuple[str, ...] = ()
     signature: str | None = None
     again: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def dataset_of(
@@ -119,7 +122,17 @@ def with_partitions(dataset: Dataset, files: Sequence[FileFacts], keys: Mapping[
         columns=(*(c for c in dataset.columns if c.name not in kinds), *(Column(k, kinds[k]) for k in names)),
         stats={**dataset.stats, **stats},
         parts=_parts(files, values),
+        notes=tuple(note for key in names if (note := _odd(key, [value[key] for value in values]))),
     )
+
+
+def _odd(key: str, values: Iterable[str]) -> str | None:
+    """Return a note about the values that make a key a string."""
+    kind, odd = odd_values(values)
+    if not odd:
+        return None
+    more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
+    return f"the folder {key}={odd[0][:_SHOWN]}{more} makes the column {key!r} a string: the others fit {kind}"
 
 
 def _key_stats(files: Sequence[FileFacts], values: Sequence[str], kind: str) -> Iterator[ColumnStats]:

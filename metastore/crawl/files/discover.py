@@ -25,7 +25,7 @@ from metastore.crawl.files.patterns import Patterns
 from metastore.crawl.files.places import path_of
 from metastore.errors import InvalidArgument
 
-__all__ = ["File", "Folder", "Listing", "walk"]
+__all__ = ["File", "Folder", "Listing", "root_of", "walk"]
 
 _HALF_A_URI: Final = re.compile(r"(s3a?|gc?s|abfss?|hdfs):/")
 _MISSING: Final = "there is no folder or file {}; give the path of one that can be read"
@@ -45,7 +45,7 @@ def walk(
     """
     patterns, listing = Patterns.of(include, exclude), Listing()
     for path in paths:
-        root = _root(path, listing.options)
+        root = root_of(path, listing.options)
         if root not in listing.roots:
             listing.roots.append(root)
     missing = next((root for root in listing.roots if not is_uri(root) and not _is_there(root)), None)
@@ -74,7 +74,7 @@ def _walk_store(root: str, listing: Listing, patterns: Patterns, stored: set[str
     return walk_store(root, listing, patterns, stored)
 
 
-def _root(path: str | os.PathLike[str], options: dict[str, str]) -> str:
+def root_of(path: str | os.PathLike[str], options: dict[str, str]) -> str:
     """Return the root of ``path``, and add its options to ``options``."""
     text = path_of(os.fspath(path))
     if not is_uri(text) or isinstance(path, os.PathLike):

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import unquote
 
-__all__ = ["NULL", "Keys", "key_type", "parse_key", "partition_parts", "typed"]
+__all__ = ["NULL", "Keys", "key_type", "odd_values", "parse_key", "partition_parts", "typed"]
 
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 """The spelling of null in a folder's name and in a partition's values."""
@@ -51,6 +51,14 @@ def key_type(values: Iterable[str]) -> str:
         if types and types <= set(family):
             return max(types, key=family.index)
     return "string"
+
+
+def odd_values(values: Iterable[str]) -> tuple[str, list[str]]:
+    """Return the type that most of the ``values`` fit, and those because of which the key is a string all the same."""
+    known = dict.fromkeys(value for value in values if value != NULL)
+    odd = [value for value in known if _value_type(value) == "string"]
+    kind = key_type(known.keys() - set(odd))
+    return (kind, odd) if kind != "string" and 2 * len(odd) < len(known) else ("string", [])
 
 
 def _value_type(value: str) -> str:

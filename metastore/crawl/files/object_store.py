@@ -79,6 +79,10 @@ def _alone(root: str, info: Any, listing: Listing, filesystem: Any) -> bool:
     return True
 
 
+def _is_data(name: str) -> bool:
+    return format_of(name) is not None and not is_hidden(name)
+
+
 def _file(name: str, info: Any, stamps: Mapping[str, str]) -> File:
     return File(name, info.size or 0, info.mtime_ns or 0, stamps.get(info.path))
 
@@ -107,8 +111,12 @@ class _Folders:
             for names, _ in files
             if len(names) > 1 and (form := format_beside(names[-2], names[-1:])) is not None
         }
+        above = {names[:n] for names, _ in files if _is_data(names[-1]) for n in range(1, len(names))}
         for names, info in files:
-            self._add(names, info)
+            if names in above and _is_data(names[-1]):
+                self.listing.fail(join(self.root, *names), "is also a folder with files in it; rename one of the two")
+            else:
+                self._add(names, info)
 
     def _add(self, names: tuple[str, ...], info: Any) -> None:
         parts, name = names[:-1], names[-1]

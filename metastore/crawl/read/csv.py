@@ -2,8 +2,10 @@
 
 The parser of pyarrow reads every cell as text. The type of a column is the narrowest that fits all its cells: long,
 decimal(38,0), double, date, timestamp, timestamptz, boolean, else string. So a column that looks like numbers for a
-gigabyte and then is not, is a string. Cells that are empty or spell a null (``NA``, ``null`` …, pyarrow's list) fit
-every type. A column without any value is of the null type until files are merged.
+gigabyte and then is not, is a string. Digits that begin with a zero are an identifier (``01234``), no number, and
+whole numbers that no decimal holds stay text: a type holds each value as it is written. Cells that are empty or spell
+a null (``NA``, ``null`` …, pyarrow's list) fit every type. A column without any value is of the null type until files
+are merged.
 """
 
 from __future__ import annotations
@@ -41,7 +43,13 @@ _LADDER: Final = (
 )
 _ARROW: Final = dict(_LADDER)
 _FEW: Final = 100
-_DIGITS_ONLY: Final = ("long", "decimal(38,0)")
+_SPELLED: Final = {
+    **dict.fromkeys(("long", "decimal(38,0)"), "^[+-]?(0|[1-9][0-9]*)$"),
+    "boolean": "^(?i:true|false)$",
+}
+"""What Arrow would take more of: 0xFF as a whole number, 1.0 for a decimal without digits, 0 and 1 as booleans."""
+_NO_DOUBLE: Final = "^[+-]?(0[0-9]|[0-9]{39,}$)"
+"""Digits that are no double, though Arrow takes them for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +210,10 @@ def _fits(values: Any, name: str) -> bool:
 
 
 def _all_are(values: Any, name: str) -> bool:
-    # Arrow accepts 0xFF as a whole number, and 1.0 for a decimal without digits after the point
-    if name in _DIGITS_ONLY and not pc.all(pc.match_substring_regex(values, "^[+-]?[0-9]+$")).as_py():
+    if name in _SPELLED and not pc.all(pc.match_substring_regex(values, _SPELLED[name])).as_py():
         return len(values) == 0
+    if name == "double" and pc.any(pc.match_substring_regex(values, _NO_DOUBLE)).as_py():
+        return False
     try:
         values.cast(_ARROW[name])
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -1,9 +1,11 @@
-"""Read a JSON file's columns and number of rows: lines of objects, objects over several lines, or one array.
+"""Read a JSON file's columns and number of rows: lines of objects, an object over several lines, or one array.
 
 The whole file is read in bounded memory. Lines go through pyarrow block by block, and the types of the blocks are
-widened. :mod:`json_values` types a block whose values do not agree (a number here, a string there), and every file that
-is not lines. Spark reads such a file with its option ``multiLine``, which the dialect keeps. Strings stay strings,
-whatever they look like, as with Spark. Columns stand in the order of their first appearance.
+widened. pyarrow has a cell for each column in each row, so memory would grow by the square where keys are ids: a
+block with fields that are not known yet is read in small pieces, and more than ten thousand fields are a failure.
+:mod:`json_values` types a block whose values do not agree (a number here, a string there), and every file that is not
+lines. Spark reads such a file with its option ``multiLine``, which the dialect keeps. Strings stay strings, whatever
+they look like, as with Spark. Columns stand in the order of their first appearance.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, Final
 
@@ -27,7 +30,10 @@ from metastore.crawl.read.widen import widest
 __all__ = ["read_json"]
 
 _BLOCK: Final = 1 << 23
+_PIECE: Final = 1 << 14
+_FIELDS: Final = 10_000
 _ROWS: Final = 1 << 12
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
 
 
 def read_json(file: TextFile) -> TextFacts:
@@ -77,6 +83,8 @@ def _merged(blocks: Iterable[_Block]) -> _Block:
         rows += count
         for column in columns:
             types[column.name] = widest(types.get(column.name, column.type), column.type)
+        if len(types) + sum(kind.count(": ") for kind in types.values()) > _FIELDS:
+            raise NotThisFormat(f"has more than {_FIELDS:,} fields: its keys look like values, such as ids")
     return tuple(Column(name, kind) for name, kind in types.items()), rows
 
 
@@ -97,24 +105,82 @@ def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _line_blocks(stream: IO[bytes]) -> Iterator[_Block]:
-    line = 1
+    line, known = 1, pa.schema([])
     for block in _blocks(stream):
-        yield _line_block(block, line)
-        line += block.count(b"\n")
+        _check_utf8(block, line)
+        table = _table(block, known) if len(known) else None
+        if table is not None:
+            yield _taken(table, block, line)
+            line += block.count(b"\n")
+            continue
+        for piece in _pieces(block):
+            if piece.strip():
+                table = _table(piece)
+                yield _taken(table, piece, line)
+                known = known if table is None or _is_rounded(table, piece) else _joined(known, table.schema)
+            line += piece.count(b"\n")
 
 
-def _line_block(block: bytes, line: int) -> _Block:
-    """Return the columns of a block that begins with the line of this number."""
-    _check_utf8(block, line)
-    if not block.strip():
-        return (), 0
+def _pieces(block: bytes) -> Iterator[bytes]:
+    """Yield whole lines of about as many bytes as a piece has."""
+    at = 0
+    while at < len(block):
+        end = block.find(b"\n", at + _PIECE) + 1 or len(block)
+        yield block[at:end]
+        at = end
+
+
+def _table(block: bytes, known: Any = None) -> Any:
+    """Return the rows of a block; None if its values do not agree, or have fields or types that are not ``known``."""
     options = pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
+    parsing = pyarrow.json.ParseOptions(
+        explicit_schema=known, unexpected_field_behavior="infer" if known is None else "error"
+    )
     try:
-        table = pyarrow.json.read_json(io.BytesIO(block), read_options=options)
+        return pyarrow.json.read_json(io.BytesIO(block), options, parsing)
     except pa.ArrowInvalid:
+        return None
+
+
+def _joined(known: Any, more: Any) -> Any:
+    """Return the fields of both; where they do not agree, those of the first."""
+    plain = pa.schema([_plain_field(field) for field in more])
+    try:
+        return pa.unify_schemas([known, plain], promote_options="permissive")
+    except pa.ArrowException:
+        return known
+
+
+def _taken(table: Any, block: bytes, line: int) -> _Block:
+    """Return the columns of a block that begins with the line of this number."""
+    if table is None:
         rows = list(objects(io.BytesIO(block), "utf-8", line))
+        _check_lines(block, len(rows), line)
         return columns_of(rows), len(rows)
+    _check_lines(block, table.num_rows, line)
+    if _is_rounded(table, block):
+        return columns_of(objects(io.BytesIO(block), "utf-8", line)), table.num_rows
     return columns_from_arrow(pa.schema([_plain_field(field) for field in table.schema])), table.num_rows
+
+
+def _check_lines(block: bytes, rows: int, line: int) -> None:
+    """Raise NotThisFormat unless each line that is not blank is one row: Spark reads the first value of a line."""
+    lines = block.count(b"\n") + (not block.endswith(b"\n"))
+    if rows != lines and rows != sum(1 for text in block.split(b"\n") if text.strip(b" \t\r")):
+        raise NotThisFormat(
+            f"has rows that are not one per line, in line {line:,} or below; write each object in a line of its own"
+        )
+
+
+def _is_rounded(table: Any, block: bytes) -> bool:
+    """Return whether pyarrow may have made a double of a whole number that is too great for a long."""
+    return any(map(_is_floating, table.schema.types)) and _LONG_NUMBER.search(block) is not None
+
+
+def _is_floating(kind: Any) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_is_floating(kind.field(at).type) for at in range(kind.num_fields))
+    return bool(pa.types.is_floating(kind))
 
 
 def _check_utf8(block: bytes, line: int) -> None:
@@ -127,7 +193,7 @@ def _check_utf8(block: bytes, line: int) -> None:
 
 
 def _value_blocks(stream: IO[bytes], encoding: str) -> Iterator[_Block]:
-    stream_rows = objects(stream, encoding)
+    stream_rows = objects(stream, encoding, one=True)
     while rows := list(itertools.islice(stream_rows, _ROWS)):
         yield columns_of(rows), len(rows)
 

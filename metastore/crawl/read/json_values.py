@@ -1,20 +1,19 @@
 """JSON text as a stream of objects, and the columns of objects: for text that pyarrow's reader does not take.
 
 ``objects`` reads one array of objects, or objects one after another over any number of lines. It holds one of them in
-memory at a time. ``columns_of`` types rows as Spark does: boolean, long (decimal(38,0) where it is too great),
-double, string, list, struct. A field whose values do not agree is a string.
+memory at a time. ``columns_of`` types rows as Spark does: boolean, long (decimal(38,0) where it is too great, string
+where that is too small), double, string, list, struct. A field whose values do not agree is a string.
 """
 
 from __future__ import annotations
 
 import codecs
-import functools
 import json
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, Final
 
 from metastore.columns.column import Column
-from metastore.columns.types import Field, Nested, parse
+from metastore.columns.types import Field, Nested, Type, parse
 from metastore.crawl.files.text import NotThisFormat
 from metastore.crawl.read.widen import NULL_TYPE, widest
 
@@ -25,9 +24,10 @@ _LARGEST: Final = 1 << 26
 _BETWEEN: Final = " \t\r\n,"
 
 
-def objects(stream: IO[bytes], encoding: str, line: int = 1) -> Iterator[dict[str, Any]]:
+def objects(stream: IO[bytes], encoding: str, line: int = 1, *, one: bool = False) -> Iterator[dict[str, Any]]:
     """Yield the objects of ``stream``, whose text begins with the line of the number ``line``.
 
+    ``one``: there must be no more than one outside of an array, because Spark reads only the first of a file then.
     Raises NotThisFormat, with the line, for a value that is no object and for text that is damaged or ends too early.
     """
     decoder = json.JSONDecoder()
@@ -35,8 +35,15 @@ def objects(stream: IO[bytes], encoding: str, line: int = 1) -> Iterator[dict[st
     in_array = text.skip(" \t\r\n\ufeff") == "["
     if in_array:
         text.at += 1
+    found = False
     while (char := text.skip(_BETWEEN)) not in ("", "]"):
         line = text.line()
+        if one and found and not in_array:
+            raise NotThisFormat(
+                f"has another object in line {line:,}: Spark reads only the first of a file like this; "
+                "write one object in each line of UTF-8 text, or one array"
+            )
+        found = True
         value = text.value(decoder)
         if not isinstance(value, dict):
             raise NotThisFormat(f"has a row that is no JSON object in line {line:,}")
@@ -99,28 +106,56 @@ class _Text:
 
 
 def columns_of(rows: Iterable[dict[str, Any]]) -> tuple[Column, ...]:
-    """Return the columns of ``rows``."""
-    types: dict[str, str] = {}
+    """Return the columns of ``rows``, in time and memory that grow with the rows alone."""
+    root = _Seen()
     for row in rows:
-        for name, value in row.items():
-            kind = _type_of(value)
-            types[name] = kind if name not in types else widest(types[name], kind)
-    return tuple(Column(name, kind) for name, kind in types.items())
+        root.add(row)
+    return tuple(Column(name, str(seen.type())) for name, seen in (root.fields or {}).items())
 
 
-def _type_of(value: Any) -> str:  # noqa: PLR0911 (a table of cases)
+class _Seen:
+    """The values that were seen in one place. Fields are added to, not merged: keys may be as many as rows."""
+
+    __slots__ = ("element", "fields", "scalar")
+
+    def __init__(self) -> None:
+        self.scalar = NULL_TYPE
+        self.fields: dict[str, _Seen] | None = None
+        self.element: _Seen | None = None
+
+    def add(self, value: Any) -> None:
+        """Add a value. Values of different forms are a string."""
+        if isinstance(value, dict):
+            self.fields = {} if self.fields is None else self.fields
+            for name, below in value.items():
+                self.fields.setdefault(name, _Seen()).add(below)
+        elif isinstance(value, list):
+            self.element = _Seen() if self.element is None else self.element
+            for one in value:
+                self.element.add(one)
+        else:
+            self.scalar = widest(self.scalar, _type_of(value))
+
+    def type(self) -> Type:
+        """Return the type that holds all values."""
+        forms = (self.scalar != NULL_TYPE) + (self.fields is not None) + (self.element is not None)
+        if forms > 1:
+            return parse("string")
+        if self.fields is not None:
+            return Nested("struct", tuple(Field(name, seen.type()) for name, seen in self.fields.items()))
+        if self.element is not None:
+            return Nested("list", (Field("element", self.element.type()),))
+        return parse(self.scalar)
+
+
+def _type_of(value: Any) -> str:
     match value:
         case None:
             return NULL_TYPE
         case bool():
             return "boolean"
         case int():
-            return "long" if -(2**63) <= value < 2**63 else "decimal(38,0)" if abs(value) < 10**38 else "double"
+            return "long" if -(2**63) <= value < 2**63 else "decimal(38,0)" if abs(value) < 10**38 else "string"
         case float():
             return "double"
-        case str():
-            return "string"
-        case list():
-            element = functools.reduce(widest, map(_type_of, value), NULL_TYPE)
-            return str(Nested("list", (Field("element", parse(element)),)))
-    return str(Nested("struct", tuple(Field(name, parse(_type_of(below))) for name, below in value.items())))
+    return "string"

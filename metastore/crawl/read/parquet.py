@@ -25,6 +25,7 @@ from pyarrow.parquet.core import ParquetReader
 from metastore.columns.arrow import columns_from_arrow
 from metastore.columns.column import Column
 from metastore.crawl.files.open import InputFile
+from metastore.crawl.files.reasons import NotThisFormat
 from metastore.crawl.read.facts import MAX_TEXT, ColumnStats, merge_stats, nanoseconds
 
 __all__ = ["read_parquet", "why_not_parquet"]
@@ -32,6 +33,8 @@ __all__ = ["read_parquet", "why_not_parquet"]
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _ARROW_SCHEMA: Final = b"ARROW:schema"
 _LARGE: Final = 1 << 16
+_FOOTER: Final = 1 << 26
+"""The most bytes of a footer; one of ORC may have as many."""
 _MOST: Final = 64
 _UNKNOWN: Final = ColumnStats()
 _NO_VALUES: Final = (OSError, ValueError, TypeError, OverflowError, ArithmeticError, NotImplementedError, struct.error)
@@ -40,6 +43,8 @@ _NO_VALUES: Final = (OSError, ValueError, TypeError, OverflowError, ArithmeticEr
 def read_parquet(file: InputFile) -> tuple[tuple[Column, ...], int, dict[str, ColumnStats]]:
     """Return the columns, the number of rows, and each column's statistics."""
     with file.arrow() as source:
+        if file.size > _FOOTER:  # a footer is not larger than its file
+            _check_footer(source)
         metadata = _metadata(source)
     known = _known(metadata)
     return known.columns, metadata.num_rows, _statistics(known, metadata)
@@ -50,6 +55,15 @@ def _metadata(source: Any) -> Any:
     reader = ParquetReader()
     reader.open(source)
     return reader.metadata
+
+
+def _check_footer(source: Any) -> None:
+    """Raise NotThisFormat for a footer that is larger than any schema."""
+    source.seek(source.size() - 8)
+    length = int.from_bytes(source.read(4), "little")
+    if length > _FOOTER:
+        raise NotThisFormat(f"has a footer of {length:,} bytes; at most {_FOOTER:,} are read")
+    source.seek(0)
 
 
 def why_not_parquet(file: InputFile) -> str | None:

@@ -9,7 +9,8 @@
 
 Everything else has no such type (None). A struct's field that one side lacks becomes nullable. Text formats know no
 types but those that are guessed from their values; for them ``widest`` ends in double (numbers) or string (all else)
-where ``widen`` ends in None.
+where ``widen`` ends in None. Of a text format's decimals, which are whole numbers too great for a long, and doubles it
+ends in string: a double would round them.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ _NUMBERS: Final = frozenset({*_WHOLE, *_FLOATING, "decimal"})
 _TEXT: Final = frozenset({"string", "varchar", "char"})
 _BYTES: Final = frozenset({"binary", "fixed"})
 _PRECISE: Final = frozenset({"time", "timestamp", "timestamptz"})
+_LONG: Final = 1 << 12
+"""Types of more characters are not kept: thousands of them would take gigabytes."""
 _STRING: Final = Atomic("string")
 
 
@@ -48,10 +51,14 @@ def widen(a: str, b: str) -> str | None:
     return None if wider is None else str(wider)
 
 
-@functools.lru_cache(maxsize=4096)
 def widest(a: str, b: str) -> str:
     """Return the type that holds both, string where only text does."""
-    return a if a == b else str(_widest(parse(a), parse(b)))
+    return a if a == b else _cached_widest(a, b) if len(a) + len(b) < _LONG else str(_widest(parse(a), parse(b)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _cached_widest(a: str, b: str) -> str:
+    return str(_widest(parse(a), parse(b)))
 
 
 def known(kind: str) -> str:
@@ -73,8 +80,13 @@ _Merge = Callable[[Type, Type], Type | None]
 def _widest(a: Type, b: Type) -> Type:
     wider = _widen(a, b, _widest)
     if wider is None:
-        return Atomic("double") if a.name in _NUMBERS and b.name in _NUMBERS else _STRING
+        return Atomic("double") if a.name in _NUMBERS and b.name in _NUMBERS and not _rounds(a, b) else _STRING
     return wider
+
+
+def _rounds(a: Type, b: Type) -> bool:
+    """Return whether a double would round values of one of the two."""
+    return "decimal" in (a.name, b.name)
 
 
 def _widen(a: Type, b: Type, inner: Callable[..., Type | None] | None = None) -> Type | None:

@@ -15,15 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Final, Protocol
 
-from metastore.crawl.dataset.candidates import Candidate, Names
+from metastore.crawl.dataset.candidates import Candidate, Names, any_below
 from metastore.crawl.dataset.dataset import Dataset
 from metastore.crawl.dataset.shape import file_tables, shape, unused
 from metastore.crawl.files.filesystems import NO_OPTIONS, Options
 from metastore.crawl.files.gone import is_gone
-from metastore.crawl.files.places import join, location_of
+from metastore.crawl.files.places import join, location_of, path_of
 from metastore.crawl.policies import Policies
 from metastore.crawl.read.facts import FileFacts, Unreadable
 from metastore.crawl.report import Action, Failure, Note, TableResult
@@ -125,6 +124,7 @@ class _Task:
     policies: Policies
     dry_run: bool
     options: Options
+    judged: Sequence[str]
     looked: set[Names] = field(default_factory=set)
     there: dict[Names, str | None] = field(default_factory=dict)
     claims: dict[Names, str] = field(default_factory=dict)
@@ -142,8 +142,13 @@ class _Task:
         return self.there.get(path) == location_of(location)
 
     def decide(self, dataset: Dataset) -> Decide:
-        gone = partial(is_gone, options=self.options)
-        return lambda stored: plan_table(dataset, stored, gone, self.policies.on_type_change)
+        return lambda stored: plan_table(dataset, stored, self.is_gone, self.policies.on_type_change)
+
+    def is_gone(self, location: str) -> bool:
+        """Return whether the files are gone from a location below the given paths. No other is judged."""
+        path = path_of(location)
+        below = any(path == root or any_below(root, [path]) for root in self.judged)
+        return below and is_gone(location, self.options)
 
 
 def commit_groups(
@@ -153,10 +158,14 @@ def commit_groups(
     *,
     dry_run: bool = False,
     options: Options = NO_OPTIONS,
+    judged: Sequence[str] = (),
 ) -> Generator[Row]:
-    """Write the tables of ``groups``; yield a row for each table, and one for each failure."""
+    """Write the tables of ``groups``; yield a row for each table, and one for each failure.
+
+    ``judged`` are the paths below which files can be gone.
+    """
     groups = list(groups)
-    task = _Task(catalog, policies, dry_run, options)
+    task = _Task(catalog, policies, dry_run, options, judged)
     try:
         datasets, failures = _shapes(task, groups)
         states = catalog.find(datasets, task.unseen)

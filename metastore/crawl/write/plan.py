@@ -156,14 +156,14 @@ def plan_table(
     parts = {name: StoredPart(dict(part.values), _part_properties(part)) for name, part in dataset.parts.items()}
     if stored is None:
         diff = (*column_lines(dataset.columns), *partition_lines(parts, frozenset(), ()))
-        return TablePlan(create=True, parts=parts, seen=figures(dataset), diff=diff)
+        return TablePlan(create=True, parts=parts, seen=figures(dataset), notes=dataset.notes, diff=diff)
     columns = _Columns(dataset, stored, on_type_change)
     changes = (*_place(dataset, stored, is_gone), *columns.changes(), *_properties(dataset, stored))
     seen = figures(dataset, missing=columns.missing(), kept=columns.kept)
     changed = TablePlan(
         changes=changes,
         seen=None if seen == stored.seen else seen,
-        notes=tuple(columns.notes),
+        notes=(*dataset.notes, *columns.notes),
         open_types=bool(columns.kept),
         same_figures=_unsigned(seen) == _unsigned(stored.seen or {}),
     )
@@ -208,7 +208,9 @@ def _place(dataset: Dataset, stored: StoredTable, is_gone: Callable[[str], bool]
     if stored.location != here:
         if stored.location is not None and not _has_moved(stored, here, is_gone):
             path = format_path(dataset.path)
-            raise LocationTaken(f"would be {path}, which is the table of {stored.location}; rename one of the two")
+            raise LocationTaken(
+                f"would be {path}, which is the table of {stored.location}; rename one of the two{_hint(stored, here)}"
+            )
         yield SetLocation(here)
     if stored.format != dataset.format and _before(stored, "format") == stored.format:
         yield SetFormat(dataset.format)
@@ -216,8 +218,15 @@ def _place(dataset: Dataset, stored: StoredTable, is_gone: Callable[[str], bool]
 
 def _has_moved(stored: StoredTable, here: str, is_gone: Callable[[str], bool]) -> bool:
     """Return whether the old location is gone. Only locations of the same file system are checked."""
-    there = str(stored.location)
-    return stored.seen is not None and there.partition("://")[0] == here.partition("://")[0] and is_gone(there)
+    return _may_move(stored, here) and is_gone(str(stored.location))
+
+
+def _may_move(stored: StoredTable, here: str) -> bool:
+    return stored.seen is not None and str(stored.location).partition("://")[0] == here.partition("://")[0]
+
+
+def _hint(stored: StoredTable, here: str) -> str:
+    return "; --moved-from says that files have moved" if _may_move(stored, here) else ""
 
 
 def _properties(dataset: Dataset, stored: StoredTable) -> Iterator[EntityChange]:
