@@ -19,6 +19,7 @@ from metastore.errors import MetastoreError
 from metastore.jobs import WorkerPool
 from metastore.serve.actors import Actors
 from metastore.serve.gate import Gate
+from metastore.serve.gravitino.health import health_routes
 from metastore.serve.gravitino.protocol import gravitino_protocol
 from metastore.serve.iceberg.credentials import Vendor
 from metastore.serve.iceberg.protocol import iceberg_protocol
@@ -96,6 +97,7 @@ def application(
     if iceberg:
         routes.append(_below("/iceberg", iceberg_protocol(catalogs, asked_by)))
     if gravitino:
+        routes += health_routes(store)
         routes.append(_below("/api", gravitino_protocol(actors, reveals)))
     app = Starlette(lifespan=lifespan, routes=routes)
     return Gate(app, authenticates=asked_by.authenticates, header=asked_by.header)

@@ -441,13 +441,15 @@ class Store(Managers):
         backend = self._session.backend
         return outcome_of(with_origin(backend.steps(clean_operation_id(operation_id)), backend), backend.origin)
 
-    def reveal(self, target: Target, key: str, *, kind: str | None = None) -> str:
+    def reveal(self, target: Target, key: str, *, kind: str | None = None, expected: str | None = None) -> str:
         """Return the secret that the property ``key`` of ``target`` refers to; this process reads it now.
 
-        ``kind`` says what a path means; None: what is there, a container first. Raises EntityNotFound; InvalidArgument
-        if the property is no secret, or its variable or file cannot be read here. Keep the result out of logs.
+        ``kind`` says what a path means; None: what is there, a container first. ``expected``: the reference as the
+        caller has read and judged it. Raises EntityNotFound; VersionConflict if the property is not ``expected`` any
+        more (load it again); InvalidArgument if it is no secret, or its variable or file cannot be read here. Keep the
+        result out of logs.
         """
-        return reveal(self._session, entity_of(self._session, target, kind), key)
+        return reveal(self._session, entity_of(self._session, target, kind), key, expected)
 
     def metrics(self) -> Snapshot:
         """Return the metrics of this process's operations since the store was opened; see docs/metrics.md."""

@@ -79,11 +79,11 @@ class UserStore(BoundStore):
             return Access(self._access.backend, asked).decision(chain, word)
         return decided
 
-    def reveal(self, target: Target, key: str, *, kind: str | None = None) -> str:
+    def reveal(self, target: Target, key: str, *, kind: str | None = None, expected: str | None = None) -> str:
         """Return a secret, for an owner, or with ``use_secret``. Raises PermissionDenied, and as ``Store.reveal``."""
         entity = entity_of(self._session, target, kind)
         self._access.require(entity.record.chain, Want(entity.id, "reveal"))
-        return reveal(self._session, entity, key)  # what was read before the right was
+        return reveal(self._session, entity, key, expected)  # what was read before the right was
 
     def export_to(self, to: FileOrName, target: Target | None = None, **options: Any) -> Exported:
         """Write what the user owns. Raises PermissionDenied for anything else, and for the whole database."""

@@ -66,6 +66,7 @@ class _Tree:
     ) -> None:
         self._snapshot, self._ids, self._unreadable = snapshot, header.ids, unreadable
         self._top, self._history = ROOT_ID if root is None else root.parent_id, header.history
+        self._root = None if root is None else root.id
         self._left_out: set[int] = set()
         self._drops = _drops(snapshot) if header.history else {}
 
@@ -92,7 +93,7 @@ class _Tree:
         relations: dict[int, list[RelationLine]] = {}
         docs = {row_id: row[2] for row_id, row in entities.items()}
         options = {"ids": self._ids, "history": self._history}
-        for from_id, relation in relation_lines(self._snapshot, self._top, visits, docs, **options):
+        for from_id, relation in relation_lines(self._snapshot, self._top, self._root, visits, docs, **options):
             relations.setdefault(from_id, []).append(relation)
         for visit in visits:
             entity = self._entity(visit, entities.get(visit.row.id))

@@ -1,6 +1,7 @@
 """Read an export twice: once to check all of it before anything is written, and once to write it.
 
-Memory: an object for each entity that can have children, and one line; below a catalog that folds names, see ``twice``.
+Memory: an object for each entity that can have children, and one line; below a catalog that folds names, see ``twice``,
+and in a file with ids, see ``rows``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.kind import MAX_DOC, to_json
 from metastore.kinds.registry import KINDS, kind_named
+from metastore.kinds.relation import relation_named
 from metastore.names import clean_name, fold, format_path, parse_path
 from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.unreadable import reason
@@ -31,6 +33,7 @@ from metastore.transfer.lines import (
     RelationLine,
 )
 from metastore.transfer.parser import parse_header, parse_line
+from metastore.transfer.rows import Ids, check_column
 from metastore.transfer.tally import Tally
 from metastore.transfer.twice import Twice
 from metastore.verify.history import changes_problem, doc_problem, time_problem
@@ -42,6 +45,8 @@ _LONGEST: Final = 64 << 20
 _TAIL: Final = 4096
 """The last line of a whole file is at most this long (bytes)."""
 _TELL: Final = 1000
+_PLACE: Final = ("slot", "column_id")
+"""What tells a relation from others of its entity and kind, besides its value."""
 _SEQ: Final = OPERATION.index("seq")
 
 Progress = Callable[[float], None]
@@ -74,8 +79,9 @@ def check(stream: BinaryIO, progress: Progress, *, folds: bool = False) -> Check
     """Read a whole export. Raises InvalidArgument, with the number of the line, if it is bad.
 
     It checks every line by itself; that each entity comes after its parent and can stand below it; that its kind can
-    read its document; that no two names are one where names are folded (``folds``: above the file's first entity); the
-    counts and the checksum. Of an unknown kind it checks what all kinds have in common.
+    read its document; that no two names are one where names are folded (``folds``: above the file's first entity); that
+    no row and no relation comes twice; with ids, that each is there; the counts and the checksum. Of an unknown kind it
+    checks what all kinds have in common.
     """
     header = read_header(stream)
     _require_end(stream, header)
@@ -83,6 +89,7 @@ def check(stream: BinaryIO, progress: Progress, *, folds: bool = False) -> Check
     tally, structure = Tally(), _Structure(header, folds=folds)
     for number, raw, line in _lines(stream, header, progress):
         if isinstance(line, Footer):
+            _finish(structure, number)
             _compare(number, line, replace(tally.footer(), header=line.header and of_header(first)))
             return Checked(header, line, structure.top)
         try:
@@ -91,6 +98,13 @@ def check(stream: BinaryIO, progress: Progress, *, folds: bool = False) -> Check
             raise _on(number, error) from None
         tally.add(line, raw)
     raise InvalidArgument("the file is not whole: its last line is missing")
+
+
+def _finish(structure: _Structure, number: int) -> None:
+    try:
+        structure.finish()
+    except InvalidArgument as error:
+        raise _on(number, error) from None
 
 
 def _first(stream: BinaryIO) -> bytes:
@@ -175,6 +189,9 @@ class _Structure:
     def __init__(self, header: Header, *, folds: bool) -> None:
         self._header = header
         self._twice = Twice(folds=folds)
+        self._own = set[tuple[object, ...]]()
+        """The owned rows and the relations of the last entity."""
+        self._ids = Ids()
         self._kinds: dict[object, str] = {}
         """The kind of each entity that can have children, by its id, or by its names and families."""
         self.top: EntityLine | None = None
@@ -201,7 +218,19 @@ class _Structure:
         else:
             self._entity(line)
             self._last = line
+            self._own.clear()
             self.top = self.top or line
+
+    def finish(self) -> None:
+        """Check what holds for the whole file. Raises InvalidArgument."""
+        self._ids.finish()
+
+    def _once(self, what: str, *place: object) -> None:
+        """Raise InvalidArgument if the last entity has such a row or relation already."""
+        if place in self._own:
+            assert self._last is not None
+            raise InvalidArgument(f"{what} of {format_path(self._last.names)} comes twice")
+        self._own.add(place)
 
     def _owned(self, line: OwnedLine) -> None:
         if self._last is None:
@@ -209,6 +238,7 @@ class _Structure:
         path = format_path((*self._last.names, line.name))
         _check_name(line.name)
         self._check_id(line.id, path)
+        self._once(f"the {line.kind} {line.name!r}", line.kind, line.name)
         _check_doc(line.kind, line, path)
 
     def _relation(self, line: RelationLine) -> None:
@@ -221,6 +251,13 @@ class _Structure:
                 _check_name(name)
         for row_id in (line.row.get("id"), line.row.get("to_id")):
             self._check_id(row_id, format_path(self._last.names))
+        if line.row:
+            self._once(f"the relation {line.kind}", line.kind, *[line.row[name] for name in _PLACE], line.value)
+            check_column(line, self._last)
+            self._ids.leads_to(line.row["to_id"], f"the relation {line.kind} of {format_path(self._last.names)}")
+        else:
+            to = None if relation_named(line.kind).exclusive else (line.to_kind, line.to)
+            self._once(f"the relation {line.kind}", line.kind, to, line.column, line.value)
 
     def _entity(self, line: EntityLine) -> None:
         path = format_path(line.names)
@@ -234,6 +271,7 @@ class _Structure:
         self._check_id(line.row.get("id"), path)
         if line.row:
             _check_row(line, path)
+            self._ids.entity(line, path)
         else:
             self._twice.check(line)
         _check_doc(line.kind, line, path)

@@ -44,14 +44,24 @@ class _Place(NamedTuple):
 
 
 def relation_lines(
-    snapshot: TableSnapshot, top: int, visits: Sequence[Visit], docs: Mapping[int, str], *, ids: bool, history: bool
+    snapshot: TableSnapshot,
+    top: int,
+    root: int | None,
+    visits: Sequence[Visit],
+    docs: Mapping[int, str],
+    *,
+    ids: bool,
+    history: bool,
 ) -> Iterator[tuple[int, RelationLine]]:
-    """Yield (from_id, line) of the relations that go from ``visits``; ``top`` is above the file's first names."""
+    """Yield (from_id, line) of the relations that go from ``visits`` to entities of the file.
+
+    ``root`` is the file's first entity; None: the file holds a whole database. ``top`` is above it.
+    """
     froms = {visit.row.id: visit for visit in visits}
     rows = list(snapshot.rows("relation", _COLUMNS, _COLUMNS[:5], list(froms)))
     places = _places(snapshot, {row[6] for row in rows}, top)
     for from_id, kind, slot, column, value, row_id, to_id, version, *audit in rows:
-        names = _names(places, to_id, top)
+        names = _names(places, to_id, top, root)
         columns = None if column == NO_COLUMN else column_path(docs.get(from_id), column)
         lost = names is None or (column != NO_COLUMN and columns is None)
         if (top == ROOT_ID and names is not None and names[0] != froms[from_id].names[0]) or lost:
@@ -76,16 +86,17 @@ def _places(snapshot: TableSnapshot, ids: set[int], top: int) -> dict[int, _Plac
     return places
 
 
-def _names(places: Mapping[int, _Place], entity_id: int, top: int) -> tuple[str, ...] | None:
-    """Return the names that lead from ``top`` to a live entity; None: it is not live, or not below it."""
+def _names(places: Mapping[int, _Place], entity_id: int, top: int, root: int | None) -> tuple[str, ...] | None:
+    """Return the names that lead from ``top`` to a live entity; None: it is not live, or not ``root`` or below it."""
     names: list[str] = []
+    first = top
     while entity_id != top:
         place = places.get(entity_id)
         if place is None or not place.live:
             return None
         names.append(place.name)
-        entity_id = place.parent_id
-    return tuple(reversed(names))
+        first, entity_id = entity_id, place.parent_id
+    return tuple(reversed(names)) if root in (None, first) else None
 
 
 # --- import

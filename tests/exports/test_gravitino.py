@@ -193,6 +193,31 @@ def test_what_has_no_place_there_is_named(url: str, tmp_path: Path) -> None:
     run(f"sqlite:///{tmp_path}/copy.db", back, tmp_path)  # and what is there is sound
 
 
+@pytest.mark.parametrize("version", [100, 120, 130])
+def test_what_a_release_cannot_read_is_left_out_and_named(sqlite_url: str, tmp_path: Path, version: int) -> None:
+    with ms.open(sqlite_url) as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational", provider="hive")
+        store.catalogs.create("lake.none", type="relational")
+        store.schemas.create("lake.none.s")
+        role, ann, tag = store.roles.create("lake.r"), store.users.create("lake.ann"), store.tags.create("lake.pii")
+        for one in (ann, tag, store.catalogs.load("lake.c")):
+            store.owners.set(one, ann)
+        for word in ("create_tag", "create_view", "register_function", "register_model"):
+            store.roles.grant(role, word, "lake", kind="metalake")
+    back = empty(tmp_path, version)
+    report = export_gravitino(sqlite_url, back)
+    found = {one.what for one in report.findings}
+    assert {"user lake.ann: owner lake.ann", "schema lake.none.s: what is above it is left out"} <= found
+    assert any("catalog lake.none: it has no provider" in one for one in found)
+    owned = ["CATALOG", "TAG"] if version > 100 else ["CATALOG"]
+    assert sorted(row["metadata_object_type"] for row in rows(back, "owner_meta")) == owned
+    (grant,) = rows(back, "role_meta_securable_object")
+    expected = {100: ["CREATE_MODEL"], 120: ["CREATE_TAG", "CREATE_VIEW", "REGISTER_MODEL"]}
+    expected[130] = [*expected[120][:2], "REGISTER_FUNCTION", "REGISTER_MODEL"]
+    assert json.loads(grant["privilege_names"]) == expected[version]
+
+
 def test_an_encrypted_value_is_not_written_and_named(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

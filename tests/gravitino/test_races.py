@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 import metastore as ms
+from metastore.serve.gravitino.credentials import _value
+from metastore.serve.gravitino.errors import Refused
 from tests.gravitino.conftest import Api
 from tests.gravitino.server import Server
 
@@ -155,3 +158,39 @@ def test_a_secret_that_the_operator_did_not_name_is_not_shown(lake: Api, monkeyp
     }
     lake.ask("POST", "/metalakes/lake/catalogs", {"name": "k", "type": "fileset", "properties": keys})
     assert lake.refused("GET", "/metalakes/lake/objects/catalog/k/credentials") == (403, 1008, "ForbiddenException")
+
+
+@pytest.mark.parametrize(
+    "place", ["secret:file:{}/given/../other", "secret:file:{}/given//k", "secret:file:{}/given/./k"]
+)
+def test_a_reference_leads_out_of_nothing(sqlite_url: str, tmp_path: Path, place: str) -> None:
+    (tmp_path / "given").mkdir()
+    for name in ("other", "given/k"):
+        (tmp_path / name).write_text("s3cr3t")
+    with ms.open(sqlite_url) as store:
+        store.metalakes.create("lake")
+        good = f"secret:file:{tmp_path}/given/k"
+        keys = {"good": good, "bad": place.format(tmp_path), "raced": good}
+        catalog = store.catalogs.create("lake.k", type="fileset", properties=keys)
+        reveals = [f"file:{tmp_path}/given/"]
+        assert _value(store, catalog, "good", reveals) == "s3cr3t"
+        with pytest.raises(Refused):
+            _value(store, catalog, "bad", reveals)
+        store.catalogs.alter(catalog, ms.SetProperty("raced", f"secret:file:{tmp_path}/other"))
+        with pytest.raises(ms.VersionConflict, match="has changed since it was read"):
+            _value(store, catalog, "raced", reveals)
+
+
+@pytest.mark.parametrize("key", ["metadata_location", "previous_metadata_location"])
+def test_no_client_moves_the_metadata_of_a_table(lake: Api, key: str) -> None:
+    lake.store.tables.create("lake.cat.s.ice", properties={key: "file:/w/1.json"})
+    place = "/metalakes/lake/catalogs/cat/schemas/s/tables"
+    for update in (
+        {"@type": "setProperty", "property": key, "value": "file:/x"},
+        {"@type": "removeProperty", "property": key},
+    ):
+        found = lake.refused("PUT", f"{place}/ice", {"updates": [update]})
+        assert found == (400, 1001, "IllegalArgumentException")
+    body = {"name": "new", "columns": COLUMNS, "properties": {key: "file:/x"}}
+    assert lake.refused("POST", place, body) == (400, 1001, "IllegalArgumentException")
+    assert dict(lake.store.tables.load("lake.cat.s.ice").properties) == {key: "file:/w/1.json"}

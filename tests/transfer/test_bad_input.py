@@ -155,6 +155,69 @@ def test_good_lines(history: bool) -> None:
         assert store.verify() == []
 
 
+def related(*, ids: bool) -> Lines:
+    """A table with a tag on its column, a tag on it and an owner; the relations come last of the entities' lines."""
+    with ms.open("memory://", principal="ada") as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational")
+        store.users.create("lake.ann")
+        store.users.create("lake.bob")
+        store.tags.create("lake.pii")
+        table = store.tables.create("lake.c.s.t", parents=True, columns=[ms.Column("a", "int")])
+        store.partitions.create(table, "p", values={"a": "1"})
+        store.tags.attach(table, "lake.pii", column="a")
+        store.owners.set(table, store.users.load("lake.ann"))
+        stream = io.BytesIO()
+        store.export_to(stream, ids=ids)
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def again(key: str, value: str, **fields: Any) -> Callable[[Lines], None]:
+    """Repeat the first line that says so, with other fields."""
+
+    def change(lines: Lines) -> None:
+        at = next(n for n, line in enumerate(lines) if line.get(key) == value)
+        lines.insert(at + 1, {**lines[at], **fields})
+
+    return change
+
+
+def other(key: str, value: str, **fields: Any) -> Callable[[Lines], None]:
+    """Give the first line that says so other fields."""
+    return lambda lines: next(line for line in lines if line.get(key) == value).update(fields)
+
+
+TWICE: dict[str, tuple[Callable[[Lines], None], str]] = {
+    "a row": (again("name", "p"), "the partition 'p' of lake.c.s.t comes twice"),
+    "a relation": (again("relation", "tag_on"), "the relation tag_on of lake.c.s.t comes twice"),
+    "an owner": (again("relation", "owner", to=["lake", "bob"]), "the relation owner of lake.c.s.t comes twice"),
+}
+ASTRAY: dict[str, tuple[Callable[[Lines], None], str]] = {
+    "to nothing": (other("relation", "owner", to_id=1 << 40), "has the id 1099511627776"),
+    "to no entity": (other("relation", "tag_on", to_id=8), "leads to the id 8, and the file has no entity"),
+    "from no column": (other("relation", "tag_on", column_id=7), "from the column 7, which is not a"),
+    "an id twice": (other("kind", "schema", id=2), "another entity of the file has its id 2"),
+    "a place twice": (again("kind", "tag", id=8), "lake.pii comes twice"),
+}
+
+
+@pytest.mark.parametrize("ids", [False, True])
+@pytest.mark.parametrize(("change", "match"), TWICE.values(), ids=TWICE)
+def test_what_comes_twice_is_refused_before_anything_is_written(
+    change: Callable[[Lines], None], match: str, ids: bool
+) -> None:
+    lines = related(ids=ids)
+    change(lines)
+    refused(sealed(lines), match)
+
+
+@pytest.mark.parametrize(("change", "match"), ASTRAY.values(), ids=ASTRAY)
+def test_rows_with_ids_fit_each_other(change: Callable[[Lines], None], match: str) -> None:
+    lines = related(ids=True)
+    change(lines)
+    refused(sealed(lines), match)
+
+
 def test_damaged_files() -> None:
     """Cut off anywhere, or with one byte changed, in whichever line."""
     with ms.open("memory://") as store:

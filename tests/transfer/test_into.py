@@ -46,6 +46,27 @@ def test_a_subtree_elsewhere(built: Store) -> None:
     assert built.verify() == []
 
 
+def test_a_part_without_its_owners(store: Store) -> None:
+    """Relations to what is outside of the part are not in the file, also where a name in it is the same."""
+    store.metalakes.create("lake")
+    store.catalogs.create("lake.c", type="relational")
+    table = store.tables.create("lake.c.s.t", parents=True, columns=[ms.Column("a", "int")])
+    store.tags.create("lake.c")
+    store.tags.attach(table, "lake.c", column="a")
+    store.owners.set(table, store.users.create("lake.bob"))
+    stream, said = exported(store, store.catalogs.load("lake.c"))
+    store.metalakes.create("other")
+    store.import_from(stream, into="other")
+    assert exported(store, "other.c")[1] == said
+    assert store.owners.of("other.c.s.t") is None
+    stream = exported(store, "lake")[0]
+    store.metalakes.rename("lake", "before")
+    store.import_from(stream)
+    owner = store.owners.of("lake.c.s.t")
+    assert owner is not None
+    assert owner.name == "bob"
+
+
 def test_one_table(built: Store) -> None:
     """Also what can have no children; where kinds share a name, by the entity."""
     with pytest.raises(ms.InvalidArgument, match="table and a fileset and a topic"):

@@ -121,7 +121,11 @@ def _in_use(said: Said) -> str:
 
 
 def _provider(said: Said) -> str:
-    return said.doc["provider"] or _PROVIDERS.get(said.doc["type"], "")
+    kind: str = said.doc["type"]
+    provider: str | None = said.doc["provider"] or _PROVIDERS.get(kind)
+    if provider is None:
+        raise NoPlace(f"it has no provider, and a {kind} catalog has one there; set it here, and export again")
+    return provider
 
 
 def _table(said: Said) -> Iterator[TablesRow]:

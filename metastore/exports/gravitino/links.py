@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from metastore.exports.gravitino.addresses import Address
 from metastore.exports.gravitino.entities import Said, TablesRow
+from metastore.exports.gravitino.releases import Release, can_hold, privilege_in
 from metastore.exports.gravitino.standing import audit_json
 from metastore.governance.privileges import REVEAL
 from metastore.transfer.lines import RelationLine
@@ -18,23 +19,24 @@ _NOT_THERE: Final = (REVEAL,)
 """Privileges that Gravitino does not have; a role that had one could not be loaded there."""
 
 
-def link_rows(said: Said) -> Iterator[TablesRow]:
-    """Yield the rows of the relations that go from an entity to what is there."""
+def link_rows(said: Said, release: Release) -> Iterator[TablesRow]:
+    """Yield the rows of the relations that go from an entity to what is there, and that the release can read."""
     grants: dict[tuple[str, int], list[str]] = {}
     for line in said.group.relations:
         to = None if line.to is None or line.to_kind is None else said.addresses.get(line.to_kind, line.to)
         if to is None:
             continue
-        if line.kind == "grant":
+        own_kind = said.address.shape.kind
+        if line.kind == "grant" and can_hold(release, to.shape.kind):
             grants.setdefault((to.shape.kind, to.id), []).append(line.value)
-        elif line.kind in ("tag_on", "policy_on"):
+        elif line.kind in ("tag_on", "policy_on") and can_hold(release, own_kind):
             yield from _attached(said, line, to)
-        elif line.kind == "owner":
+        elif line.kind == "owner" and can_hold(release, own_kind):
             yield "owner_meta", {**_owner(said, line, to), "updated_at": said.now}
         elif line.kind == "membership":
             own = {f"{said.address.shape.kind}_id": said.address.id, "role_id": to.id}
             yield f"{said.address.shape.kind}_role_rel", {**own, **_standing(line)}
-    yield from _grants(said, grants.items())
+    yield from _grants(said, grants.items(), release)
 
 
 def _standing(line: RelationLine) -> dict[str, Any]:
@@ -64,11 +66,12 @@ def _owner(said: Said, line: RelationLine, to: Address) -> dict[str, Any]:
     return {"metalake_id": metalake, **owner, **_end(said.address), **_standing(line)}
 
 
-def _grants(said: Said, grants: Iterable[tuple[tuple[str, int], list[str]]]) -> Iterator[TablesRow]:
+def _grants(said: Said, grants: Iterable[tuple[tuple[str, int], list[str]]], release: Release) -> Iterator[TablesRow]:
     """Yield one row for each object on which a role has privileges."""
     for (kind, key), values in grants:
         pairs = [value.split(":", 1) for value in values]
-        known = sorted((word, effect) for effect, word in pairs if word not in _NOT_THERE)
+        named = [(privilege_in(release, word), effect) for effect, word in pairs if word not in _NOT_THERE]
+        known = sorted((word, effect) for word, effect in named if word is not None)
         if not known:
             continue
         yield (

@@ -15,6 +15,7 @@ from metastore.exports.gravitino.addresses import Addresses
 from metastore.exports.gravitino.compare import compare
 from metastore.exports.gravitino.entities import NoPlace, Said, TablesRow, owned_rows, rows_of
 from metastore.exports.gravitino.links import link_rows
+from metastore.exports.gravitino.releases import release_of
 from metastore.exports.gravitino.report import ExportReport
 from metastore.exports.gravitino.target import Target, open_target
 from metastore.imports.counts import Tell
@@ -46,9 +47,10 @@ def export_gravitino(url: str | None, to: str, *, progress: Tell | None = None) 
         for group in groups(lines):
             _write_entity(group, addresses, target, report, now)
         tell("writing relations", 0.5)
+        release = release_of(target.has)
         for group in groups(lines):
             if addresses.get(group.entity.kind, group.entity.names) is not None:
-                _put(target, link_rows(Said(group, addresses, now)))
+                _put(target, link_rows(Said(group, addresses, now), release))
         target.flush()
         tell("comparing", 0.7)
         with tempfile.TemporaryFile() as back:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from metastore.arguments import shown
-from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, kind_named
@@ -17,12 +17,16 @@ from metastore.port.records import Lookup, Record
 __all__ = ["entity_of", "reveal", "secret_of"]
 
 
-def reveal(session: ManagerSession, entity: Entity, key: str) -> str:
+def reveal(session: ManagerSession, entity: Entity, key: str, expected: str | None = None) -> str:
     """Return the secret that the property ``key`` of an entity, as it was read, refers to, or has encrypted.
 
-    Raises EntityNotFound, InvalidArgument; for an encrypted one SecretKeyMissing, SecretKeyWrong, SecretDamaged.
+    Raises EntityNotFound, InvalidArgument; VersionConflict if the reference is not ``expected``; for an encrypted one
+    SecretKeyMissing, SecretKeyWrong, SecretDamaged.
     """
     reference, what = secret_of(entity, key)
+    if expected is not None and expected != reference:
+        message = f"{what} has changed since it was read; load {entity.path} again"
+        raise VersionConflict(str(entity.path), "the property as it was read", "another one", message)
     if not reference.stored.startswith(SEALED):
         return read(reference, what)
     assert session.seals is not None

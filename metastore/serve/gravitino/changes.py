@@ -75,10 +75,17 @@ def steps(update: Update, readers: Readers) -> list[Step]:
     return step if isinstance(step, list) else [step]
 
 
+_POINTERS: Final = ("metadata_location", "previous_metadata_location")
+"""Properties that say which metadata an Iceberg table or view has. With another one it would show other data."""
+
+
 def clean_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the properties of a request, which may not have the one that the server keeps."""
+    """Return the properties of a request, which may not have those that the server keeps."""
     if properties and IN_USE in properties:
         raise BadRequest(f"the property {IN_USE} is reserved; enable or disable it by PATCH")
+    for key in _POINTERS:
+        if properties and key in properties:
+            raise BadRequest(f"the property {key} is reserved: a commit of Iceberg's writes it; ask the Iceberg server")
     return dict(properties or {})
 
 

@@ -6,6 +6,7 @@ any client may write a property, and must not reach every variable and file of t
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,7 @@ _STATIC: Final[Mapping[str, tuple[str, ...]]] = {
     "jdbc-user-password": ("jdbc-user", "jdbc-password"),
 }
 """The types of credentials that do not expire, each with its properties."""
+_FILE: Final = "file:"
 _PATH: Final = "/metalakes/{metalake}/objects/{type}/{object}/credentials"
 _KINDS: Final = ("catalog", "schema", "table", "fileset", "model")
 
@@ -79,7 +81,14 @@ def _value(store: Store, holder: Any, key: str, reveals: Sequence[str]) -> str:
     value = holder.properties[key]
     if not isinstance(value, Secret):
         return str(value)
-    if not value.startswith(tuple(reveals)) or not reveals:
+    if not _is_allowed(value, reveals):
         message = f"the secret of {key} is not shown; the server's operator allows it with --reveal"
         raise Refused(1008, 403, "ForbiddenException", message)
-    return store.reveal(holder, key)
+    return store.reveal(holder, key, expected=value)  # what was judged, and not what a client has written since
+
+
+def _is_allowed(reference: str, reveals: Sequence[str]) -> bool:
+    """Whether the operator allows to show a secret. A path that leads back up may lead out of what is allowed."""
+    place = reference.removeprefix(_FILE)
+    straight = place == reference or posixpath.normpath(place) == place
+    return straight and bool(reveals) and reference.startswith(tuple(reveals))

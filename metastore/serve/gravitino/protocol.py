@@ -18,6 +18,7 @@ from metastore.serve.gravitino import (
 )
 from metastore.serve.gravitino.errors import NotSupported, failed, unknown_route
 from metastore.serve.gravitino.resources import RESOURCES, Resource
+from metastore.serve.principals import ANONYMOUS
 from metastore.serve.web import Answer, Call, Protocol, Route, route
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def gravitino_protocol(actors: Actors, reveals: Sequence[str] = ()) -> Protocol:
 
     ``reveals``: beginnings of the references whose secrets credentials may show.
     """
-    routes = [route("GET", "/version", _version)]
+    routes = [route("GET", "/version", _version), route("GET", "/authn/me", _me)]
     for method, path, kind, handler in [*_endpoints(), *credentials.endpoints(reveals)]:
         routes.append(_bound(actors, method, path, kind, handler))
     return Protocol(routes, failed, unknown_route, actors.principals, MEDIA_TYPE)
@@ -93,6 +94,10 @@ def _bound(actors: Actors, method: str, path: str, kind: str, handler: Handler) 
 def _version(_: Call) -> Answer:
     version = {"version": VERSION, "compileDate": "unknown", "gitCommit": "unknown"}
     return Answer({"code": 0, "version": version})
+
+
+def _me(call: Call) -> Answer:
+    return Answer({"code": 0, "principal": call.principal or ANONYMOUS})
 
 
 def _test_connection(_store: Store, _call: Call) -> Answer:

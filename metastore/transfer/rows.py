@@ -1,0 +1,80 @@
+"""Check that the rows of a file with ids fit each other: a restore writes them as they are.
+
+A database would refuse them in the middle of the restore, or have relations that lead nowhere. Memory: 16 bytes and an
+entry of a set for the id and the place of each entity.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from metastore.errors import InvalidArgument
+from metastore.kinds.kind import to_json
+from metastore.names import format_path
+from metastore.port.conditions import LIVE
+from metastore.port.relations import NO_COLUMN
+from metastore.transfer.lines import EntityLine, RelationLine
+
+__all__ = ["Ids", "check_column"]
+
+
+class Ids:
+    """The ids of a file: of its entities, and of those to which its relations lead."""
+
+    def __init__(self) -> None:
+        self._there = set[int]()
+        self._places = set[bytes]()
+        self._wanted: dict[int, str] = {}
+        """The ids that relations named before their entities came, each with one such relation."""
+
+    def entity(self, line: EntityLine, path: str) -> None:
+        """Note an entity. Raises InvalidArgument if another one has its id, or is live in its place."""
+        row = line.row
+        if row["id"] in self._there:
+            raise InvalidArgument(f"{path}: another entity of the file has its id {row['id']}")
+        self._there.add(row["id"])
+        self._wanted.pop(row["id"], None)
+        if row["state"] == LIVE:
+            text = to_json([row["parent_id"], line.family, row["key"]])
+            place = blake2b(text.encode(), digest_size=16).digest()
+            if place in self._places:
+                raise InvalidArgument(f"{path} comes twice")
+            self._places.add(place)
+
+    def leads_to(self, row_id: int, what: str) -> None:
+        """Note that a relation leads to an entity."""
+        if row_id not in self._there:
+            self._wanted.setdefault(row_id, what)
+
+    def finish(self) -> None:
+        """Raise InvalidArgument for a relation to an entity that the file does not have."""
+        for row_id, what in self._wanted.items():
+            raise InvalidArgument(f"{what} leads to the id {row_id}, and the file has no entity with this id")
+
+
+def check_column(line: RelationLine, owner: EntityLine) -> None:
+    """Raise InvalidArgument for a relation of a column that is not the one that its path names, or that never was."""
+    column = line.row["column_id"]
+    if line.column is None:
+        known = column == NO_COLUMN or 0 < column <= owner.doc.get("last_column_id", 0)
+    else:
+        known = column == _id_of(line.column, owner.doc.get("columns", ()))
+    if not known:
+        named = "" if line.column is None else f", which is not {format_path(line.column)}"
+        what = f"the relation {line.kind} of {format_path(owner.names)}"
+        raise InvalidArgument(f"{what} goes from the column {column}{named}")
+
+
+def _id_of(path: tuple[str, ...], columns: object) -> object:
+    """Return the id of a column of a document, or of a field in one."""
+    found: object = None
+    for name in path:
+        one = next((one for one in _objects(columns) if one.get("name") == name), None)
+        if one is None:
+            return None
+        found, columns = one.get("id"), one.get("fields", ())
+    return found
+
+
+def _objects(value: object) -> list[dict[str, object]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list | tuple) else []
