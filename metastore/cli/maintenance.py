@@ -86,9 +86,10 @@ def backup(
     put: Annotated[bool, typer.Option("--put-back", help="Replace the database by the backup.")] = False,
     json: Json = False,
 ) -> None:
-    """Copy a SQLite database into a new file, also while others write; or put such a file back.
+    """Copy a SQLite database, or put a copy back.
 
-    A backup is put back only while no program has the database open.
+    The copy is a new file, and is whole although others write meanwhile. It is put back only while no program has the
+    database open.
     """
     settings: Settings = ctx.obj
     (put_back if put else back_up)(settings.url, file)

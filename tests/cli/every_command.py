@@ -53,6 +53,7 @@ COMMANDS: tuple[tuple[int, str], ...] = (
     (0, f"drop lake.c.s.once_{LONG}"),
     (0, f"purge lake.c.s.once_{LONG} --yes"),
     (0, "gc --retention 0s"),
+    (0, "backup FOLDER/copy.db"),
     (0, "export -o FOLDER/all.jsonl"),
     (0, "import FOLDER/all.jsonl --if-exists return"),
     (0, "crawl FOLDER/in --into lake.c"),
