@@ -7,6 +7,7 @@ database refuses other commits on its entities. docs/progress.md has the protoco
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
 
@@ -153,34 +154,39 @@ def carrying(session: Session, commit: Commit, seen: Seen | None = None) -> Comm
     """Return the commit with the intents that are visible on what it writes, resolved on top of its own writes.
 
     They have no answer yet, so to apply them after the own writes is a valid serial order. What the commit itself
-    renames, moves or drops, and what is below that, carries nothing: its path may lead elsewhere afterwards. ``seen``:
-    what one snapshot has shown already.
+    renames, moves or drops, and what is below that, carries nothing: its path may lead elsewhere afterwards. There the
+    intents are overlooked: they stay with their owners, or are sent away. ``seen``: what one snapshot has shown.
     """
     updates = {w.id: w for w in commit.writes if isinstance(w, Update)}
     moved = {w.id for w in commit.writes if isinstance(w, Update) and w.scope_version is not None}
     moved |= {guard.id for guard in commit.guards if guard.bump}
-    backend: Intents = session.backend
-    known, carries = seen or {}, list[Help]()
-    for entity_id in [i for i in updates if i not in moved]:
+    backend, known, carries = session.backend, seen or {}, list[Help]()
+    for entity_id, last in updates.items():
+        if entity_id in moved:
+            carries.append(_nothing(last))
+            continue
         there = known.get(entity_id) or backend.pending(entity_id, None, BATCH)
-        scopes = scopes_of(backend, there)
-        if there.known is None or moved.isdisjoint((*[node.id for node in there.known.record.chain], *scopes)):
-            carried = _carried(there, commit, updates[entity_id], scopes)
-            carries += [] if carried is None else [carried]
+        carried = _carried(backend, there, commit, last, moved)
+        carries += [] if carried is None else [carried]
     return replace(commit, carries=tuple(carries))
 
 
-def _carried(seen: Pending, commit: Commit, last: Update, scopes: Mapping[int, int]) -> Help | None:
+def _carried(backend: Intents, seen: Pending, commit: Commit, last: Update, moved: AbstractSet[int]) -> Help | None:
     first = next(w for w in commit.writes if isinstance(w, Update) and w.id == last.id)
     if seen.known is None or seen.known.record.version != first.version:
         return None  # the compare-and-swap fails
-    record = seen.known.record
+    record, scopes = seen.known.record, scopes_of(backend, seen)
+    if not seen.intents or not moved.isdisjoint((*[node.id for node in record.chain], *scopes)):
+        return _nothing(last)
     doc = next((w.doc for w in reversed(commit.writes) if isinstance(w, Update) and w.id == last.id and w.doc), None)
     after = record._replace(version=last.version + 1, doc=record.doc if doc is None else doc)
-    on_top = seen._replace(known=seen.known._replace(record=after))
-    planned = plan(on_top, None, BatchSize(), scopes) if seen.intents else None
-    nothing = Help((), last.id, last.version + 1, last.event.path_after or "", ())
-    return nothing if planned is None else planned.help
+    planned = plan(seen._replace(known=seen.known._replace(record=after)), None, BatchSize(), scopes)
+    return _nothing(last) if planned is None else planned.help
+
+
+def _nothing(last: Update) -> Help:
+    """Return what lets a commit overlook the intents on an entity."""
+    return Help((), last.id, last.version + 1, last.event.path_after or "", ())
 
 
 def scopes_of(backend: Intents, seen: Pending) -> Mapping[int, int]:

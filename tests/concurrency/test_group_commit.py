@@ -19,6 +19,7 @@ from metastore.backends.sqlite.connect import DRIVER
 from metastore.backends.sqlite.group import MOST
 from metastore.clock import ThreadWaker
 from metastore.deadlines import until
+from metastore.retry.classify import Consequence, of_sqlite
 from tests.contract.intents import eventually
 from tests.interrupts.raising import Raising
 
@@ -234,6 +235,85 @@ def test_an_interrupt_before_the_commit_leaves_nobody_with_an_answer(
             leader.result(20.0)
         assert other.result(20.0) == "a"
     assert names(crowd.store) == {"a"}
+
+
+@pytest.mark.parametrize("line", range(1, 5))
+def test_a_second_interrupt_acknowledges_nothing_that_is_not_committed(crowd: Crowd, line: int) -> None:
+    """It meets the leader at a line at which that handles the first one."""
+    raising, lefts = Raising([group.__file__], 0, KeyboardInterrupt), [line]
+
+    def interrupted(connection: Any, _: int) -> None:
+        if lefts:
+            raising.left = lefts.pop()
+        raise KeyboardInterrupt
+
+    with ThreadPoolExecutor(5) as threads:
+        with crowd.behind(threads):
+            leader = threads.submit(lambda: raising.run(lambda: crowd.group.run(inserted("leader"))))
+            crowd.waiting(1)
+            others = [threads.submit(crowd.group.run, inserted(name)) for name in "ab"]
+            crowd.waiting(3)
+            last = threads.submit(crowd.group.run, interrupted)
+            crowd.waiting(4)
+        for one in (leader, last):
+            with suppress(KeyboardInterrupt):
+                one.result(20.0)
+        assert [other.result(20.0) for other in others] == ["a", "b"]
+    assert raising.left == 0
+    assert names(crowd.store) == {"a", "b"}
+
+
+def test_a_commit_that_two_interrupts_met_is_in_doubt(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its changes are looked up, as after a lost answer."""
+    raising, execute = Raising([group.__file__], 0, KeyboardInterrupt), _Interrupted.execute
+
+    def twice(self: _Interrupted, text: str, *parameters: Any) -> Any:
+        if text == "COMMIT":
+            raising.left = 1
+        return execute(self, text, *parameters)
+
+    monkeypatch.setattr(_Interrupted, "execute", twice)
+    lend = crowd.pool.connection
+
+    @contextmanager
+    def connection() -> Iterator[Any]:
+        with lend() as one:
+            yield _Interrupted(one)
+
+    with ThreadPoolExecutor(5) as threads:
+        with crowd.behind(threads):
+            monkeypatch.setattr(crowd.pool, "connection", connection)
+            leader = threads.submit(lambda: raising.run(lambda: crowd.group.run(inserted("leader"))))
+            crowd.waiting(1)
+            other = threads.submit(crowd.group.run, inserted("a"))
+            crowd.waiting(2)
+        assert isinstance(leader.exception(20.0), KeyboardInterrupt)
+        error: Any = other.exception(20.0)
+    assert of_sqlite(error.sqlite_errorcode) is Consequence.UNKNOWN
+
+
+class _CutWait(ThreadWaker):
+    """Interrupts the thread that waits."""
+
+    def wait(self, seconds: float) -> bool:
+        raise KeyboardInterrupt
+
+
+def test_a_change_whose_thread_was_interrupted_in_the_queue_is_not_made(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ThreadPoolExecutor(5) as threads:
+        with crowd.behind(threads):
+            leader = threads.submit(crowd.group.run, inserted("leader"))
+            crowd.waiting(1)
+            with monkeypatch.context() as patch:
+                patch.setattr(group, "ThreadWaker", _CutWait)
+                gone = threads.submit(crowd.group.run, inserted("gone"))
+                assert isinstance(gone.exception(20.0), KeyboardInterrupt)
+            other = threads.submit(crowd.group.run, inserted("a"))
+            crowd.waiting(3)
+        assert [leader.result(20.0), other.result(20.0)] == ["leader", "a"]
+    assert names(crowd.store) == {"leader", "a"}
 
 
 def test_a_deadline_in_the_queue_is_the_callers_own(crowd: Crowd) -> None:

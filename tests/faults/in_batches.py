@@ -58,4 +58,11 @@ IN_BATCHES: tuple[Fault, ...] = (
         "                raise\n",
         "tests/concurrency/test_group_commit.py --timeout 60",
     ),
+    Fault(
+        "Group commit: an answer counts before the COMMIT, so that two interrupts acknowledge what is not committed",
+        "metastore/backends/sqlite/group.py",
+        "fate, made = _Fate(), 0",
+        "fate, made = _Fate(), 0\n        fate.sent = fate.done = True",
+        "tests/concurrency/test_group_commit.py -k second",
+    ),
 )

@@ -139,8 +139,15 @@ IN_EDGES: tuple[Fault, ...] = (
     Fault(
         "Transactions: one that drops something carries nothing",
         "metastore/operation/tickets.py",
-        "    for entity_id in [i for i in updates if i not in moved]:",
-        "    for entity_id in [i for i in updates if not moved]:",
+        "    backend, known, carries = session.backend",
+        "    if moved:\n        return commit\n    backend, known, carries = session.backend",
         "tests/past/test_revert.py -k 'starve and sqlite'",
+    ),
+    Fault(
+        "Transactions: one that waits for the dead owner of a change below what it moves",
+        "metastore/operation/tickets.py",
+        "            carries.append(_nothing(last))\n            continue",
+        "            continue",
+        "tests/progress/test_transactions_beside.py -k 'moves and sqlite and dropped'",
     ),
 )

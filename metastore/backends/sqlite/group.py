@@ -13,7 +13,7 @@ changes mean one after the other. If the transaction fails as a whole, each of t
 error. An error of the COMMIT itself is the answer to all.
 
 A thread leads while its block runs (:mod:`metastore.block`). If an interrupt ends that, those that wait see that nobody
-leads, and one of them begins.
+leads, and one of them begins. A change whose own thread an interrupt met in the queue is not made.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
+from sqlite3 import SQLITE_IOERR
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from metastore.backends.sqlite.connect import DRIVER, Pool
@@ -42,7 +43,6 @@ _PATIENCE: Final = 1.0
 """After how long without any move a thread that waits leads beside the leader (seconds): that may be stuck."""
 _LOOKS: Final = 0.1
 """How often a thread that waits looks whether another leads (seconds)."""
-_NOTHING: Final[Any] = object()
 
 
 class Written(Protocol):
@@ -63,6 +63,19 @@ class _Turn(Block):
         """Do nothing: what counts is that it does not run any more."""
 
 
+class _Fate:
+    """What became of a transaction that several changes share. What they came to counts only if it was committed.
+
+    An interrupt may end its thread anywhere, and a second one what the thread does about the first.
+    """
+
+    sent = False
+    """Whether its COMMIT was sent. Without ``done`` it is in doubt."""
+    done = False
+    error: BaseException | None = None
+    """Of the COMMIT."""
+
+
 class _Job:
     """One change that waits, and its answer."""
 
@@ -73,11 +86,13 @@ class _Job:
         self.leads = False
         self.leader: _Turn | None = None
         """The thread that makes it, if that is not its own."""
-        self.value: Any = _NOTHING
+        self.fate = _Fate()
+        self.value: Any = None
         self.error: BaseException | None = None
 
-    def make(self, connection: Any, now: int) -> None:
+    def make(self, fate: _Fate, connection: Any, now: int) -> None:
         """Make the change behind a savepoint. Raises what ended the whole transaction."""
+        self.fate = fate
         connection.execute("SAVEPOINT one")
         try:
             self.value = self.context.run(self.change, connection, now)
@@ -90,12 +105,24 @@ class _Job:
 
     @property
     def answered(self) -> bool:
-        return self.value is not _NOTHING or self.error is not None
+        """Whether there is an answer, once the leader has made it. False: nothing was committed."""
+        return self.fate.sent
 
     def answer(self) -> Any:
+        if self.fate.error is not None:
+            raise self.fate.error
+        if not self.fate.done:
+            raise _in_doubt()
         if self.error is not None:
             raise self.error
         return self.value
+
+
+def _in_doubt() -> Exception:
+    """Return the error that says: it may or may not have been applied."""
+    error: Exception = DRIVER.OperationalError("the thread that sent the COMMIT was interrupted")
+    error.sqlite_errorcode = SQLITE_IOERR  # type: ignore[attr-defined]
+    return error
 
 
 class GroupCommit:
@@ -157,9 +184,9 @@ class GroupCommit:
                     return True
                 if job not in self._queue:
                     taken = True  # it is being made: the answer comes
-                    if job.leader is None or job.leader.runs:
+                    if job.leader is not None and job.leader.runs:
                         continue
-                    return True  # an interrupt met its leader
+                    return True  # an interrupt met its leader; or a fork, while it entered the queue
                 now = SYSTEM.monotonic()
                 if moves != self._moves:
                     moves, since = self._moves, now
@@ -210,22 +237,21 @@ class GroupCommit:
 
     def _make(self, connection: Any, jobs: list[_Job]) -> None:
         """Make all changes, and commit once. A job without an answer goes alone."""
-        sent, made = False, 0
+        fate, made = _Fate(), 0
         try:
             while made < len(jobs):
-                jobs[made].make(connection, self._clock.micros())
+                jobs[made].make(fate, connection, self._clock.micros())
                 made += 1
                 if made == len(jobs):
                     self._take(jobs)  # those that came while the others were made
-            sent = True
+            fate.sent = True
             connection.execute("COMMIT")
+            fate.done = True
         except DRIVER.Error as error:
-            for job in jobs:
-                job.value, job.error = _NOTHING, error if sent else None
+            fate.error = error
         except BaseException:  # an interrupt of the leader
-            if not sent or connection.in_transaction:
-                for job in jobs:
-                    job.value, job.error = _NOTHING, None
+            fate.done = fate.sent and not connection.in_transaction
+            fate.sent = fate.done
             raise
 
     def _take(self, jobs: list[_Job]) -> None:
@@ -237,13 +263,15 @@ class GroupCommit:
                 job = self._queue[0]
                 job.leader = job.turn if job.leads else turn  # before it leaves the queue: no interrupt loses it
                 self._queue.popleft()
-                if job.leader is turn:
+                if job.leader is turn and job.turn.runs:  # nobody waits for what an interrupt met
                     jobs.append(job)
 
     def _resign(self) -> None:
         """Let the one that waits longest lead."""
         with self._mutex:
             self._moves += 1
+            while self._queue and not self._queue[0].turn.runs:
+                self._queue.popleft()  # an interrupt ended it
             if self._queue:
                 job = self._queue[0]
                 self._leader, job.leads = job.turn, True  # before it leaves the queue: no interrupt loses it
