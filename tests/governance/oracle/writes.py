@@ -221,9 +221,11 @@ def _row(world: World, user: str) -> Call:
     ways: dict[str, Run] = {
         "partitions.create": lambda s: s.partitions.create(target, name, values={}),
         "statistics.set": lambda s: s.statistics.set(target, {f"custom-{name}": 1}),
+        "statistics.put_many": lambda s: s.statistics.put_many(target, [s.statistics.row(name, {"n": 1})]),
+        "partition statistics": lambda s: s.statistics.set(target, {f"custom-{name}": 1}, partition="day=1"),
         "partitions.put_many": lambda s: s.partitions.put_many(target, [s.partitions.row(name, {}, {})], []),
     }
-    way = world.chance.choice(list(ways))
+    way = world.chance.choice([*ways] if table in world.with_rows else [*ways][:2])
     return _write(
         f"{way} {target}",
         user,
@@ -231,6 +233,66 @@ def _row(world: World, user: str) -> Call:
         [(table, target)],
         lambda rules: rules.may(user, needs("table", "partition"), table),
     )
+
+
+def _version(world: World, user: str) -> Call:
+    model = world.one("model")
+    target, words = world.target(model), needs("model", "model_version")
+    return _write(
+        f"add a version of {target}",
+        user,
+        lambda s: s.models.add_version(target, uris={"u": "s3://b/m"}),
+        [(model, target)],
+        lambda rules: rules.may(user, words, model),
+    )
+
+
+def _together(world: World, user: str) -> Call:
+    """Change several things in one transaction: all of it or nothing."""
+    ids = list(dict.fromkeys([world.one("table", "table", "topic", "tag", "schema") for _ in range(2)]))
+    named, value = [(one, world.target(one)) for one in ids], str(world.chance.random())
+    kinds = [world.rules.things[one].kind for one in ids]
+
+    def wanted(rules: Rules) -> list[object]:
+        for one, target in named:  # the first one that cannot be done ends it
+            if not rules.leads(target, one) or not rules.sees(user, one):
+                return ["hidden"]
+            if not rules.may_do(user, "alter", one):
+                return ["denied"]
+        return ["done"]
+
+    def run(store: Store) -> list[object]:
+        with store.transaction() as tx:
+            for kind, (_, target) in zip(kinds, named, strict=True):
+                tx.manager(kind).alter(target, ms.SetProperty("n", value))
+        return ["done"]
+
+    return Call(f"transaction alters {[target for _, target in named]}", user, run, wanted, then=lambda: None)
+
+
+def _restore_elsewhere(world: World, user: str) -> Call:
+    lake = world.any_lake()
+    thing, to = world.rules.things[world.one("table", lake=lake, live=False)], world.one("schema", lake=lake)
+    if thing.parent == to:
+        raise IndexError
+    path, at = world.rules.path(thing.id), world.rules.path(to)
+    parent = thing.parent or 0
+
+    def wanted(rules: Rules) -> list[object]:
+        gone = not rules.things[thing.id].live and rules.leads(path.rpartition(".")[0], parent)
+        if not gone or not rules.leads(at, to) or not all(rules.sees(user, one) for one in (parent, thing.id, to)):
+            return ["hidden"]
+        may = rules.may_do(user, "move", thing.id) and _creates(rules, user, "table", to)
+        return ["done" if may else "denied"]
+
+    def run(store: Store) -> list[object]:
+        store.tables.restore(path, id=thing.id, to=f"{at}.{thing.name}")
+        return ["done"]
+
+    def then() -> None:
+        thing.live, thing.parent = True, to
+
+    return Call(f"restore {path} in {at}", user, run, wanted, then=then)
 
 
 def _own(world: World, user: str) -> Call:
@@ -297,6 +359,9 @@ WRITES: dict[Callable[[World, str], Call], int] = {
     _disable: 1,
     _attach: 4,
     _row: 4,
+    _version: 2,
+    _together: 3,
+    _restore_elsewhere: 2,
     _own: 2,
     _grant: 2,
     _member: 2,
