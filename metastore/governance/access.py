@@ -270,7 +270,7 @@ class Access:
         scopes = list[Scopes]()
         for want in wanted:
             if want.on not in known:
-                raise EntityNotFound(str(want.on), "the object is gone; load it again")
+                raise _gone(want)
             scopes.append(known[want.on].guards(self.check(known[want.on], want)))
         return Evidence(Scopes.older(scopes).without(self.mine or ()), False, known)
 
@@ -294,7 +294,7 @@ class Access:
         if rulings[-1].allowed:
             return rulings
         if not known.seen[-1].allowed:
-            raise EntityNotFound(known.facts.object.path)
+            raise _gone(want)
         raise self.denied(known, want, rulings[-1])
 
     def denied(self, known: KnownFacts, want: Want, ruling: Ruling) -> PermissionDenied:
@@ -345,6 +345,11 @@ class Access:
                 return new
             except IndexError:  # another thread may take them all
                 self._memory.ids.extend(self.backend.reserve_ids(_BLOCK)[::-1])
+
+
+def _gone(want: Want) -> EntityNotFound:
+    """The error for what is purged, or hidden: not by its path, because it may have got that when it was hidden."""
+    return EntityNotFound(str(want.on), f"the object with the id {want.on} is not there any more; load it again")
 
 
 def _granted(known: KnownFacts, want: Want) -> Scopes | None:

@@ -40,7 +40,12 @@ class Principals:
     @property
     def authenticates(self) -> bool:
         """Whether requests without a user are refused."""
-        return isinstance(self.tokens, TokenFile) or bool(self.tokens) or self.header is not None
+        return self._demands_token or self.header is not None
+
+    @property
+    def _demands_token(self) -> bool:
+        """Whether a request needs a token: of a file also while that has none."""
+        return isinstance(self.tokens, TokenFile) or bool(self.tokens)
 
     def principal(self, headers: Mapping[str, str]) -> str:
         """Return who makes a request. Raises NotAuthenticated, ValueError."""
@@ -48,7 +53,7 @@ class Principals:
         if not self.authenticates:
             return _basic(value) if scheme.lower() == "basic" else ANONYMOUS
         owner = self.tokens.get(_digest(value.strip())) if scheme.lower() == "bearer" else None
-        if owner is None and (self.header is None or self.tokens):
+        if owner is None and (self.header is None or self._demands_token):
             raise NotAuthenticated("the request needs a valid token: Authorization: Bearer …")
         user = owner if self.header is None else headers.get(self.header)
         if not user:
@@ -57,7 +62,10 @@ class Principals:
 
 
 class TokenFile(Mapping[bytes, str]):
-    """The tokens of a file, as it is now. A file that cannot be read leaves what was read last, and is logged."""
+    """The tokens of a file, as it is now. A file that cannot be read leaves what was read last, and is logged.
+
+    One from which the last token was taken has none.
+    """
 
     def __init__(self, file: Path) -> None:
         """Read the file. Raises InvalidArgument."""
@@ -78,7 +86,7 @@ class TokenFile(Mapping[bytes, str]):
         if state != self._seen:
             self._seen = state
             try:
-                self._tokens = tokens_of(self._file)
+                self._tokens = _read(self._file)
             except InvalidArgument as error:
                 _LOG.warning("the tokens that were read last stay: %s", error)
         return self._tokens
@@ -95,6 +103,13 @@ class TokenFile(Mapping[bytes, str]):
 
 def tokens_of(file: Path) -> dict[bytes, str]:
     """Read a file of tokens: on each line a user and a token. Only digests stay in memory. Raises InvalidArgument."""
+    tokens = _read(file)
+    if not tokens:
+        raise InvalidArgument(f"the token file {file} has no token")
+    return tokens
+
+
+def _read(file: Path) -> dict[bytes, str]:
     try:
         lines = file.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -108,8 +123,6 @@ def tokens_of(file: Path) -> dict[bytes, str]:
                 tokens[_digest(token)] = user
             case _:
                 raise InvalidArgument(f"line {number} of the token file {file} is not a user and a token")
-    if not tokens:
-        raise InvalidArgument(f"the token file {file} has no token")
     return tokens
 
 

@@ -28,6 +28,13 @@ _EVIDENCE = (
         _REVOKED,
     ),
     Fault(
+        "an error names the path that an object got while the call ran",
+        _RIGHTS,
+        "            raise _gone(want)\n        raise self.denied",
+        "            raise EntityNotFound(known.facts.object.path)\n        raise self.denied",
+        "tests/governance/test_errors_of_the_hidden.py",
+    ),
+    Fault(
         "groups are no evidence",
         _RIGHTS,
         "members = [member.id for member in self.facts.members]",

@@ -9,7 +9,8 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 import metastore as ms
-from metastore.serve import Principals, tokens_of
+from metastore.serve import Principals, TokenFile, tokens_of
+from metastore.serve.principals import NotAuthenticated
 from tests.iceberg.server import served
 
 
@@ -56,6 +57,21 @@ def test_a_bad_token_file_is_refused_without_its_secrets(tmp_path: Path, text: s
         file.write_text(text)
     with pytest.raises(ms.InvalidArgument, match=message):
         tokens_of(file)
+
+
+@pytest.mark.parametrize("header", [None, "x-user"])
+def test_the_last_token_that_is_taken_out_ends_too(tmp_path: Path, header: str | None) -> None:
+    file = tmp_path / "tokens"
+    file.write_text("ann first\n")
+    principals = Principals(TokenFile(file), header)
+    asked = {"authorization": "Bearer first", "x-user": "ann"}
+    assert principals.principal(asked) == "ann"
+    file.write_text("\n")
+    for headers in (asked, {"x-user": "ann"}):
+        with pytest.raises(NotAuthenticated):
+            principals.principal(headers)
+    file.write_text("ann second\n")
+    assert principals.principal({**asked, "authorization": "Bearer second"}) == "ann"
 
 
 def test_tokens_are_in_no_text_of_the_principals(tokens: Path) -> None:

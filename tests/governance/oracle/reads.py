@@ -15,16 +15,24 @@ from tests.governance.oracle.world import OBJECTS, World
 __all__ = ["READS"]
 
 
-def _seen(user: str, things: Iterable[int], first: int | None = None) -> Callable[[Rules], Shown]:
-    """Return what says which of these the user sees; ``first``: that must be seen as well."""
-    there = list(things)
+There = Callable[[Rules, int], bool]
+"""Whether one of the candidates is where the call looks for it. It may be changed within the call."""
+
+
+def _seen(user: str, things: Iterable[int], there: There, first: int | None = None) -> Callable[[Rules], Shown]:
+    """Return what says which of these are there and seen by the user; ``first``: that must be seen as well."""
+    asked = list(things)
 
     def shown(rules: Rules) -> Shown:
         if first is not None and not rules.sees(user, first):
             return frozenset()
-        return frozenset(one for one in there if rules.sees(user, one))
+        return frozenset(one for one in asked if there(rules, one) and rules.sees(user, one))
 
     return shown
+
+
+def _at(target: object) -> There:
+    return lambda rules, one: rules.leads(target, one)
 
 
 def _ids(found: Iterable[Any]) -> list[int]:
@@ -34,22 +42,27 @@ def _ids(found: Iterable[Any]) -> list[int]:
 def _load(world: World, user: str) -> Call:
     thing = world.one()
     kind, target = world.rules.things[thing].kind, world.target(thing)
-    return Call(f"load {target}", user, lambda s: [s.manager(kind).load(target).id], _seen(user, [thing]))
+    return Call(f"load {target}", user, lambda s: [s.manager(kind).load(target).id], _seen(user, [thing], _at(target)))
 
 
 def _exists(world: World, user: str) -> Call:
     thing = world.one()
     kind, path = world.rules.things[thing].kind, world.rules.path(thing)
-    return Call(f"exists {path}", user, lambda s: [thing] if s.manager(kind).exists(path) else [], _seen(user, [thing]))
+    there = _seen(user, [thing], _at(path))
+    return Call(f"exists {path}", user, lambda s: [thing] if s.manager(kind).exists(path) else [], there)
 
 
 def _load_many(world: World, user: str) -> Call:
     kind = world.chance.choice(("table", "table", "table", "schema", "catalog", "tag", "role", "user"))
     there = world.there(kind)
     ids = world.chance.sample(there, min(len(there), world.chance.randint(2, 6)))
-    paths = [world.rules.path(one) for one in ids]
+    paths = {one: world.rules.path(one) for one in ids}
     return Call(
-        f"load_many {paths}", user, lambda s: _ids(s.manager(kind).load_many(paths)), _seen(user, ids), len(ids)
+        f"load_many {[*paths.values()]}",
+        user,
+        lambda s: _ids(s.manager(kind).load_many([*paths.values()])),
+        _seen(user, ids, lambda rules, one: rules.leads(paths[one], one)),
+        len(ids),
     )
 
 
@@ -69,20 +82,28 @@ def _children(world: World, user: str) -> tuple[str, int, list[int]]:
 
 def _list(world: World, user: str) -> Call:
     kind, parent, ids = _children(world, user)
-    target, names = world.target(parent), {world.rules.things[one].name: one for one in ids}
+    target, every = world.target(parent), [one.id for one in world.rules.things.values() if one.kind == kind]
+    names = {world.rules.things[one].name: one for one in ids}
+
+    def named(name: str) -> int:
+        return names[name] if name in names else next(one for one in every if world.rules.things[one].name == name)
+
+    def there(rules: Rules, one: int) -> bool:
+        return rules.leads(target, parent) and rules.live(one) and rules.things[one].parent == parent
+
     ways: dict[str, Callable[[Any], Iterable[object]]] = {
         "list": lambda m: _ids(m.list(target)),
-        "names": lambda m: [names[name] for name in m.names(target)],
+        "names": lambda m: [named(name) for name in m.names(target)],
         "page": lambda m: _ids(m.page(target).items),
         "small pages": lambda m: _ids(m.list(target, page_size=1)),
-        "names_page": lambda m: [names[name] for name in m.names_page(target).items],
+        "names_page": lambda m: [named(name) for name in m.names_page(target).items],
     }
     way = world.chance.choice(list(ways))
     return Call(
         f"{way} {kind} in {target}",
         user,
         lambda s: ways[way](s.manager(kind)),
-        _seen(user, ids, parent),
+        _seen(user, every, there, parent),
         len(ids),
     )
 
@@ -90,14 +111,18 @@ def _list(world: World, user: str) -> Call:
 def _find(world: World, user: str) -> Call:
     under = world.chance.choice([None, world.one("metalake"), world.one("catalog"), world.one("schema")])
     kind = world.chance.choice(("table", "table", "schema", "tag", "role", None))
-    ids = [one.id for one in world.rules.below(under) if kind in (None, one.kind)]
+    every = [one.id for one in world.rules.things.values() if kind in (None, one.kind)]
     target = None if under is None else world.target(under)
+
+    def there(rules: Rules, one: int) -> bool:
+        return (under is None or rules.leads(target, under)) and rules.live(one) and rules.is_below(one, under)
+
     return Call(
         f"find {kind} in {target}",
         user,
         lambda s: _ids(s.find(target, kind=kind)),
-        _seen(user, ids, under),
-        len(ids),
+        _seen(user, every, there, under),
+        sum(kind in (None, one.kind) for one in world.rules.below(under)),
     )
 
 
@@ -141,7 +166,7 @@ def _history(world: World, user: str) -> Call:
         f"history {held.path}",
         user,
         lambda s: [thing] if list(s.manager(kind).history(held)) else [],
-        _seen(user, [thing]),
+        _seen(user, [thing], lambda _, __: True),
     )
 
 
@@ -153,7 +178,7 @@ def _dropped(world: World, user: str) -> Call:
         f"dropped {thing.kind} in {target}",
         user,
         lambda s: [one.id for one in s.manager(thing.kind).dropped(target) if one.id == thing.id],
-        _seen(user, [thing.id], parent),
+        _seen(user, [thing.id], lambda rules, one: rules.leads(target, parent) and not rules.things[one].live, parent),
     )
 
 
@@ -172,7 +197,8 @@ def _rows(world: World, user: str) -> Call:
         "sources.figures": lambda s: s.sources.figures([held.id], "custom-n")[0],
     }
     way = world.chance.choice(list(ways))
-    return Call(f"{way} {path}", user, lambda s: [table] if ways[way](s) else [], _seen(user, [table]))
+    there = _at(target if way.startswith(("partitions", "statistics")) else held)
+    return Call(f"{way} {path}", user, lambda s: [table] if ways[way](s) else [], _seen(user, [table], there))
 
 
 def _related(world: World, user: str) -> Call:
@@ -181,26 +207,36 @@ def _related(world: World, user: str) -> Call:
     way = world.chance.choice(("owner", "owned", "grants", "members", "roles", "groups"))
     if way == "owner":
         one, other = world.chance.choice(sorted(rules.owners.items()))
+        is_so: Callable[[Rules], bool] = lambda now: now.owners.get(one) == other  # noqa: E731
         run: Callable[[Any], Iterable[object]] = lambda s: _ids([s.owners.of(held[one])])  # noqa: E731
     elif way == "owned":
         other, one = world.chance.choice(sorted(rules.owners.items()))
+        is_so = lambda now: now.owners.get(other) == one  # noqa: E731
         run = lambda s: [thing.id for thing in s.owners.owned_by(held[one]) if thing.id == other]  # noqa: E731
     elif way == "grants":
         one, _, _, other = world.chance.choice(sorted(rules.grants))
         path = rules.path(other)
-        run = lambda s: [other for grant in s.roles.grants(held[one]) if grant.path == path]  # noqa: E731
+        is_so = lambda now: any((grant[0], grant[3]) == (one, other) for grant in now.grants)  # noqa: E731
+        run = lambda s: [other for g in s.roles.grants(held[one]) if g.path in (path, world.rules.path(other))]  # noqa: E731
     elif way == "members":
         other, one = world.chance.choice(sorted(rules.has))
+        is_so = lambda now: (other, one) in now.has  # noqa: E731
         run = lambda s: [thing.id for thing in s.roles.members(held[one]) if thing.id == other]  # noqa: E731
     elif way == "roles":
         one, other = world.chance.choice(sorted(rules.has))
+        is_so = lambda now: (one, other) in now.has  # noqa: E731
         run = lambda s: [thing.id for thing in s.roles.of(held[one]) if thing.id == other]  # noqa: E731
     else:
         one, other = world.chance.choice(sorted(rules.joined))
+        is_so = lambda now: (one, other) in now.joined  # noqa: E731
         run = lambda s: [thing.id for thing in s.users.groups(held[one]) if thing.id == other]  # noqa: E731
     if not rules.live(one) or not rules.live(other):
         raise IndexError
-    return Call(f"{way} of {rules.path(one)}", user, run, _seen(user, [other], one))
+
+    def there(now: Rules, _: int) -> bool:
+        return now.live(one) and now.live(other) and is_so(now)
+
+    return Call(f"{way} of {rules.path(one)}", user, run, _seen(user, [other], there, one))
 
 
 def _reveal(world: World, user: str) -> Call:
@@ -208,7 +244,7 @@ def _reveal(world: World, user: str) -> Call:
     kind, path = world.rules.things[thing].kind, world.rules.path(thing)
 
     def wanted(rules: Rules) -> Iterable[object]:
-        if not rules.sees(user, thing):
+        if not rules.leads(path, thing) or not rules.sees(user, thing):
             return ["hidden"]
         return ["done"] if rules.may(user, ("use_secret",), thing) else ["denied"]
 
@@ -232,13 +268,13 @@ def _allowed(world: World, user: str) -> Call:
             f"allowed({word}, {held.path})",
             user,
             lambda s: [s.allowed(user, word, held).allowed],
-            lambda rules: [rules.allowed(user, word, thing)] if rules.sees(user, thing) else [],
+            lambda rules: [rules.allowed(user, word, thing)] if rules.live(thing) and rules.sees(user, thing) else [],
         )
     return Call(
         f"store.allowed({word}, {held.path})",
         user,
         lambda _: [world.store.allowed(user, word, held).allowed],
-        lambda rules: [rules.allowed(user, word, thing)],
+        lambda rules: [rules.allowed(user, word, thing)] if rules.live(thing) else [],
     )
 
 
@@ -261,7 +297,9 @@ def _together(world: World, user: str) -> Call:
                     found += [one] if tx.manager(kind).load(target) else []
         return found
 
-    return Call(f"transaction {[t for _, t, _ in targets]}", user, run, _seen(user, ids), len(targets))
+    named = {one: target for _, target, one in targets}
+    there = _seen(user, ids, lambda rules, one: rules.leads(named[one], one))
+    return Call(f"transaction {[t for _, t, _ in targets]}", user, run, there, len(targets))
 
 
 READS: dict[Callable[[World, str], Call], int] = {

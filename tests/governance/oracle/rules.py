@@ -98,9 +98,14 @@ class Rules:
 
     def below(self, thing: int | None) -> list[Thing]:
         """Return the live entities below one; None: all."""
-        return [one for one in self.things.values() if self.live(one.id) and self._is_below(one.id, thing)]
+        return [one for one in self.things.values() if self.live(one.id) and self.is_below(one.id, thing)]
 
-    def _is_below(self, one: int, thing: int | None) -> bool:
+    def leads(self, target: object, thing: int) -> bool:
+        """Whether a path, or an entity in hand, leads to this live entity."""
+        return self.live(thing) and (not isinstance(target, str) or target == self.path(thing))
+
+    def is_below(self, one: int, thing: int | None) -> bool:
+        """Whether an entity stands below another one; None: it stands below the root."""
         return thing is None or thing in self.way(one)[:-1]
 
     # --- the user

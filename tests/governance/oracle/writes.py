@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import metastore as ms
@@ -20,15 +21,18 @@ def _write(
     what: str,
     user: str,
     run: Run,
-    named: Iterable[int],
+    named: Iterable[int | tuple[int, Any]],
     may: Callable[[Rules], bool],
     then: Callable[[], object] = lambda: None,
 ) -> Call:
-    """Return a write of a user that names these, and must see them. A run that returns False has done nothing."""
-    names = list(named)
+    """Return a write of a user that names these, and must see them. A run that returns False has done nothing.
+
+    What is named by a path comes with it: a change within the call may move it away.
+    """
+    names = [one if isinstance(one, tuple) else (one, None) for one in named]
 
     def wanted(rules: Rules) -> list[object]:
-        if not all(rules.sees(user, one) for one in names):
+        if not all(rules.leads(target, one) and rules.sees(user, one) for one, target in names):
             return ["hidden"]
         return ["done" if may(rules) else "denied"]
 
@@ -45,7 +49,7 @@ def _alter(world: World, user: str) -> Call:
         f"alter {target}",
         user,
         lambda s: s.manager(kind).alter(target, ms.SetProperty("n", value)),
-        [thing],
+        [(thing, target)],
         lambda rules: rules.may_do(user, "alter", thing),
     )
 
@@ -57,7 +61,7 @@ def _rename(world: World, user: str) -> Call:
         f"rename {target} to {new}",
         user,
         lambda s: s.manager(thing.kind).rename(target, new),
-        [thing.id],
+        [(thing.id, target)],
         lambda rules: rules.may_do(user, "rename", thing.id),
         lambda: setattr(thing, "name", new),
     )
@@ -73,7 +77,7 @@ def _move(world: World, user: str) -> Call:
         f"move {target} to {path}",
         user,
         lambda s: s.tables.rename(target, path),
-        [thing.id, to],
+        [(thing.id, target), (to, world.rules.path(to))],
         lambda rules: rules.may_do(user, "move", thing.id) and _creates(rules, user, "table", to),
         lambda: setattr(thing, "parent", to),
     )
@@ -108,7 +112,8 @@ def _create(world: World, user: str) -> Call:
         world.rules.things[made[0].id] = Thing(made[0].id, kind, name, parent)
         world.rules.owners[made[0].id] = world.rules.user(user, world.rules.way(parent)[0]) or 0
 
-    return _write(f"{way} {kind} {path}", user, run, [parent], lambda rules: _creates(rules, user, kind, parent), then)
+    named = [(parent, world.rules.path(parent) if way == "create" else target)]
+    return _write(f"{way} {kind} {path}", user, run, named, lambda rules: _creates(rules, user, kind, parent), then)
 
 
 def _create_taken(world: World, user: str) -> Call:
@@ -117,24 +122,29 @@ def _create_taken(world: World, user: str) -> Call:
     parent, path = thing.parent or 0, world.rules.path(thing.id)
 
     def run(store: Store) -> object:
-        try:
-            return store.manager(thing.kind).create(path)
-        except ms.EntityAlreadyExists:
-            return None
+        with suppress(ms.EntityAlreadyExists):
+            world.manager(thing.kind).drop(store.manager(thing.kind).create(path))  # it was dropped within the call
+        return None
 
-    return _write(f"create taken {path}", user, run, [parent], lambda rules: _creates(rules, user, thing.kind, parent))
+    named = [(parent, world.rules.path(parent))]
+    return _write(f"create taken {path}", user, run, named, lambda rules: _creates(rules, user, thing.kind, parent))
 
 
 def _create_again(world: World, user: str) -> Call:
     """Run a create again: who owns what is there does not change."""
     thing = world.rules.things[world.one("table")]
     parent = thing.parent or 0
-    target = world.target(parent)
+    target, path, name = world.target(parent), world.rules.path(thing.id), thing.name
+
+    def run(store: Store) -> None:
+        if store.tables.create_many(target, [{"name": name}], if_exists="return"):
+            world.store.tables.drop(path)  # what was there was moved or dropped within the call
+
     return _write(
-        f"create again {world.rules.path(thing.id)}",
+        f"create again {path}",
         user,
-        lambda s: None if s.tables.create_many(target, [{"name": thing.name}], if_exists="return") == 0 else False,
-        [parent],
+        run,
+        [(parent, target)],
         lambda rules: _creates(rules, user, "table", parent),
     )
 
@@ -146,7 +156,7 @@ def _drop(world: World, user: str) -> Call:
         f"drop {target}",
         user,
         lambda s: s.manager(thing.kind).drop(target),
-        [thing.id],
+        [(thing.id, target)],
         lambda rules: rules.may_do(user, "drop", thing.id),
         lambda: setattr(thing, "live", False),
     )
@@ -154,27 +164,31 @@ def _drop(world: World, user: str) -> Call:
 
 def _restore(world: World, user: str) -> Call:
     thing = world.rules.things[world.one("table", "tag", "role", "group", "model", live=False)]
-    path = world.rules.path(thing.id)
-    return _write(
-        f"restore {path}",
-        user,
-        lambda s: s.manager(thing.kind).restore(path, id=thing.id),
-        [thing.parent or 0, thing.id],
-        lambda rules: rules.may_do(user, "restore", thing.id),
-        lambda: setattr(thing, "live", True),
-    )
+    path, parent = world.rules.path(thing.id), thing.parent or 0
+
+    def wanted(rules: Rules) -> list[object]:
+        gone = not rules.things[thing.id].live and rules.leads(path.rpartition(".")[0], parent)
+        if not gone or not rules.sees(user, parent) or not rules.sees(user, thing.id):
+            return ["hidden"]
+        return ["done" if rules.may_do(user, "restore", thing.id) else "denied"]
+
+    def run(store: Store) -> list[object]:
+        store.manager(thing.kind).restore(path, id=thing.id)
+        return ["done"]
+
+    return Call(f"restore {path}", user, run, wanted, then=lambda: setattr(thing, "live", True))
 
 
 def _disable(world: World, user: str) -> Call:
     thing = world.rules.things[world.one("user", "group")]
-    held = world.held[thing.id]
+    held, to = world.held[thing.id], not thing.enabled
     return _write(
-        f"{'disable' if thing.enabled else 'enable'} {held.path}",
+        f"{'enable' if to else 'disable'} {held.path}",
         user,
-        lambda s: (s.manager(thing.kind).disable if thing.enabled else s.manager(thing.kind).enable)(held),
+        lambda s: (s.manager(thing.kind).enable if to else s.manager(thing.kind).disable)(held),
         [thing.id],
         lambda rules: rules.may_do(user, "disable", thing.id),
-        lambda: setattr(thing, "enabled", not thing.enabled),
+        lambda: setattr(thing, "enabled", to),
     )
 
 
@@ -196,7 +210,7 @@ def _attach(world: World, user: str) -> Call:
         f"attach {world.rules.path(tag)} to {target}",
         user,
         run,
-        [on, tag],
+        [(on, target), tag],
         lambda rules: rules.may(user, (f"apply_{kind}",), tag),
     )
 
@@ -207,12 +221,78 @@ def _row(world: World, user: str) -> Call:
     ways: dict[str, Run] = {
         "partitions.create": lambda s: s.partitions.create(target, name, values={}),
         "statistics.set": lambda s: s.statistics.set(target, {f"custom-{name}": 1}),
+        "statistics.put_many": lambda s: s.statistics.put_many(target, [s.statistics.row(name, {"n": 1})]),
+        "partition statistics": lambda s: s.statistics.set(target, {f"custom-{name}": 1}, partition="day=1"),
         "partitions.put_many": lambda s: s.partitions.put_many(target, [s.partitions.row(name, {}, {})], []),
     }
-    way = world.chance.choice(list(ways))
+    way = world.chance.choice([*ways] if table in world.with_rows else [*ways][:2])
     return _write(
-        f"{way} {target}", user, ways[way], [table], lambda rules: rules.may(user, needs("table", "partition"), table)
+        f"{way} {target}",
+        user,
+        ways[way],
+        [(table, target)],
+        lambda rules: rules.may(user, needs("table", "partition"), table),
     )
+
+
+def _version(world: World, user: str) -> Call:
+    model = world.one("model")
+    target, words = world.target(model), needs("model", "model_version")
+    return _write(
+        f"add a version of {target}",
+        user,
+        lambda s: s.models.add_version(target, uris={"u": "s3://b/m"}),
+        [(model, target)],
+        lambda rules: rules.may(user, words, model),
+    )
+
+
+def _together(world: World, user: str) -> Call:
+    """Change several things in one transaction: all of it or nothing."""
+    ids = list(dict.fromkeys([world.one("table", "table", "topic", "tag", "schema") for _ in range(2)]))
+    named, value = [(one, world.target(one)) for one in ids], str(world.chance.random())
+    kinds = [world.rules.things[one].kind for one in ids]
+
+    def wanted(rules: Rules) -> list[object]:
+        for one, target in named:  # the first one that cannot be done ends it
+            if not rules.leads(target, one) or not rules.sees(user, one):
+                return ["hidden"]
+            if not rules.may_do(user, "alter", one):
+                return ["denied"]
+        return ["done"]
+
+    def run(store: Store) -> list[object]:
+        with store.transaction() as tx:
+            for kind, (_, target) in zip(kinds, named, strict=True):
+                tx.manager(kind).alter(target, ms.SetProperty("n", value))
+        return ["done"]
+
+    return Call(f"transaction alters {[target for _, target in named]}", user, run, wanted, then=lambda: None)
+
+
+def _restore_elsewhere(world: World, user: str) -> Call:
+    lake = world.any_lake()
+    thing, to = world.rules.things[world.one("table", lake=lake, live=False)], world.one("schema", lake=lake)
+    if thing.parent == to:
+        raise IndexError
+    path, at = world.rules.path(thing.id), world.rules.path(to)
+    parent = thing.parent or 0
+
+    def wanted(rules: Rules) -> list[object]:
+        gone = not rules.things[thing.id].live and rules.leads(path.rpartition(".")[0], parent)
+        if not gone or not rules.leads(at, to) or not all(rules.sees(user, one) for one in (parent, thing.id, to)):
+            return ["hidden"]
+        may = rules.may_do(user, "move", thing.id) and _creates(rules, user, "table", to)
+        return ["done" if may else "denied"]
+
+    def run(store: Store) -> list[object]:
+        store.tables.restore(path, id=thing.id, to=f"{at}.{thing.name}")
+        return ["done"]
+
+    def then() -> None:
+        thing.live, thing.parent = True, to
+
+    return Call(f"restore {path} in {at}", user, run, wanted, then=then)
 
 
 def _own(world: World, user: str) -> Call:
@@ -279,6 +359,9 @@ WRITES: dict[Callable[[World, str], Call], int] = {
     _disable: 1,
     _attach: 4,
     _row: 4,
+    _version: 2,
+    _together: 3,
+    _restore_elsewhere: 2,
     _own: 2,
     _grant: 2,
     _member: 2,
