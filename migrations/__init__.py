@@ -7,8 +7,8 @@ PostgreSQL, indexes of tables that are in use are built before it (:mod:`metasto
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -60,7 +60,7 @@ def upgrade(url: URL, revision: str = "head", *, force: bool = False) -> None:
     if programs are connected that it would exclude, unless ``force``; MigrationNeeded; InvalidArgument for an unknown
     revision.
     """
-    known = {"head", *[one.revision for one in ScriptDirectory(str(Path(__file__).parent)).walk_revisions()]}
+    known = {"head", *[one.revision for one in _scripts().walk_revisions()]}
     if revision not in known:
         raise InvalidArgument(f"there is no revision {revision!r}; known are {', '.join(sorted(known))}")
     if revision == "head" and _is_done(url):  # a role that may not migrate finds that nothing is to be done
@@ -70,37 +70,43 @@ def upgrade(url: URL, revision: str = "head", *, force: bool = False) -> None:
 
 def pending(url: URL) -> list[Revision]:
     """Return the revisions that the database does not have, oldest first. Raises as ``upgrade`` does."""
-    if _is_done(url):
-        return []
-    found: list[Revision] = []
-
-    def look(config: Config) -> None:
-        connection: Connection = config.attributes["connection"]
-        known = inspect(connection).has_table("alembic_version")
-        current = connection.scalar(text("SELECT version_num FROM alembic_version")) if known else None
+    with _told(redacted(url)):
+        current = _revision_of(url)
         try:
-            missing = list(ScriptDirectory.from_config(config).iterate_revisions("head", current or "base"))
+            missing = list(_scripts().iterate_revisions("head", current or "base"))
         except ResolutionError as error:
             raise CommandError(str(error)) from None
-        found.extend([Revision(one.revision, (one.doc or "").split("\n")[0]) for one in reversed(missing)])
-
-    _run_on(url, look)
-    return found
+    return [Revision(one.revision, (one.doc or "").split("\n")[0]) for one in reversed(missing)]
 
 
 def _is_done(url: URL) -> bool:
-    """Whether the database has the newest revision. Whatever goes wrong is told by the migration.
+    """Whether the database has the newest revision. Whatever goes wrong is told by the migration."""
+    with suppress(DBAPIError):
+        return _revision_of(url) == _scripts().get_current_head()
+    return False
+
+
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory(str(Path(__file__).parent))
+
+
+def _revision_of(url: URL) -> str | None:
+    """Return the revision that the database has. It only reads: it makes no file, and waits for nobody.
 
     The role of a service may not read Alembic's table; the format in ``info`` is the number of the revision.
     """
-    head = ScriptDirectory(str(Path(__file__).parent)).get_current_head()
+    if url.drivername == "sqlite" and not Path(url.database or "").exists():
+        return None
     engine = _engine(url)
     try:
-        for what in ("version_num FROM alembic_version", "format FROM info"):
-            with suppress(DBAPIError), engine.connect() as connection:
-                found = connection.scalar(text(f"SELECT {what}"))
-                return head is not None and str(found) in (head, head.lstrip("0"))
-        return False
+        with engine.connect() as connection:
+            if not inspect(connection).has_table("alembic_version"):
+                return None
+            with suppress(DBAPIError):
+                revision: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+                return revision
+        with engine.connect() as connection:
+            return str(connection.scalar(text("SELECT format FROM info"))).zfill(4)
     finally:
         engine.dispose()
 
@@ -117,27 +123,32 @@ def upgrade_sqlite(connection: Any) -> None:
 
 
 def _run_on(url: URL, what: Callable[[Config], None], prepare: str | None = None, *, force: bool = True) -> None:
-    engine = _engine(url)
+    engine = _engine(url, writes=True)
     try:
         _run(engine, what, redacted(url), prepare, force=force)
     finally:
         engine.dispose()
 
 
-def _engine(url: URL) -> Engine:
+def _engine(url: URL, *, writes: bool = False) -> Engine:
     if url.drivername != "sqlite":
         from metastore.backends.postgres.settings import options_of  # noqa: PLC0415  (not needed for SQLite)
 
         given = {"connect_timeout": 10, "application_name": MIGRATOR, **options_of(url)}
         options: dict[str, Any] = {**given, "client_encoding": "utf8"}
         return create_engine(url.set(query={}), connect_args=options)
+    from metastore.backends.sqlite.connect import make_private  # noqa: PLC0415  (not needed for PostgreSQL)
+
+    if writes:
+        make_private(url.database or "")
     engine = create_engine(url, module=_sqlite())
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _: Any) -> None:
         connection.isolation_level = None
         connection.execute("PRAGMA busy_timeout = 30000")
-        connection.execute("PRAGMA journal_mode = WAL")
+        if writes:
+            connection.execute("PRAGMA journal_mode = WAL")
 
     return engine
 
@@ -156,12 +167,19 @@ def _run(
         _begin_immediate(engine)
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
-    try:
+    with _told(where):
         if prepare is not None and engine.dialect.name == "postgresql":
             if not force:
                 refuse_beside(engine, config, prepare, where)
             build_pending(engine, config, prepare)
         _in_a_quiet_moment(engine, config, what, where)
+
+
+@contextmanager
+def _told(where: str) -> Iterator[None]:
+    """Say what the driver or Alembic raises as an error of this program."""
+    try:
+        yield
     except DBAPIError as error:
         state, code = getattr(error.orig, "sqlstate", None), getattr(error.orig, "sqlite_errorcode", None)
         if state in _IN_THE_WAY:

@@ -6,13 +6,16 @@ from typing import Final
 
 from metastore.errors import MigrationNeeded
 
-__all__ = ["RESTORING", "SCHEMA_FORMAT", "check_compatible"]
+__all__ = ["RESTORED", "RESTORING", "SCHEMA_FORMAT", "check_compatible"]
 
 SCHEMA_FORMAT: Final = 12
 """The format of the schema that this program needs; migrations count it up in ``info``."""
 
 RESTORING: Final = 2**31 - 1
 """The oldest format that can work with a database into which a restore is not finished."""
+
+RESTORED: Final = 2**15 - 1
+"""What a restored step says in the place of its writer's format: an export does not say which program wrote it."""
 
 
 def check_compatible(compatible_from: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, NoReturn, Protocol
 from uuid import UUID, uuid5
 
 from metastore.errors import BackendUnavailable, InvalidArgument
-from metastore.port.format import RESTORING, SCHEMA_FORMAT
+from metastore.port.format import RESTORED, RESTORING
 
 __all__ = [
     "COLUMNS",
@@ -62,10 +62,10 @@ _SEQ: Final = COLUMNS["operation"].index("seq")
 
 
 def stored(table: str, rows: Sequence[Row]) -> tuple[tuple[str, ...], Sequence[Row]]:
-    """Return the columns and rows to write: each row with a position says the format of the program that writes it."""
+    """Return the columns and rows to write: each row with a position says that it was restored."""
     if table != "operation":
         return COLUMNS[table], rows
-    return (*COLUMNS[table], "writer"), [(*row, None if row[_SEQ] is None else SCHEMA_FORMAT) for row in rows]
+    return (*COLUMNS[table], "writer"), [(*row, None if row[_SEQ] is None else RESTORED) for row in rows]
 
 
 class Ending(NamedTuple):

@@ -4,6 +4,9 @@ Invariant 14, the other half: ``evidence.py`` checks what rests on rights. What 
 its rows: the object of a new denial or of another owner, the user or group that got or lost a role or a group, the role
 that allows less, the metalake of a role or group that came back. A commit notes what it raised in its first row, unless
 it raised it by an exclusive operation on that entity, or made the entity itself.
+
+Steps of programs before format 12 are not judged: they raised less, or noted nothing. Nor are restored ones, of which
+nobody knows the program; nor a commit of which gc removed rows, because such a row may have made the entity.
 """
 
 from __future__ import annotations
@@ -15,12 +18,15 @@ from typing import Any, NamedTuple
 
 from metastore.governance.privileges import OWNER, effect_of
 from metastore.port.backend import TableSnapshot
+from metastore.port.format import RESTORED
 from metastore.port.note import read_note
 from metastore.verify.violations import Violation
 
 __all__ = ["check_taken"]
 
 _GROUPS = ("role", "group")
+_NOTES_FROM = 12
+"""The first format whose programs raise, and note, all that they must."""
 _MANY = 500
 """How many grants are looked up at once."""
 
@@ -41,6 +47,8 @@ class _Row(NamedTuple):
     path_before: str | None
     path_after: str | None
     fences: str | None
+    through: int | None
+    writer: int | None
 
     def violation(self, entity_id: int | None) -> Violation:
         """Return what is wrong if the commit did not raise the scope version of an entity."""
@@ -72,13 +80,22 @@ def check_taken(snapshot: TableSnapshot) -> Iterator[Violation]:
 def _unraised(rows: Iterable[_Row]) -> Iterator[_Row]:
     """Yield the rows of one operation that had to raise something and did not; of a grant if it denies, or allows."""
     group = [row for row in rows if row.seq is not None]
-    if not group or group[0].ordinal != 0 or not any(_may_take(row) for row in group):
-        return  # it was not applied; or gc has removed its first row, which has the note
+    if not any(_may_take(row) for row in group) or not _tells(group):
+        return
     done = {row.entity_id for row in group if row.owner_id is None and row.action != "alter"}
     done |= _noted(group[0])
     for row in group:
         if _may_take(row) and not _ids(row) <= done:
             yield row
+
+
+def _tells(group: list[_Row]) -> bool:
+    """Whether a commit says all that it raised: its program notes it, and all of its rows are there."""
+    first, last = group[0], group[-1]
+    if first.writer is None or not _NOTES_FROM <= first.writer < RESTORED:
+        return False
+    whole = [row.ordinal for row in group] == list(range(len(group)))
+    return whole and (len(group) == 1 if first.through is None else last.seq == first.through)
 
 
 def _may_take(row: _Row) -> bool:

@@ -15,6 +15,7 @@ from metastore import migrations
 from metastore.backends.sqlite.connect import DRIVER
 from metastore.cli.app import run as cli
 from metastore.clock import SYSTEM
+from metastore.database import pending_revisions
 from metastore.port.backend import SCHEMA_FORMAT
 from metastore.urls import parse_url
 from tests.contract.ground import dump, prepare
@@ -197,6 +198,27 @@ def test_what_is_to_be_done_is_shown_and_not_done(empty_url: str, capsys: pytest
     assert cli(command) == 0
     assert cli([*command, "--check"]) == 0
     assert "up to date" in capsys.readouterr().out
+
+
+def test_what_is_to_be_done_is_shown_without_a_file(tmp_path: Path) -> None:
+    """A migration makes a file for its owner alone, as ``open`` does."""
+    file = tmp_path / "new.db"
+    command = ["--url", f"sqlite:///{file}", "migrate"]
+    assert cli([*command, "--check"]) == 1
+    assert cli([*command, "--dry-run"]) == 0
+    assert not file.exists()
+    assert cli(command) == 0
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_to_be_done_is_shown_beside_others(empty_postgres_url: str) -> None:
+    """It waits for no table: else writers would wait behind it."""
+    ms.migrate(empty_postgres_url, to="0009")
+    with connected(empty_postgres_url) as other:
+        other.exec_driver_sql("BEGIN")
+        other.exec_driver_sql("LOCK TABLE guard, operation IN ACCESS EXCLUSIVE MODE")
+        assert [name for name, _ in pending_revisions(empty_postgres_url)] == ["0010", "0011", "0012"]
+        other.exec_driver_sql("ROLLBACK")
 
 
 def test_the_version_tells_the_format() -> None:

@@ -45,7 +45,7 @@ class MemoryRestorer:
 
     def finish(self, token: str, last: int, ending: Ending) -> None:
         self.write(token, last, last, {"guard": ending.top})
-        self._tables.drawn["forgotten"] = ending.forgotten
+        self._tables.drawn["forgotten"], self._tables.drawn["restored"] = ending.forgotten, self._tables.drawn["seq"]
         self._tables.steps.sort(key=lambda step: step.seq or 0)
         steps = [step for step in self._tables.steps if step.seq is not None and step.kind != "lease"]
         if ending.collected_seq or any(step.parent_id is None for step in steps):

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET, SCHEMA_FORMAT
 from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING
+from metastore.port.format import RESTORED
 from metastore.port.intents import PENDING
 from metastore.port.leases import LeaseRow, Staged
 from metastore.port.past import ConsumerRow, PinRow
@@ -102,7 +103,7 @@ class Tables:
     """By entity and number. The number 0 is no ticket: until ``since`` it is the others' turn there."""
     secret_keys: dict[int, KeyRow] = field(default_factory=dict)
     drawn: dict[str, int] = field(
-        default_factory=lambda: {"id": 0, "seq": 0, "forgotten": 0, "past_from": 0, "ticket": 0}
+        default_factory=lambda: {"id": 0, "seq": 0, "forgotten": 0, "past_from": 0, "ticket": 0, "restored": 0}
     )
 
     def copy(self) -> Tables:
@@ -157,8 +158,10 @@ class Tables:
         return next((s for s in named if s.state in states), None)
 
 
-def _writer(step: Step) -> int | None:
-    return None if step.seq is None else SCHEMA_FORMAT
+def _writer(step: Step, restored: int) -> int | None:
+    if step.seq is None:
+        return None
+    return RESTORED if step.seq <= restored else SCHEMA_FORMAT
 
 
 class MemorySnapshot:
@@ -185,6 +188,7 @@ class MemorySnapshot:
 
     def _all(self, table: str) -> list[dict[str, Any]]:
         tables = self._tables
+        restored = tables.drawn["restored"]
         overs = {(s.entity_id, s.version) for s in tables.steps if s.action == "takeover"}
         waiters = tables.waiters.items()
         found: dict[str, Callable[[], list[dict[str, Any]]]] = {
@@ -193,7 +197,7 @@ class MemorySnapshot:
             "owned": lambda: [row._asdict() for row in tables.owned.values()],
             "relation": lambda: [row._asdict() for row in tables.relations.values()],
             "operation": lambda: [
-                {**step._asdict(), "generation": None, "writer": _writer(step)} for step in tables.steps
+                {**step._asdict(), "generation": None, "writer": _writer(step, restored)} for step in tables.steps
             ],
             "cache_member": list,  # a lease cache is for PostgreSQL only
             "cache_announcement": list,

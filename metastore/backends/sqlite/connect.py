@@ -34,7 +34,7 @@ from metastore.errors import (
 from metastore.port.stats import PoolUse
 from metastore.retry.classify import Consequence, of_sqlite
 
-__all__ = ["DRIVER", "Pool", "raise_read_error"]
+__all__ = ["DRIVER", "Pool", "make_private", "raise_read_error"]
 
 _log = logging.getLogger("metastore")
 _FIXED = (3, 51, 3)
@@ -92,7 +92,7 @@ class Pool:
         self._limits = limits or Limits()
         self._in_memory = database in (None, "", ":memory:")
         if not self._in_memory:
-            _make_private(str(database))
+            make_private(str(database))
         self._database = database or ":memory:"
         self._timeout = timeout
         self._closed = False
@@ -260,7 +260,7 @@ def _warn_once() -> None:
         )
 
 
-def _make_private(database: str) -> None:
+def make_private(database: str) -> None:
     """Make a file that is not there for its owner alone; SQLite gives the files beside it (-wal, -shm) its mode."""
     with suppress(OSError):  # it is there, or SQLite will say what is wrong
         os.close(os.open(database, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
