@@ -88,7 +88,8 @@ class InLine:
         term = door.enter(self._ends)
         if term is None:
             return False
-        self._door, self._term, self._ticket = door, term, door.follow()
+        self._door, self._term = door, term  # first: an interrupt, or a cancellation, may meet what follows
+        self._ticket = door.follow()
         return self._ticket is not None
 
     @property

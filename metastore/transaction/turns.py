@@ -83,12 +83,14 @@ class Door:
         """Let the next thread go on: in the same turn, if its ticket still stands."""
         with suppress(ValueError):
             self._inside.remove(self._clock.runner())
-        if ticket is not None and ticket.number is not None:
-            if self.goes_on:
-                self._handed = _Handed(ticket, self._clock.monotonic(), os.getpid())
-            else:
-                ticket.leave()
-        self._lane.leave(term)
+        try:
+            if ticket is not None and ticket.number is not None:
+                if self.goes_on:
+                    self._handed = _Handed(ticket, self._clock.monotonic(), os.getpid())
+                else:
+                    ticket.leave()
+        finally:  # a cancellation, or an interrupt, may meet the message
+            self._lane.leave(term)
 
 
 def door_at(session: Session, ids: tuple[int, ...]) -> Door:

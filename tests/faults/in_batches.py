@@ -65,4 +65,12 @@ IN_BATCHES: tuple[Fault, ...] = (
         "fate, made = _Fate(), 0\n        fate.sent = fate.done = True",
         "tests/concurrency/test_group_commit.py -k second",
     ),
+    Fault(
+        "Turns: an interrupt of the message that removes a stale ticket closes the door for seconds",
+        "metastore/transaction/line.py",
+        "        self._door, self._term = door, term  # first: an interrupt, or a cancellation, may meet what follows\n"
+        "        self._ticket = door.follow()",
+        "        self._door, self._term, self._ticket = door, term, door.follow()",
+        "tests/operation/test_turns.py",
+    ),
 )

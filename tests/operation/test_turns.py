@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import pytest
 
 from metastore.operation.tickets import OwnTicket
@@ -9,7 +12,7 @@ from metastore.port.commit import Commit
 from metastore.port.conditions import Expect
 from metastore.store import Store
 from metastore.transaction.line import InLine
-from metastore.transaction.turns import door_at
+from metastore.transaction.turns import _Handed, door_at
 from tests.operation.ground import PATH, StillClock, session_of, store_with
 
 TURN = 0.05
@@ -104,3 +107,38 @@ def test_who_waits_for_more_holds_nothing(store: Store, clock: _Ending) -> None:
     assert term is not None, "no thread is in it any more"
     door.leave(term, None)
     line.leave()
+
+
+@pytest.mark.parametrize("stale", [True, False], ids=["of the one before", "its own"])
+def test_an_interrupt_of_the_message_that_removes_a_ticket_leaves_the_door_open(
+    store: Store, clock: _Ending, stale: bool
+) -> None:
+    """Else all that come after it wait until their patience with it is over, which is seconds."""
+    session, entity_id = session_of(store), store.topics.load(PATH).id
+    backend: Any = session.backend
+    door = door_at(session, (entity_id,))
+    line = InLine(session, clock.monotonic() + 30)
+    _lost_on(line, store, entity_id)
+    if stale:
+        left = OwnTicket(session)
+        left.take([entity_id], clock.monotonic() + 30)
+        door._handed = _Handed(left, clock.monotonic() - 1.0, os.getpid())
+
+    def interrupted(*_: object) -> None:
+        del backend.leave
+        raise KeyboardInterrupt
+
+    def run() -> None:
+        try:
+            line.enter(clock.operation_id())
+        finally:
+            line.leave()
+
+    backend.leave = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert "leave" not in vars(backend)
+    term = door._lane.lead()
+    assert term is not None
+    door._lane.leave(term)
+    assert door._inside == []
