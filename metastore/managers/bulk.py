@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +17,7 @@ from metastore.kinds.kind import Kind, dump
 from metastore.managers.attempts.chunk import NamedWish, chunks, create_chunk
 from metastore.managers.attempts.create import IfExists, Wish, check_if_exists
 from metastore.managers.pages.listing import parent_nodes
-from metastore.managers.secrets.sealing import fresh_seal, seal_of_catalog
+from metastore.managers.secrets.sealing import as_seen, fresh_seal, seal_of_catalog
 from metastore.managers.target import Target
 from metastore.names import clean_name
 from metastore.operation.perform import perform
@@ -74,9 +75,14 @@ class _Writer:
         name, comment = clean_name(fields.pop("name")), fields.pop("comment", None)
         properties = fields.pop("properties", MappingProxyType({}))
         if properties:
-            properties = self._sealing(properties).properties(properties)
+            properties = as_seen(self.session, self._sealing(properties), partial(self._sealed, properties))
         wish = Wish(self.kind, comment, properties, self.kind.take(fields))
         return NamedWish(name, wish, dump(wish.document(), (name,)))
+
+    def _sealed(self, properties: Any, seal: Seal) -> Any:
+        if self.seal is not None:
+            self.seal = seal  # of a catalog that the user does not see it is another one
+        return seal.properties(properties)
 
     def write(self, chunk: list[NamedWish]) -> int:
         """Commit a chunk; return how many entities it wrote."""

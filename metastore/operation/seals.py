@@ -73,6 +73,10 @@ class Seal:
         """The catalog and its scope version, under which alone a change is announced."""
         return None if self.catalog in (None, _NOWHERE) else (self.catalog.id, self.catalog.scope_version)
 
+    def nowhere(self) -> Seal:
+        """Return what a call encrypts below a catalog that does not exist."""
+        return Seal(self.sealer, _NOWHERE, NOTHING)
+
     def announced(self, merge: Merge) -> Merge | None:
         """Return something encrypted as it is announced: it lands only while the catalog's settings are what they were.
 

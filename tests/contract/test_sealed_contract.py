@@ -184,7 +184,7 @@ def test_the_scope_version_is_what_keeps_old_settings_out(
     store: Store, table: Entity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control: without the count, a process with old settings writes plain text."""
-    monkeypatch.setattr("metastore.managers.attempts.alter.counting_up", lambda proposal, _: proposal)
+    monkeypatch.setattr("metastore.operation.request.Proposal.counting_up", lambda proposal, _: proposal)
     seals = store._session.seals
     assert seals is not None
     store.tables.alter("m.c.s.t", ms.SetProperty("color", "red"))

@@ -35,6 +35,13 @@ _EVIDENCE = (
         "tests/governance/test_errors_of_the_hidden.py",
     ),
     Fault(
+        "who does not see a catalog is told that the key of its secrets is missing",
+        "metastore/managers/secrets/sealing.py",
+        "        hidden = session.access is not None and seal.catalog is not None\n",
+        "        hidden = False\n",
+        "tests/governance/test_secrets_of_the_hidden.py",
+    ),
+    Fault(
         "groups are no evidence",
         _RIGHTS,
         "members = [member.id for member in self.facts.members]",
