@@ -5,11 +5,14 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import metastore as ms
+from metastore.backends.sqlite import copies
+from metastore.backends.sqlite.connect import DRIVER
 from tests.migration.schema import run
 
 
@@ -196,3 +199,22 @@ def test_a_file_that_goes_away_is_noticed(file: Path, change: Callable[[Path], N
             ):
                 call()
         assert (file.read_bytes() if file.exists() else None) == before
+
+
+def test_the_database_itself_is_no_backup(file: Path) -> None:
+    write(file, "kept")
+    with pytest.raises(ms.InvalidArgument, match="is the database itself"):
+        ms.put_back(url_of(file), file)
+    assert names(file) == ["kept"]
+
+
+def test_a_copy_of_a_file_that_stays_locked_ends(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(file, "kept")
+    monkeypatch.setattr(copies, "_PATIENCE", 0.3)
+    with closing(DRIVER.connect(file, isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(ms.BackendUnavailable):
+            ms.back_up(url_of(file), file.with_suffix(".backup"))
+        other.execute("COMMIT")
+    assert not file.with_suffix(".backup").exists()

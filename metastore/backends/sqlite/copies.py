@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from metastore.backends.sqlite.connect import DRIVER
+from metastore.clock import SYSTEM
 from metastore.errors import BackendRefused, BackendUnavailable, InvalidArgument
 from metastore.port.format import SCHEMA_FORMAT
 
@@ -46,6 +47,8 @@ def put_back(database: str, source: Path) -> None:
     Raises InvalidArgument if the source is no such file; BackendUnavailable while a program has the database open.
     """
     _check(source)
+    if Path(database).exists() and source.samefile(database):
+        raise InvalidArgument(f"{source} is the database itself; name a file of: metastore backup")
     with _alone(database):
         _write(str(source), Path(database).resolve())
 
@@ -57,7 +60,7 @@ def _write(source: str, target: Path) -> None:
         part.unlink(missing_ok=True)
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         with closing(_connect(source)) as read, closing(_connect(str(part))) as written:
-            read.backup(written)
+            read.backup(written, progress=_Patience(source))
             written.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
             problem = _problem(written)
         if problem is not None:
@@ -75,6 +78,17 @@ def _write(source: str, target: Path) -> None:
         for end in ("", *_BESIDE):
             with suppress(OSError):
                 Path(f"{part}{end}").unlink(missing_ok=True)
+
+
+class _Patience:
+    """Ends a copy whose source another program keeps locked: the driver alone would try for ever."""
+
+    def __init__(self, source: str) -> None:
+        self._source, self._ends = source, SYSTEM.monotonic() + _PATIENCE
+
+    def __call__(self, status: int, remaining: int, total: int) -> None:
+        if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and SYSTEM.monotonic() > self._ends:
+            raise BackendUnavailable(f"a program keeps {self._source} locked; end it, then copy again")
 
 
 def _sync(path: Path) -> None:
