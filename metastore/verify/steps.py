@@ -172,13 +172,15 @@ def now_problems(last: Step, taken: Step | None, now: Place) -> Iterator[str]:
 
 def made_problems(first: Step | None, last: Step, made: Made) -> Iterator[str]:
     """Yield how the steps differ from what a row says of who made it and wrote it last, and when."""
-    if first is not None and first.version == 1:
+    # an import keeps who made a row elsewhere, and when: before its first step
+    if first is not None and first.version == 1 and made.created_at >= first.time:
         yield from _differs("created", (made.created_by, made.created_at), first)
     yield from _differs("modified", (made.modified_by, made.modified_at), last)
 
 
 def _differs(what: str, said: tuple[str | None, int], step: Step) -> Iterator[str]:
-    if said != (step.principal, step.time):
+    # who helps a change along that names nobody is noted in the row alone
+    if said[1] != step.time or step.principal not in (None, said[0]):
         yield f"it was {what} by {said[0]} at {said[1]}, and its history says: by {step.principal} at {step.time}"
 
 
