@@ -121,6 +121,7 @@ class Sources(OwnedManager[Source]):
     def relations(self, table: Table) -> Iterator[tuple[RelationRecord, End]]:
         """Yield each live relation that goes from a table or leads to it, with its other end."""
         backend, kind = self._session.backend, TABLE.name
+        committed(backend, _table_in_hand(table))
         for name in RELATIONSHIPS:
             relation = relation_named(name)
             if not relation.from_kinds or kind in relation.from_kinds:
@@ -133,6 +134,7 @@ class Sources(OwnedManager[Source]):
     def rows(self, table: Table) -> Iterator[OwnedRecord]:
         """Yield each row that a table owns, of any kind."""
         backend = self._session.backend
+        committed(backend, _table_in_hand(table))
         for kind in OWNED_KINDS:
             last = ""
             while page := backend.owned(table.id, kind, last, _PAGE, ()).rows:
@@ -179,6 +181,12 @@ class Sources(OwnedManager[Source]):
         path = format_path((*catalog.names, new.source))
         event = Event(SOURCE.name, "alter", path, path) if new.source_version else self.event("create", None, path)
         return Put(catalog.id, SOURCE.name, new.source, new.source_version, text, event, new.source_id)
+
+
+def _table_in_hand(table: Any) -> Table:
+    if not isinstance(table, Table):
+        raise InvalidArgument(f"a table is an entity that was loaded, not {shown(table)}")
+    return table
 
 
 def _in_hand(catalog: object) -> Catalog:

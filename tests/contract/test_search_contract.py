@@ -182,7 +182,7 @@ def test_a_scope_that_is_dropped_midway_raises(tree: Ground, monkeypatch: pytest
         found = store.find("m.c.two", name=glob)
         next(found)
         assert store.schemas.drop("m.c.two", cascade=True)
-        with pytest.raises(ms.EntityNotFound, match="was dropped"):
+        with pytest.raises(ms.EntityNotFound, match="is not there any more"):
             list(found)
         store.schemas.restore("m.c.two", id=scope.id)
 

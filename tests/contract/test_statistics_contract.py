@@ -38,9 +38,12 @@ def store(url: str) -> Iterator[Store]:
         assert store.verify() == []
 
 
+_JSON = (dict, list, str, bool, int, float, type(None))
+
+
 def typed(values: dict[str, Any]) -> dict[str, tuple[type, Any]]:
-    """Return values with their types: to Python, True is 1."""
-    return {name: (type(value), value) for name, value in values.items()}
+    """Return values with their types: to Python, True is 1. What JSON calls an object or an array is read-only."""
+    return {name: (next(t for t in type(value).__mro__ if t in _JSON), value) for name, value in values.items()}
 
 
 @pytest.mark.parametrize(

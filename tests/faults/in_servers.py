@@ -90,7 +90,7 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Server: a proxy's header without the proxy's token",
         "metastore/serve/principals.py",
-        "if owner is None and (self.header is None or self.tokens):",
+        "if owner is None and (self.header is None or self._demands_token):",
         "if owner is None and self.header is None:",
         "tests/iceberg/test_gate.py",
     ),
