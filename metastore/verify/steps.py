@@ -141,7 +141,7 @@ def _name_problems(step: Step, where: str, *, complete: bool, shown: bool) -> It
         if shown and step.state == LIVE and step.action in _TAKES:
             yield f"{where} ({step.action}) does not say which name it took"
         return
-    if complete and not may:
+    if complete and shown and not may:  # a restore lets the newest step of a row say which name it has
         yield f"{where} ({step.action}) says that it took a name"
     family = KINDS[step.kind].family if step.kind in KINDS and step.owner_id is None else None
     family = step.kind if step.owner_id is not None else family
