@@ -179,7 +179,7 @@ class Access:
 
     # --- seeing
 
-    def guesses(self, ids: Sequence[int]) -> bool:
+    def may_guess(self, ids: Sequence[int]) -> bool:
         """Whether an attempt may take it for granted that the user sees all these; if so, that it guessed is noted."""
         guessed = guesses()
         if guessed is None or self.mine is not None or not ids:

@@ -254,7 +254,7 @@ class Seen:
         """Return the owned rows of those that the user sees; of the root, which has no secrets, all."""
         rows = self._base.owned_by_name(owner_ids, kind, names)
         owners = [i for i in dict.fromkeys(owner_ids) if i != ROOT_ID]
-        if self._access.guesses(owners):
+        if self._access.may_guess(owners):
             return rows
         seen = {ROOT_ID, *self._sees(owners)}
         return [row if owner in seen else None for owner, row in zip(owner_ids, rows, strict=True)]
@@ -309,7 +309,7 @@ class Seen:
         """
         rows = self._base.relations(kind, slots)
         froms = list(dict.fromkeys(from_id for from_id, _ in slots))
-        if self._access.guesses(froms):
+        if self._access.may_guess(froms):
             return rows
         seen = self._sees(froms)
         return [row for row in rows if row.from_id in seen]

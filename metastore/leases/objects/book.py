@@ -3,8 +3,8 @@
 To acquire is one read and one write; to renew or release is one write, if no other process wrote meanwhile. Lock files
 are never deleted, so that tokens never go back. To fence a store's commits, the token is noted in the store
 (``notes``) after the lock file names the holder and before the caller gets the lease, and the next token when the lease
-is released or broken. The lock file decides: whoever it does not name any more notes nothing and gets nothing. If the
-store has seen greater tokens (the lock file was removed), the lock file gets a greater one yet.
+is released or broken. The lock file decides: a holder that it no longer names notes nothing and gets nothing. If the
+store has seen greater tokens (the lock file was removed), the lock file gets a still greater one.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class ObjectBook:
             held = None if file is None else file.holding
             if file is not None and held is not None and held.id in tried:
                 return Done(file)
-            # the queue is read only where nobody holds the lease, and once: whoever comes meanwhile comes later
+            # the queue is read only where nobody holds the lease, and once: who comes meanwhile is behind
             refusal = self._held(name, file) or (None if looked else self._waited_for(name, want, ends))
             if refusal is not None:
                 return Done(refusal)

@@ -1,7 +1,7 @@
 """The tokens of lock files as a store notes them, so that its commits can require them.
 
-A lock file is known there as ``<id of its place>:<name>``. Each acquisition counts as a holder of its own, whoever made
-it: two that have one number, because the lock file was removed in between, are still two.
+A lock file is known there as ``<id of its place>:<name>``. Each acquisition counts as a holder of its own. Two
+of them may have one number, because the lock file was removed in between; they are two all the same.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ``s3://b/m`` and ``s3a://b/m``, a folder and a link to it, ``q r`` and ``q%20r`` are URLs of one place. Two endpoints
 may have one URL. A store that fences commits needs one name for one lock file, and never one for two. So the first
 process that notes a token writes a random id beside the lock files, on the condition that there is none, and nobody
-ever replaces it. Each lock file holds the id too: if it was lost and made anew, that is noticed.
+ever replaces it. Each lock file holds the id too: so a new id in place of a lost one is noticed.
 """
 
 from __future__ import annotations
