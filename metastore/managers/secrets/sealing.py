@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from metastore.errors import SecretDamaged, SecretKeyMissing, SecretKeyWrong, VersionConflict
+from metastore.errors import DeadlineExceeded, SecretDamaged, SecretKeyMissing, SecretKeyWrong, VersionConflict
 from metastore.kinds.change import EntityChange, RemoveProperty, SetProperty
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import parent_kind
@@ -85,10 +85,14 @@ def as_seen(session: ManagerSession, seal: Seal, call: Callable[[Seal], T]) -> T
 
 
 def sealed_call(session: ManagerSession, kind: Kind, where: Target, call: Callable[[Seal], T]) -> T:
-    """Make a call with what it encrypts, and again if the settings have changed meanwhile."""
+    """Make a call with what it encrypts, and again if the settings have changed meanwhile.
+
+    Each time has a deadline of its own, but none begins after the session's deadline for all: DeadlineExceeded.
+    """
     seals, fresh = session.seals, session.declares
     if seals is None:
         return call(NO_SEAL)
+    ends = session.clock.monotonic() + session.policy.deadline
     while True:
         seal = seals.seal(session.backend, kind, where, in_transaction=session.in_transaction, fresh=fresh)
         try:
@@ -98,4 +102,8 @@ def sealed_call(session: ManagerSession, kind: Kind, where: Target, call: Callab
                 path = where.path if isinstance(where, Entity) else format_path(parse_path(where))
                 changed = f"the catalog above {path} was changed while the transaction ran; run it again"
                 raise VersionConflict(path, None, None, changed) from None
+            if session.clock.monotonic() >= ends:
+                raise DeadlineExceeded(
+                    "nothing was applied: the catalog above was changed again and again until the deadline; call again"
+                ) from None
             fresh = True
