@@ -18,6 +18,8 @@ from metastore.kinds.entity import Entity
 from tests.governance.model import may, may_see
 
 WORDS = ("use_catalog", "use_schema", "select_table", "modify_table", "create_table")
+INSIDE = {"catalog": ("use_catalog",), "schema": ("use_schema",)}
+"""The privileges that are used at a container itself; every other one is used inside of it, for which one enters it."""
 FEW, MANY = 1_500, 5_000
 """How many cases one seed has at least: three seeds in the suite, four in the long test, for each variant."""
 
@@ -147,7 +149,8 @@ class World:
             yield from self._case(f"see {path}", ann.manager(entity.kind).exists(path), seen)
             for word in self.chance.sample(WORDS, 2):
                 allowed = bool(self.store.allowed("ann", word, entity))
-                yield from self._case(f"{word} on {path}", allowed, may(facts, (word,), at))
+                inside = entity.kind in INSIDE and word not in INSIDE[entity.kind]
+                yield from self._case(f"{word} on {path}", allowed, may(facts, (word,), at, inside=inside))
             if entity.kind == "schema" and seen:
                 yield from self._listed(ann, path, at)
             yield from self._written(ann, path, facts)

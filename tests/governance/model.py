@@ -8,9 +8,9 @@ from metastore.governance.privileges import needs_of
 __all__ = ["may", "may_see"]
 
 
-def may(facts: Facts, any_of: tuple[str, ...], at: int) -> bool:
-    """Whether one of the privileges, or ownership, lets the user act at a level."""
-    way = all(_right(facts, (f"use_{level.kind}",), n) for n, level in enumerate(facts.chain[:at]) if n > 0)
+def may(facts: Facts, any_of: tuple[str, ...], at: int, *, inside: bool = False) -> bool:
+    """Whether one of the privileges, or ownership, lets the user act at a level, or ``inside`` of it."""
+    way = all(_right(facts, (f"use_{level.kind}",), n) for n, level in enumerate(facts.chain[: at + inside]) if n > 0)
     return _is_user(facts) and way and _right(facts, any_of, at)
 
 

@@ -212,17 +212,23 @@ def test_a_waiting_call_that_is_interrupted_keeps_nobody_waiting(error: type[Bas
         assert used(pool) is not None
         assert pool.use().in_use == pool.use().waiting == 0
 
-    with ThreadPoolExecutor(1) as threads:
+    def let_go(release: threading.Event) -> bool:
+        """Let the holder end when the call waits, not before: a call that need not wait has fewer lines."""
+        waits = wait_until(lambda: pool.use().waiting == 1 or release.is_set(), LONG)
+        release.set()
+        return waits
+
+    with ThreadPoolExecutor(2) as threads:
         for at in count(1):
             release = threading.Event()
             holder = threads.submit(_hold, pool, release)
             assert wait_until(lambda: pool.use().in_use == 1, LONG)
             raising = Raising(CODE, at, error)
-            timer = threading.Timer(0.002, release.set)
-            timer.start()
+            letting_go = threads.submit(let_go, release)
             with suppress(error):
                 raising.run(call)
-            timer.join()
+            release.set()
+            assert letting_go.result(LONG)
             check()
             if raising.left:
                 break
