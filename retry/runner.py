@@ -71,6 +71,8 @@ class Effort:
     """How many attempts the call has lost before, in batches: its attempts are counted on from there."""
     started: float | None = None
     """When the call began, by the clock's ``monotonic``; None: it begins now."""
+    ends: float | None = None
+    """Its deadline, by the same clock, if a call around it ends earlier; None: the policy's, from its beginning."""
 
 
 def run(attempt: Callable[[int], T], effort: Effort) -> T:
@@ -103,11 +105,15 @@ class _Progress:
         self._effort = effort
         self._policy = effort.policy
         self._started = started
+        self._ends = started + effort.policy.deadline if effort.ends is None else effort.ends
         self.number = effort.lost + 1
         self.last = first
 
+    def left(self) -> float:
+        return self._ends - self._effort.clock.monotonic()
+
     def overdue(self) -> bool:
-        return self.elapsed() >= self._policy.deadline
+        return self.left() <= 0
 
     def elapsed(self) -> float:
         return self._effort.clock.monotonic() - self._started
@@ -116,7 +122,7 @@ class _Progress:
         return self.overdue() or (self._policy.attempts is not None and self.number >= self._policy.attempts)
 
     def wait(self, _: tenacity.RetryCallState) -> float:
-        left = max(0.0, self._policy.deadline - self.elapsed())
+        left = max(0.0, self.left())
         assert self.last is not None
         wait = self.last.wait
         if wait is None:
@@ -171,7 +177,7 @@ def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, firs
             progress.last = conflict
             raise
         except DeadlineExceeded:
-            if progress.elapsed() < effort.policy.deadline - _CLOSE:
+            if progress.left() > _CLOSE:
                 raise
             assert progress.last is not None
             raise progress.last from None  # the call's own time is over: say what it was spent on

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from metastore.combine.lane import Resign
 from metastore.combine.reads import below
-from metastore.deadlines import GRACE, cleaning
+from metastore.deadlines import GRACE, cleaning, remaining
 from metastore.errors import DeadlineExceeded, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.metrics import Decided
@@ -212,7 +212,8 @@ def waiting(session: Session, request: Request[T], call: Call) -> Waiting[T] | N
         return None
     started = session.clock.monotonic()
     principal = session.principal if call.principal is None else call.principal
-    ends = started + session.policy_of(call).deadline
+    deadline = session.policy_of(call).deadline
+    ends = started + min(deadline, remaining(session.clock, deadline))
     return Waiting(session, request, call, session.clock.operation_id(), principal, started, ends, path, place, record)
 
 

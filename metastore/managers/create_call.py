@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from metastore.arguments import known_keywords
-from metastore.errors import EntityNotFound, OutcomeUnknown
+from metastore.deadlines import until
+from metastore.errors import DeadlineExceeded, EntityNotFound, OutcomeUnknown
 from metastore.kinds.catalog import CATALOG
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
@@ -40,7 +41,7 @@ def create_entity(
         declared(session)
         return made
     where = options.get("parent") or path
-    return sealed_call(session, kind, where, lambda seal: _create(session, kind, path, fields, options, seal))
+    return sealed_call(session, kind, where, options, lambda seal: _create(session, kind, path, fields, options, seal))
 
 
 def _create(
@@ -54,19 +55,25 @@ def _create(
     request, call = _request(session, kind, path, fields, options, seal)
     if not options.get("parents") or options.get("parent") is not None:
         return perform(session, request, call)
-    if call.operation_id is not None and not session.in_transaction:
-        # before the call itself: otherwise its error, that they are missing, would be the operation's result
-        _make_all_parents(session, kind, path, options, call)
-    rounds = 0
-    while True:
-        try:
-            return perform(session, request, call)
-        except EntityNotFound:
-            rounds += 1
-            if session.in_transaction and rounds > len(parse_path(path)):
-                raise  # the transaction's reads are of two instants: another round would read the same
-            if not _make_parent(session, kind, path, options):
-                raise
+    ends, rounds = session.clock.monotonic() + session.policy_of(call).deadline, 0
+    with until(ends):
+        if call.operation_id is not None and not session.in_transaction:
+            # before the call itself: otherwise its error, that they are missing, would be the operation's result
+            _make_all_parents(session, kind, path, options, call)
+        while True:
+            try:
+                return perform(session, request, call)
+            except EntityNotFound:
+                rounds += 1
+                if session.in_transaction and rounds > len(parse_path(path)):
+                    raise  # the transaction's reads are of two instants: another round would read the same
+                if session.clock.monotonic() >= ends:
+                    raise DeadlineExceeded(
+                        f"nothing was created at {path!r}: a schema above it was dropped again and again until the "
+                        "deadline; call again"
+                    ) from None
+                if not _make_parent(session, kind, path, options):
+                    raise
 
 
 def _request(

@@ -184,6 +184,7 @@ class Manager(Generic[E]):
             self._session,
             self._kind,
             target,
+            options,
             lambda seal: self._alter(target, changes, expected_version, call, seal),
         )
 

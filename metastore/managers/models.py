@@ -132,7 +132,7 @@ class Models(Manager[Model]):
             doc = MODEL_VERSION.document(comment, seal.properties(properties), {"uris": uris, "aliases": ()})
             return self._add_version(model, doc, names, seal, options)
 
-        return sealed_call(self._session, self._kind, model, add) if properties else add(NO_SEAL)
+        return sealed_call(self._session, self._kind, model, options, add) if properties else add(NO_SEAL)
 
     def _add_version(
         self, model: Target, doc: Doc, names: Sequence[str], seal: Seal, options: CallOptions
@@ -166,7 +166,7 @@ class Models(Manager[Model]):
         def alter(seal: Seal) -> ModelVersion:
             return self._alter_version(model, number_or_alias, seal.changes(changes), seal, options)
 
-        return sealed_call(self._session, self._kind, model, alter)
+        return sealed_call(self._session, self._kind, model, options, alter)
 
     def _alter_version(
         self,

@@ -157,7 +157,7 @@ class OwnedManager(Generic[O]):
         def insert(seal: Seal) -> O:
             return self._insert_sealed(owner, _sealed(row, seal), options, seal)
 
-        return sealed_call(self._session, self._owner, owner, insert)
+        return sealed_call(self._session, self._owner, owner, options, insert)
 
     def _insert_sealed(self, owner: Target, row: Row, options: CallOptions, seal: Seal) -> O:
         call = call_of(options)
@@ -221,7 +221,7 @@ class OwnedManager(Generic[O]):
             sealed = {name: _sealed(Row(name, doc), seal).doc for name, doc in wanted.items()}
             return self._put_many(owner, sealed, unwanted, options, seal)
 
-        return sealed_call(self._session, self._owner, owner, put)
+        return sealed_call(self._session, self._owner, owner, options, put)
 
     def _put_many(
         self, owner: Target, wanted: dict[str, str], unwanted: Sequence[str], options: CallOptions, seal: Seal

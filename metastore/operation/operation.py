@@ -116,6 +116,7 @@ class Operation(Generic[T]):
         else:
             effort.lost, effort.started = self._begun.lost, self._begun.started  # a lost batch counts as an attempt
             started = self._begun.started
+        effort.ends = row.ends
         try:
             self._check_doubt()
             with until(row.ends):

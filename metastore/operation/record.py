@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Literal, NoReturn
 from uuid import UUID
 
-from metastore.deadlines import until
+from metastore.deadlines import remaining, until
 from metastore.errors import (
     BackendRefused,
     BackendUnavailable,
@@ -51,7 +51,7 @@ class OperationRow:
         self._session = session
         self._request = request
         self._deadline = deadline
-        self.ends = session.clock.monotonic() + deadline
+        self.ends = session.clock.monotonic() + min(deadline, remaining(session.clock, deadline))
         self.principal = session.principal if call.principal is None else call.principal
         self.id = call.operation_id or request.id or session.clock.operation_id()
         self.caller: Caller | None = None

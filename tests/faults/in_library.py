@@ -167,6 +167,20 @@ _PROGRESS = (
         "return self._ttl - min(",
         "tests/leases/test_holding.py tests/leases/test_schedules.py",
     ),
+    Fault(
+        "a call that is made again has a new deadline",
+        "metastore/operation/operation.py",
+        "        effort.ends = row.ends\n",
+        "",
+        "tests/secrets/test_again.py",
+    ),
+    Fault(
+        "a request that travels has a new deadline",
+        "metastore/combine/waiting.py",
+        "started + min(deadline, remaining(session.clock, deadline))",
+        "started + deadline",
+        "tests/secrets/test_again.py",
+    ),
 )
 
 _FEED = (

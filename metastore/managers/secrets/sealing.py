@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
+from metastore.deadlines import until
 from metastore.errors import DeadlineExceeded, SecretDamaged, SecretKeyMissing, SecretKeyWrong, VersionConflict
 from metastore.kinds.change import EntityChange, RemoveProperty, SetProperty
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import parent_kind
 from metastore.kinds.kind import Kind
+from metastore.managers.options import CallOptions, call_of
 from metastore.managers.target import Target
 from metastore.names import format_path, parse_path
 from metastore.operation.seals import NO_SEAL, Seal, Stale, settings_of
@@ -84,19 +86,19 @@ def as_seen(session: ManagerSession, seal: Seal, call: Callable[[Seal], T]) -> T
     return call(seal.nowhere())
 
 
-def sealed_call(session: ManagerSession, kind: Kind, where: Target, call: Callable[[Seal], T]) -> T:
-    """Make a call with what it encrypts, and again if the settings have changed meanwhile.
-
-    Each time has a deadline of its own, but none begins after the session's deadline for all: DeadlineExceeded.
-    """
+def sealed_call(
+    session: ManagerSession, kind: Kind, where: Target, options: CallOptions, call: Callable[[Seal], T]
+) -> T:
+    """Make a call with what it encrypts, and again if the settings have changed meanwhile: all with one deadline."""
     seals, fresh = session.seals, session.declares
     if seals is None:
         return call(NO_SEAL)
-    ends = session.clock.monotonic() + session.policy.deadline
+    ends = session.clock.monotonic() + session.policy_of(call_of(options)).deadline
     while True:
-        seal = seals.seal(session.backend, kind, where, in_transaction=session.in_transaction, fresh=fresh)
         try:
-            return as_seen(session, seal, call)
+            with until(ends):
+                seal = seals.seal(session.backend, kind, where, in_transaction=session.in_transaction, fresh=fresh)
+                return as_seen(session, seal, call)
         except Stale:
             if fresh and session.in_transaction:  # it has read already, and reads the same again: it must run again
                 path = where.path if isinstance(where, Entity) else format_path(parse_path(where))

@@ -1,0 +1,27 @@
+"""Faults where features meet, planted once more: a run of all features beside each other finds them unnamed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.faults.fault import Fault
+from tests.faults.in_batches import IN_BATCHES
+from tests.faults.in_caches import IN_CACHES
+from tests.faults.in_connections import IN_CONNECTIONS
+
+__all__ = ["IN_JOINTS"]
+
+_KNOWN = {fault.name: fault for fault in (*IN_BATCHES, *IN_CACHES, *IN_CONNECTIONS)}
+_FINDS = {
+    "Batch of reads: a fresh scope version vouches for an outdated one": "swaps-postgres",
+    "Transactions: a run that lost notes no time": "runs-postgres",
+    "Group commit: a thread whose change is made asks again and again": "bulk-sqlite",
+    "Cache: a forked worker that ends leaves its membership behind": "forks-postgres",
+    "PostgreSQL: a stopped wait for a replica counts as a confirmation": "replica-postgres",
+}
+"""Which plan and database find a fault within the seconds of the test. Others need minutes: ``make joints``."""
+
+IN_JOINTS: tuple[Fault, ...] = tuple(
+    replace(_KNOWN[name], name=f"Joints, {plan}: {name}", tests=f"tests/joints/test_plans.py -m long -k '[{plan}]'")
+    for name, plan in _FINDS.items()
+)
