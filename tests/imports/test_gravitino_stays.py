@@ -148,6 +148,17 @@ def _without_keys(there: World) -> None:
     there.metadata.reflect(there.connection)
 
 
+def test_what_gravitino_hides_is_named_without_its_value(sqlite_url: str, source: str, tmp_path: Path) -> None:
+    with world(source, NEWEST) as there:
+        there.fill()
+        there.set("catalog_meta", {"catalog_id": 10}, properties='{"jdbc-password": "hunter2", "jdbc-user": "app"}')
+    report = run(sqlite_url, source, tmp_path)
+    assert [(one.problem, one.what) for one in report.findings] == [
+        ("secret", "the property jdbc-password of the catalog lake.sales")
+    ]
+    assert "hunter2" not in str(report)
+
+
 def test_what_has_no_place_here_is_named(sqlite_url: str, source: str, tmp_path: Path) -> None:
     with world(source, NEWEST) as there:
         there.fill()

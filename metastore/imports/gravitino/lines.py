@@ -24,6 +24,7 @@ from metastore.imports.gravitino.values import DAMAGED, Key
 from metastore.kinds.registry import KINDS
 from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.relations import NO_COLUMN, ONLY
+from metastore.secrets.names import hidden_in
 from metastore.transfer.lines import (
     Body,
     EntityLine,
@@ -168,6 +169,7 @@ def _metalake(
     read = list(entities(source, row, tree, report, past=ids))
     for entity in read:
         report.counts[entity.key[0]] = report.counts.get(entity.key[0], 0) + 1
+        _name_secrets(entity, report)
         yield from _lines(entity, tree, links, report, standing.columns, numbers, ids)
     for column, left in links.columns.items():
         for link in left:
@@ -175,6 +177,13 @@ def _metalake(
     name_other_statistics(source, tree.id, report)
     seen.left |= tree.left
     seen.unsure |= links.unsure
+
+
+def _name_secrets(entity: Entity, report: Report) -> None:
+    """Name the properties that Gravitino hides: nothing hides them from readers of the library here."""
+    for key in hidden_in(entity.thing.doc.get("properties") or {}):
+        what = f"the property {key} of the {entity.key[0]} {'.'.join(entity.names)}"
+        report.find("secret", what, "came over in plain text; docs/gravitino.md says how to encrypt it")
 
 
 def _lines(

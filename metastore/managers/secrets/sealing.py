@@ -11,7 +11,7 @@ from metastore.kinds.change import EntityChange, RemoveProperty, SetProperty
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import parent_kind
 from metastore.kinds.kind import Kind
-from metastore.managers.options import CallOptions, call_of
+from metastore.managers.options import CallOptions, call_from
 from metastore.managers.target import Target
 from metastore.names import format_path, parse_path
 from metastore.operation.seals import NO_SEAL, Seal, Stale, settings_of
@@ -93,7 +93,7 @@ def sealed_call(
     seals, fresh = session.seals, session.declares
     if seals is None:
         return call(NO_SEAL)
-    ends = session.clock.monotonic() + session.policy_of(call_of(options)).deadline
+    ends = session.clock.monotonic() + session.policy_of(call_from(options)).deadline
     while True:
         try:
             with until(ends):

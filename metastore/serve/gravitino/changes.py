@@ -9,6 +9,7 @@ from typing import Any, Final
 from metastore.kinds.change import EntityChange, RemoveProperty, SetComment, SetProperty
 from metastore.kinds.table import changes as of_table
 from metastore.names import format_path
+from metastore.secrets.names import MASK, is_hidden
 from metastore.serve.gravitino.expressions import default_text, index_of
 from metastore.serve.gravitino.reading import field_path, mapping, new_name, optional, text
 from metastore.serve.gravitino.shapes import IN_USE
@@ -28,6 +29,7 @@ __all__ = [
     "Step",
     "clean_properties",
     "steps",
+    "without_masks",
 ]
 
 
@@ -86,6 +88,14 @@ def clean_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
     for key in _POINTERS:
         if properties and key in properties:
             raise BadRequest(f"the property {key} is reserved: a commit of Iceberg's writes it; ask the Iceberg server")
+    return without_masks(properties)
+
+
+def without_masks(properties: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the properties of a request, none of which may be what an answer had in the place of a secret."""
+    for key, value in (properties or {}).items():
+        if value == MASK and is_hidden(key):
+            raise BadRequest(f"{MASK} is what hides the property {key}; leave it out, or give the secret itself")
     return dict(properties or {})
 
 

@@ -10,7 +10,8 @@ from metastore.kinds.change import EntityChange, SetComment
 from metastore.kinds.function import changes
 from metastore.kinds.function.document import Definition, Implementation
 from metastore.kinds.function.kind import Function
-from metastore.serve.gravitino.changes import Decide, Readers, Step
+from metastore.secrets.names import hiding_secrets
+from metastore.serve.gravitino.changes import Decide, Readers, Step, without_masks
 from metastore.serve.gravitino.expressions import default_json, default_text
 from metastore.serve.gravitino.reading import mapping, optional, text
 from metastore.serve.gravitino.shapes import named
@@ -83,7 +84,7 @@ def _implementation(value: Any) -> Implementation:
         raise BadRequest(f"an implementation in {language} needs {_BODY[language]}")
     places = mapping(one.get("resources") or {}, "resources")
     resources = {key: tuple(_items(places, key)) for key in ("jars", "files", "archives")}
-    properties = optional(one, "properties", dict) or {}
+    properties = without_masks(optional(one, "properties", dict))
     return Implementation(
         language, body, runtime=text(one, "runtime"), handler=handler, properties=properties, **resources
     )
@@ -112,7 +113,7 @@ def _implementation_json(one: Implementation) -> dict[str, Any]:
     if one.body != one.handler:
         body[_BODY[one.language]] = one.body
     resources = {key: list(getattr(one, key)) for key in ("jars", "files", "archives")}
-    return {**body, "resources": resources, "properties": dict(one.properties)}
+    return {**body, "resources": resources, "properties": hiding_secrets(one.properties)}
 
 
 def _update_implementation(update: Mapping[str, Any]) -> Step:

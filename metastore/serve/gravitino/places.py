@@ -8,7 +8,9 @@ from urllib.parse import unquote
 
 from metastore.columns.column import Column
 from metastore.kinds.partition import Partition
+from metastore.secrets.names import hiding_secrets
 from metastore.serve.gravitino import reading
+from metastore.serve.gravitino.changes import without_masks
 from metastore.serve.gravitino.errors import NotSupported, Refused
 from metastore.serve.gravitino.types import type_json
 from metastore.serve.web import Answer, BadRequest, Call
@@ -46,7 +48,7 @@ def _shape(one: Partition, columns: Mapping[str, Column]) -> dict[str, Any]:
         "name": one.name,
         "fieldNames": [[key] for key in one.values],
         "values": values,
-        "properties": dict(one.properties),
+        "properties": hiding_secrets(one.properties),
     }
 
 
@@ -76,7 +78,7 @@ def _add(store: Store, call: Call) -> Answer:
     if str(one.get("type")).lower() != "identity":
         raise NotSupported("a partition is an identity partition here; ranges and lists of values are not supported")
     values = _values(one)
-    properties = reading.optional(one, "properties", dict) or {}
+    properties = without_masks(reading.optional(one, "properties", dict))
     name = reading.optional(one, "name", str) or "/".join(f"{key}={value}" for key, value in values.items())
     made = store.partitions.create(_names(call, "table"), name, values=values, properties=properties)
     return Answer({"code": 0, "partitions": [_shape(made, _columns(store, call))]})

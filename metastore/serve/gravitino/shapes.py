@@ -16,6 +16,7 @@ from metastore.kinds.table.kind import Table
 from metastore.kinds.view.document import SQL
 from metastore.kinds.view.kind import View
 from metastore.plain import plain
+from metastore.secrets.names import hiding_secrets
 from metastore.serve.gravitino import expressions
 from metastore.serve.gravitino.types import type_json
 from metastore.serve.principals import ANONYMOUS
@@ -60,7 +61,7 @@ def named(entity: Entity) -> dict[str, Any]:
     return {
         "name": entity.name,
         "comment": entity.comment,
-        "properties": dict(entity.properties),
+        "properties": hiding_secrets(entity.properties),
         "audit": audit(entity),
     }
 

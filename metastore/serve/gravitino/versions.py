@@ -12,8 +12,9 @@ from metastore.kinds.change import EntityChange
 from metastore.kinds.model.changes import RemoveUri, SetUri
 from metastore.kinds.model.version import ModelVersion
 from metastore.names import format_path
+from metastore.secrets.names import hiding_secrets
 from metastore.serve.gravitino import reading
-from metastore.serve.gravitino.changes import DESCRIBED
+from metastore.serve.gravitino.changes import DESCRIBED, without_masks
 from metastore.serve.gravitino.errors import Refused
 from metastore.serve.gravitino.shapes import audit
 from metastore.serve.web import Answer, BadRequest, Call
@@ -45,7 +46,7 @@ def _shape(version: ModelVersion) -> dict[str, Any]:
         "aliases": list(version.aliases),
         "uris": dict(version.uris),
         "uri": version.uris.get(_UNKNOWN),
-        "properties": dict(version.properties),
+        "properties": hiding_secrets(version.properties),
         "audit": audit(version),
     }
 
@@ -80,7 +81,7 @@ def _link(store: Store, call: Call) -> Answer:
     def add(tx: Any) -> None:
         for alias in wanted.aliases or ():
             _free(tx, model, alias)
-        properties = wanted.properties or {}
+        properties = without_masks(wanted.properties)
         tx.models.add_version(
             model, uris=uris, aliases=wanted.aliases or (), comment=wanted.comment, properties=properties
         )

@@ -1,0 +1,40 @@
+"""Names under which catalog services keep secrets, in plain text: what a server that speaks their API does not show.
+
+Gravitino's catalogs mark such properties as hidden, each provider its own, and its server shows a mask instead. The
+names here are those that it marks, and others that say the same: a server here does not know all providers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from metastore.kinds.secret import Secret
+from metastore.secrets.declared import KEY, PATTERNS, is_plain
+
+__all__ = ["MASK", "hidden_in", "hiding_secrets", "is_hidden"]
+
+MASK: Final = "******"
+"""What stands for a hidden value, as in Gravitino's answers. No client can set it."""
+_SECRET: Final = re.compile(r"password|passwd|secret|private-?key|account-?key|sas-?token", re.IGNORECASE)
+_SETTINGS: Final = frozenset({KEY, PATTERNS})
+
+
+def is_hidden(key: str) -> bool:
+    """Whether a property of this name holds a secret."""
+    return _SECRET.search(key) is not None and key not in _SETTINGS
+
+
+def _is_plain(value: str) -> bool:
+    return not isinstance(value, Secret) and is_plain(value)
+
+
+def hidden_in(properties: Mapping[str, str]) -> list[str]:
+    """Return the keys whose values are secrets in plain text. References and encrypted values may be seen."""
+    return [key for key, value in properties.items() if is_hidden(key) and _is_plain(value)]
+
+
+def hiding_secrets(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return properties as strangers may see them."""
+    return {**properties, **dict.fromkeys(hidden_in(properties), MASK)}

@@ -1,0 +1,59 @@
+"""What Gravitino hides is hidden: its clients see a mask in the place of a secret that is stored in plain text."""
+
+from __future__ import annotations
+
+import pytest
+
+from metastore import SetProperty, secret
+from metastore.secrets.names import MASK, hiding_secrets
+from tests.gravitino.conftest import Api
+
+CATALOG = "/metalakes/lake/catalogs/hive"
+SCHEMA = "/metalakes/lake/catalogs/cat/schemas/s"
+
+
+def test_no_answer_shows_a_secret(lake: Api) -> None:
+    given = {"jdbc-user": "app", "jdbc-password": "hunter2", "s3-secret-access-key": "hunter3", "region": "eu"}
+    shown = {**given, "jdbc-password": MASK, "s3-secret-access-key": MASK}
+    body = {"name": "hive", "type": "RELATIONAL", "provider": "jdbc-mysql", "properties": given}
+    made = lake.ask("POST", "/metalakes/lake/catalogs", body)["catalog"]
+    listed = lake.ask("GET", "/metalakes/lake/catalogs", details="true")["catalogs"]
+    changed = lake.ask("PUT", CATALOG, {"updates": [{"@type": "updateComment", "newComment": "x"}]})["catalog"]
+    answers = [made, lake.ask("GET", CATALOG)["catalog"], *[one for one in listed if one["name"] == "hive"], changed]
+    for one in answers:
+        assert {key: value for key, value in one["properties"].items() if key != "in-use"} == shown
+    assert lake.store.catalogs.load("lake.hive").properties == given
+
+    model = {"name": "m", "properties": {"password": "hunter4"}}
+    lake.ask("POST", "/metalakes/lake/catalogs/cat/schemas/s/models", model)
+    version = {"uri": "s3://a/b", "properties": {"api-secret": "hunter5"}}
+    lake.ask("POST", f"{SCHEMA}/models/m/versions", version)
+    for path in (f"{SCHEMA}/models/m", f"{SCHEMA}/models/m/versions/0"):
+        assert "hunter" not in lake.client.get(f"/api{path}").text
+
+
+def test_a_mask_is_never_written(lake: Api) -> None:
+    given = {"jdbc-password": "hunter2"}
+    lake.ask(
+        "POST",
+        "/metalakes/lake/catalogs",
+        {"name": "hive", "type": "RELATIONAL", "provider": "hive", "properties": given},
+    )
+    update = {"@type": "setProperty", "property": "jdbc-password", "value": MASK}
+    assert lake.refused("PUT", CATALOG, {"updates": [update]})[0] == 400
+    lake.ask("PUT", CATALOG, {"updates": [{**update, "value": "hunter3"}]})
+    assert lake.store.catalogs.load("lake.hive").properties["jdbc-password"] == "hunter3"
+    body = {"name": "other", "type": "RELATIONAL", "provider": "hive", "properties": {"jdbc-password": MASK}}
+    assert lake.refused("POST", "/metalakes/lake/catalogs", body)[0] == 400
+    lake.ask("PUT", CATALOG, {"updates": [{**update, "property": "note", "value": MASK}]})
+
+
+def test_a_reference_stays_readable(lake: Api) -> None:
+    lake.store.catalogs.alter("lake.cat", SetProperty("jdbc-password", secret("env:METASTORE_TEST_PASSWORD")))
+    shown = lake.ask("GET", "/metalakes/lake/catalogs/cat")["catalog"]["properties"]
+    assert "METASTORE_TEST_PASSWORD" in shown["jdbc-password"]
+
+
+@pytest.mark.parametrize("key", ["metastore.secret-properties", "metastore.secret-key", "credential-providers", "key"])
+def test_a_setting_is_no_secret(key: str) -> None:
+    assert hiding_secrets({key: "password"}) == {key: "password"}
