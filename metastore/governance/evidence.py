@@ -29,6 +29,8 @@ _LISTINGS: Final = 100
 """Of how many listings it is remembered what they show; each may name thousands of children."""
 _USERS: Final = 1_000
 """For how many users something is remembered."""
+_CHILD: Final = -1
+"""The id of any child, in decisions about many."""
 
 
 class Who(NamedTuple):
@@ -97,33 +99,35 @@ class KnownFacts:
     def exceptions(self, kind: str) -> tuple[bool, frozenset[int]]:
         """Return whether the user sees a child of the object by what holds for all, and for which ones that differs.
 
-        The facts must be those about the children too. Children with the same grants and owner are decided once.
+        The facts must be those about the children too. Which role grants something does not matter here. So of many
+        grants one is enough, and children with the same privileges are decided once: a user may have 10,000 roles.
         """
-        above = {node.id for node in self.nodes}
-        on: dict[int, list[Granted]] = {}
-        for grant in self.facts.grants:
-            on.setdefault(grant.on, []).append(grant)
-        of_all = [grant for node in self.nodes for grant in on.get(node.id, ())]
-        owners = {i: owner for i, owner in self.facts.owners.items() if i in above}
-        usually = self._sees_child(-1, kind, of_all, owners)
+        facts, above = self.facts, {node.id for node in self.nodes}
+        on: dict[int, dict[tuple[str, bool], Granted]] = {}
+        for grant in facts.grants:
+            if grant.role in facts.role_names:
+                on.setdefault(grant.on, {}).setdefault((grant.privilege, grant.allow), grant)
+        of_all = [grant for node in self.nodes for grant in on.get(node.id, {}).values()]
+        owners = {i: owner for i, owner in facts.owners.items() if i in above}
+        usually = self._sees_child(kind, of_all, owners)
+        itself = {"role": facts.role_names, "user": facts.active, "group": facts.active}.get(kind, {})
         rulings: dict[tuple[object, ...], bool] = {}
-        different = set[int]()
-        for i in {*on, *self.facts.owners, *self.facts.active, *self.facts.role_names} - above:
-            grants, owner = on.get(i, []), self.facts.owners.get(i)
-            itself = i if i in self.facts.active or i in self.facts.role_names else None
-            alike = (owner, itself, *sorted([grant[:3] for grant in grants]))
+        different = set[int]() if usually else set(itself)
+        for i in {*on, *facts.owners} - above - set(itself):
+            grants, owner = on.get(i, {}), facts.owners.get(i)
+            owned = owner if owner in facts.active else None
+            alike = (owned is not None, *sorted(grants))
             if alike not in rulings:
-                mine = [grant._replace(on=-1) for grant in grants]
-                own = owners if owner is None else {**owners, -1 if itself is None else i: owner}
-                rulings[alike] = self._sees_child(-1 if itself is None else i, kind, [*of_all, *mine], own)
+                mine = [grant._replace(on=_CHILD) for grant in grants.values()]
+                own = owners if owned is None else {**owners, _CHILD: owned}
+                rulings[alike] = self._sees_child(kind, [*of_all, *mine], own)
             if rulings[alike] != usually:
                 different.add(i)
         return usually, frozenset(different)
 
-    def _sees_child(self, entity_id: int, kind: str, grants: Iterable[Granted], owners: Mapping[int, int]) -> bool:
-        on = tuple([g if g.on != -1 else g._replace(on=entity_id) for g in grants])
-        chain = (*self.facts.chain, Level(entity_id, kind, ""))
-        return sees(replace(self.facts, chain=chain, grants=on, owners=owners))[-1].allowed
+    def _sees_child(self, kind: str, grants: Iterable[Granted], owners: Mapping[int, int]) -> bool:
+        chain = (*self.facts.chain, Level(_CHILD, kind, ""))
+        return sees(replace(self.facts, chain=chain, grants=tuple(grants), owners=owners))[-1].allowed
 
 
 class Remembered:

@@ -53,14 +53,17 @@ _NEEDLESS = """batch AS {materialized} (
   SELECT operation_id, ordinal, seq, through, entity_id, version, time, state, parent_id, other_id, name, family, key
   FROM operation WHERE seq > :after ORDER BY seq LIMIT :page_size),
 -- Each step with the version that its row has today, and with the step that replaced it. "seen" is the position from
--- which on the past shows a step.
+-- which on the past shows a step. The versions are looked up one by one: a plan for any batch does not know how few
+-- steps that is, and a join would read whole indexes from their beginning to the batch.
 judged AS {materialized} (
   SELECT b.operation_id, b.ordinal, b.seq, b.entity_id, b.version, b.time, b.state, b.parent_id, b.other_id, b.name,
-    b.family, b.key, coalesce(b.through, b.seq) AS seen, coalesce(e.version, w.version, r.version) AS current,
+    b.family, b.key, coalesce(b.through, b.seq) AS seen,
+    coalesce((SELECT e.version FROM entity e WHERE e.id = b.entity_id),
+      (SELECT w.version FROM owned w WHERE w.id = b.entity_id),
+      (SELECT r.version FROM relation r WHERE r.id = b.entity_id)) AS current,
     (SELECT coalesce(n.through, n.seq) FROM operation n WHERE n.entity_id = b.entity_id AND n.version > b.version
       AND n.seq IS NOT NULL ORDER BY n.version LIMIT 1) AS next
-  FROM batch b LEFT JOIN entity e ON e.id = b.entity_id LEFT JOIN owned w ON w.id = b.entity_id
-    LEFT JOIN relation r ON r.id = b.entity_id),
+  FROM batch b),
 -- The last steps of what went with something above it, and from there upwards to a step that dropped or purged it. A
 -- relation went with one of its ends: there is a way up from each.
 up(seq, way, height, seen, state, parent_id) AS (

@@ -170,13 +170,15 @@ ORDER BY {order.format("p")}"""),
         )
 
     def sweep(self) -> str:
-        """The next relations by id: whether an end is missing; for those of columns, the column and the document."""
+        """The next relations by id: whether an end is missing; for those of columns, the column and the document.
+
+        Ends are looked up one by one: see ``judged`` in gc.py.
+        """
         return from_named(
-            """SELECT r.id, f.id IS NULL OR t.id IS NULL, r.column_id, CASE WHEN r.column_id <> 0 THEN e.doc END
-FROM (SELECT * FROM relation WHERE id > :after ORDER BY id LIMIT :page_size) r
-LEFT JOIN guard f ON f.id = r.from_id LEFT JOIN guard t ON t.id = r.to_id
-LEFT JOIN entity e ON e.id = r.from_id AND r.column_id <> 0
-ORDER BY r.id""",
+            """SELECT r.id, (SELECT f.id FROM guard f WHERE f.id = r.from_id) IS NULL
+    OR (SELECT t.id FROM guard t WHERE t.id = r.to_id) IS NULL,
+  r.column_id, CASE WHEN r.column_id <> 0 THEN (SELECT e.doc FROM entity e WHERE e.id = r.from_id) END
+FROM (SELECT * FROM relation WHERE id > :after ORDER BY id LIMIT :page_size) r ORDER BY r.id""",
             self.parameter,
         )
 

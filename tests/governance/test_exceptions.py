@@ -1,0 +1,69 @@
+"""What a listing shows to a user: as the plain rules say for each child, and in steps that grow with the roles only."""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from metastore.governance.decision import Facts, Granted, Has, Level, Member
+from metastore.governance.evidence import KnownFacts
+from metastore.port.records import Node
+from tests.governance.model import may_see
+
+NODES = tuple(
+    Node(n + 1, kind, name, 1, True, False)
+    for n, (kind, name) in enumerate([("metalake", "m"), ("catalog", "c"), ("schema", "s")])
+)
+CHAIN = tuple(Level(node.id, node.kind, node.name) for node in NODES)
+WORDS = ("use_catalog", "use_schema", "select_table", "modify_table", "manage_grants")
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_a_listing_shows_what_the_rules_say(seed: int) -> None:
+    dice = random.Random(seed)
+    members = [Member(100 + n, "user" if n == 0 else "group", f"p{n}", dice.random() < 0.85) for n in range(4)]
+    roles = tuple(Has(dice.choice(members).id, 200 + n, f"r{n}") for n in range(4))
+    ids, depth = [*range(1, 4), *range(10, 16), 101, 201], dice.choice([1, 3])
+    grants = tuple(
+        Granted(200 + dice.randrange(5), dice.choice(WORDS), dice.random() < 0.75, dice.choice(ids))
+        for _ in range(dice.randrange(14))
+    )
+    owners = {dice.choice(ids): 100 + dice.randrange(5) for _ in range(dice.randrange(3))}
+    facts = Facts("ann", CHAIN[:depth], tuple(members), roles, owners, grants)
+    kind = "table" if depth == 3 else dice.choice(["role", "group", "user", "catalog"])
+    usually, different = KnownFacts(NODES[:depth], facts, {}).exceptions(kind)
+    of_kind = {"role": [200, 201, 202], "group": [101, 102], "user": [100]}.get(kind, [10, 11, 12, 13, 14, 15, 16])
+    for child in of_kind:
+        seen = may_see(replace(facts, chain=(*facts.chain, Level(child, kind, ""))), depth)
+        assert seen == (usually != (child in different)), child
+
+
+def _steps(roles: int) -> int:
+    """Return how many functions are called for a user with so many roles, each of which allows another table."""
+    grants = [Granted(200 + n, "use_schema", True, 3) for n in range(roles)]
+    grants += [Granted(200 + n, "select_table", True, 100_000 + n) for n in range(roles)]
+    has = tuple(Has(100, 200 + n, f"r{n}") for n in range(roles))
+    facts = Facts("ann", CHAIN, (Member(100, "user", "ann"),), has, {}, (*grants, Granted(200, "use_catalog", True, 2)))
+    known, steps = KnownFacts(NODES, facts, {}), 0
+
+    def step(*_: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        return step
+
+    sys.settrace(step)
+    try:
+        usually, different = known.exceptions("table")
+    finally:
+        sys.settrace(None)
+    assert not usually
+    assert len(different) >= roles
+    return steps
+
+
+def test_ten_times_the_roles_are_ten_times_the_steps() -> None:
+    assert _steps(1_000) < 12 * _steps(100)
