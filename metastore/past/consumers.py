@@ -25,8 +25,6 @@ from metastore.transaction.transaction import Transaction, run_transaction
 
 __all__ = ["Consumer", "Consumers", "Lag"]
 
-_PAGE = 10_000
-
 
 class Lag(NamedTuple):
     """How far a consumer is behind."""
@@ -87,11 +85,9 @@ class Consumer:
 
     def lag(self) -> Lag:
         """Return how far it is behind."""
-        past, after, count, oldest = self._session.backend.past, self._seq, 0, None
-        while page := past.times(after, _PAGE):
-            oldest = page[0][1] if oldest is None else oldest
-            after, count = page[-1][0], count + len(page)
-        return Lag(count, 0.0 if oldest is None else max(0.0, (self._session.backend.now() - oldest) / 1e6))
+        backend = self._session.backend
+        count, oldest = backend.past.later(self._seq)
+        return Lag(count, 0.0 if oldest is None else max(0.0, (backend.now() - oldest) / 1e6))
 
     def read(self, limit: int = 500, unreadable: Unreadable | None = None) -> list[Change]:
         """Return the next changes, at most ``limit``; []: there are none now. It does not move the position.

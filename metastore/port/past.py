@@ -123,6 +123,10 @@ class PastRows(Protocol):
         """Return (position, time in µs) of the next steps after a position."""
         ...
 
+    def later(self, after: int) -> tuple[int, int | None]:
+        """Return how many steps come after a position, and when the first was made (µs); None: there is none."""
+        ...
+
     def newest(self, until: int) -> Step | None:
         """Return the newest step up to a position."""
         ...

@@ -108,6 +108,18 @@ def test_a_consumer_reads_on_where_it_was(tables: Store) -> None:
     assert (late.lag().changes, late.lag().seconds) == (0, 0.0)
 
 
+def test_the_database_counts_what_is_unread(tables: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    everything, one = list(tables.changes()), tables.consumers.get("c", start="beginning")
+
+    def read(*_: object) -> None:
+        raise AssertionError("it reads the feed to count it")
+
+    monkeypatch.setattr(type(tables._session.backend.past), "times", read)
+    one.commit(everything[1].position)
+    assert one.lag().changes == len(everything) - 2
+    assert one.lag().seconds >= (tables._session.backend.now() - everything[2].time.timestamp() * 1e6) / 1e6 - 1
+
+
 def count(tx: Transaction, changes: list[ms.Change]) -> None:
     """Add the number of changes of tables below m.c.s to a property."""
     table = tx.tables.load("m.c.s.t")

@@ -160,6 +160,10 @@ class MemoryPast:
     def times(self, after: int, limit: int) -> list[tuple[int, int]]:
         return self._look(lambda tables, _: [(s.seq, s.time) for s in tables.steps if s.seq and s.seq > after][:limit])
 
+    def later(self, after: int) -> tuple[int, int | None]:
+        found = self._look(lambda tables, _: [s.time for s in tables.steps if s.seq and s.seq > after])
+        return len(found), found[0] if found else None
+
     def newest(self, until: int) -> Step | None:
         return self._look(lambda tables, _: next((s for s in tables.steps[::-1] if s.seq and s.seq <= until), None))
 

@@ -212,6 +212,15 @@ ORDER BY n.entity_id"""),
             "SELECT seq, time FROM operation WHERE seq > :after ORDER BY seq LIMIT :page_size", self.parameter
         )
 
+    @cached_property
+    def later(self) -> str:
+        """How many steps come after a position, which the index of positions counts, and when the first was made."""
+        return from_named(
+            """SELECT (SELECT count(seq) FROM operation WHERE seq > :after),
+  (SELECT time FROM operation WHERE seq > :after ORDER BY seq LIMIT 1)""",
+            self.parameter,
+        )
+
 
 class SqlPast:
     """Keeps the promises of :class:`metastore.port.past.PastRows` on a SQL database."""
@@ -311,6 +320,10 @@ class SqlPast:
 
     def times(self, after: int, limit: int) -> list[tuple[int, int]]:
         return [(row[0], row[1]) for row in self._fetch(self._sql.times, {"after": after, "page_size": limit})]
+
+    def later(self, after: int) -> tuple[int, int | None]:
+        ((count, first),) = self._fetch(self._sql.later, {"after": after})
+        return count, first
 
     def newest(self, until: int) -> Step | None:
         rows = self._fetch(self._sql.newest, {"until": until})
