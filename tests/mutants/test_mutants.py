@@ -62,6 +62,7 @@ def test_what_is_changed(tmp_path: Path) -> None:
         assert _PROGRAM.replace(fault.before, fault.after) == mutant.changed()
 
 
+@pytest.mark.long
 def test_the_choice_has_two_hundred() -> None:
     names = [mutant.name for _, mutant in chosen(_TREE, 1)]
     assert len(set(names)) == sum(area.share for area in AREAS) == 200

@@ -116,7 +116,6 @@ FEW: tuple[str, ...] = (
     "alter | copy",
     "create | write down what is listed",
     "alter under the lease | break the lease",
-    "move the schema | move the other schema",
     "attach a tag | drop a tag",
     "set the owner | set another owner",
     "revoke | alter as a user",

@@ -10,7 +10,8 @@ __all__ = ["Finding", "Report"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One inconsistency. ``problem``: orphan, double, double_owner, dangling, unreadable, taken, unknown or kept."""
+    """One inconsistency. ``problem``: orphan, double, double_owner, dangling, unreadable, taken, unknown, kept or
+    secret."""
 
     problem: str
     what: str
