@@ -10,8 +10,10 @@ __all__ = ["Finding", "Report"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One inconsistency. ``problem``: orphan, double, double_owner, dangling, unreadable, taken, unknown, kept or
-    secret."""
+    """One inconsistency.
+
+    ``problem``: orphan, double, double_owner, dangling, unreadable, taken, unknown, kept or secret.
+    """
 
     problem: str
     what: str
