@@ -8,7 +8,7 @@ from typing import Any
 
 from metastore.arguments import positive_seconds
 from metastore.errors import EntityAlreadyExists
-from metastore.feed.feed import position_at
+from metastore.feed.feed import position_at, position_of
 from metastore.feed.position import check_whole, gone, last
 from metastore.kinds.entity import utc
 from metastore.names import clean_name
@@ -47,15 +47,16 @@ def add_pin(session: Session, name: str, at: int | None, seconds: float | None) 
         raise gone(session, kept) from None
     if row is None:
         raise EntityAlreadyExists(name, f"there is a pin {name} already; unpin it first, or take another name")
-    return _pin(session, row)
+    return _pin(row, position_at(session.backend, row.seq))
 
 
 def all_pins(session: Session) -> list[Pin]:
     """Return all pins, by name."""
     check_whole(session)
-    return [_pin(session, row) for row in session.backend.readers.pins()]
+    epoch, _ = session.backend.feed_start()
+    return [_pin(row, position_of(epoch, row.seq, row.operation_id)) for row in session.backend.readers.pins()]
 
 
-def _pin(session: Session, row: PinRow) -> Pin:
+def _pin(row: PinRow, position: str) -> Pin:
     expires = None if row.expires_at is None else utc(row.expires_at)
-    return Pin(row.name, position_at(session.backend, row.seq), row.principal, utc(row.created_at), expires)
+    return Pin(row.name, position, row.principal, utc(row.created_at), expires)

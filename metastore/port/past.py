@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
+from uuid import UUID
 
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, Step
 
@@ -31,6 +32,8 @@ class PinRow(NamedTuple):
     principal: str | None
     created_at: int
     expires_at: int | None
+    operation_id: UUID | None = None
+    """The operation at the position, if it is kept. A new pin does not say."""
 
 
 class PastRow(NamedTuple):

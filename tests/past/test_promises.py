@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -195,3 +196,22 @@ def test_a_partition_that_was_made_again_gets_its_statistics_back(lake: Store) -
     assert lake.revert(table, to=then)
     assert lake.statistics.of(table, partition="d=1") == {"custom-a": 1}
     assert lake.revert(table, to=then) == []
+
+
+def test_reading_pins_waits_for_no_writer(sqlite_url: str) -> None:
+    with ms.open(sqlite_url, deadline=5.0) as store:
+        store.pin("a")
+        with sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            assert [pin.name for pin in store.pins()] == ["a"]
+            writer.execute("ROLLBACK")
+
+
+def test_all_pins_are_read_at_once(lake: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned = [lake.pin(f"p{n}") for n in range(3)]
+
+    def asked(*_: object) -> None:
+        raise AssertionError("it asks for each pin")
+
+    monkeypatch.setattr(type(lake._session.backend), "event_at", asked)
+    assert lake.pins() == pinned

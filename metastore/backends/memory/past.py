@@ -194,7 +194,9 @@ class MemoryReaders:
 
     def pins(self) -> list[PinRow]:
         def find(tables: Tables, now: int) -> list[PinRow]:
-            return sorted(pin for pin in tables.pins.values() if pin.expires_at is None or pin.expires_at >= now)
+            kept = [pin for pin in tables.pins.values() if pin.expires_at is None or pin.expires_at >= now]
+            ids = {step.seq: step.operation_id for step in tables.steps}
+            return [pin._replace(operation_id=ids.get(pin.seq)) for pin in sorted(kept)]
 
         return self._look(find)
 

@@ -25,7 +25,8 @@ made AS (
   RETURNING name, seq, principal, created_at, expires_at)
 SELECT past_from <= %(seq)s::bigint OR (SELECT count(*) FROM held) > 0, past_from, made.*
 FROM whole LEFT JOIN made ON true""")
-_PINS = f"""SELECT name, seq, principal, created_at, expires_at FROM pin
+_PINS = f"""SELECT name, seq, principal, created_at, expires_at,
+    (SELECT o.operation_id FROM operation o WHERE o.seq = pin.seq) FROM pin
   WHERE expires_at IS NULL OR expires_at >= {NOW} ORDER BY name"""
 _EXTEND = f"""UPDATE pin SET expires_at = {NOW} + %(micros)s::bigint WHERE name = %(name)s::text AND {DURABLE}
   RETURNING 1"""

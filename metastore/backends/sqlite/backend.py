@@ -282,7 +282,7 @@ class SqliteBackend(SqliteReads):
 
     @property
     def readers(self) -> Readers:
-        return SqliteReaders(self._written, self._rows)
+        return SqliteReaders(self._written, self._rows, self.now)
 
     @property
     def secret_keys(self) -> SecretKeys:

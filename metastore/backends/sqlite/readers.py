@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from metastore.backends.sqlite.group import Written
 from metastore.port.past import ConsumerRow, NotKept, PinRow
 
 __all__ = ["SqliteReaders"]
 
-_PINS = "SELECT name, seq, principal, created_at, expires_at FROM pin"
+_PINS = """SELECT name, seq, principal, created_at, expires_at,
+    (SELECT o.operation_id FROM operation o WHERE o.seq = pin.seq) FROM pin
+  WHERE expires_at IS NULL OR expires_at >= :now ORDER BY name"""
 _CONSUMERS = "SELECT name, seq, created_at, moved_at FROM consumer"
 
 
 class SqliteReaders:
     """Keeps the promises of :class:`metastore.port.past.Readers`."""
 
-    def __init__(self, written: Written, fetch: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]) -> None:
-        self._written, self._fetch = written, fetch
+    def __init__(
+        self,
+        written: Written,
+        fetch: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]],
+        now: Callable[[], int],
+    ) -> None:
+        self._written, self._fetch, self._now = written, fetch, now
 
     def pin(self, name: str, seq: int, principal: str | None, seconds: float | None) -> PinRow | None:
         def insert(connection: Any, now: int) -> PinRow | None:
@@ -29,16 +37,13 @@ class SqliteReaders:
             row = PinRow(name, seq, principal, now, None if seconds is None else now + round(seconds * 1_000_000))
             sql = """INSERT INTO pin (name, seq, principal, created_at, expires_at) VALUES (?, ?, ?, ?, ?)
             ON CONFLICT (name) DO NOTHING RETURNING 1"""
-            return row if connection.execute(sql, row).fetchall() else None
+            return row if connection.execute(sql, row[:5]).fetchall() else None
 
         return self._written(insert)
 
     def pins(self) -> list[PinRow]:
-        def find(connection: Any, now: int) -> list[PinRow]:
-            rows = connection.execute(f"{_PINS} WHERE expires_at IS NULL OR expires_at >= ? ORDER BY name", (now,))
-            return [PinRow(*row) for row in rows.fetchall()]
-
-        return self._written(find)
+        rows = self._fetch(_PINS, {"now": self._now()})
+        return [PinRow(*row[:5])._replace(operation_id=row[5] and UUID(row[5])) for row in rows]
 
     def extend(self, name: str, seconds: float) -> bool:
         def change(connection: Any, now: int) -> bool:
