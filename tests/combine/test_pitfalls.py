@@ -104,7 +104,7 @@ def test_a_leader_that_is_interrupted_while_it_tells(store: Store, monkeypatch: 
     monkeypatch.setattr(Decided, "tell", interrupted)
     swap = ms.SetProperty("k", "1", expected=None)
     calls: list[Call] = [
-        set_in(store, 3, "leader"),
+        set_in(store, 3, "leader", deadline=60.0),  # the one with the most time left leads
         lambda: store.tables.create(f"{SCHEMA}.new"),
         lambda: store.tables.drop(f"{SCHEMA}.t0"),
         lambda: store.tables.alter(f"{SCHEMA}.t1", swap),
