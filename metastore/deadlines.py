@@ -48,7 +48,7 @@ class _Until(Block):
         self.ends, self.cleans = ends, cleans
 
     def __enter__(self) -> None:
-        around = self.around = _innermost()
+        around = self.around = _blocks.get() and _innermost()
         if around is not None and not self.cleans:
             self.ends, self.cleans = min(self.ends, around.ends), around.cleans
         _blocks.set(self)
@@ -82,7 +82,9 @@ def remaining(clock: Clock, default: float) -> float:
     stop = _stop.get()
     if stop is not None and stop.asked:
         return 0.0
-    block = _innermost()
+    block = _blocks.get()
+    if block is not None and not block.runs:
+        block = _innermost()
     return default if block is None else block.ends - clock.monotonic()
 
 

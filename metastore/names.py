@@ -93,7 +93,7 @@ def fold(name: str) -> str:
 
 def format_path(names: Iterable[str]) -> str:
     """Write ``names`` as a path string; :func:`parse_path` reads it back."""
-    return ".".join("`" + n.replace("`", "``") + "`" if "." in n or "`" in n or n != n.strip() else n for n in names)
+    return ".".join(["`" + n.replace("`", "``") + "`" if "." in n or "`" in n or n != n.strip() else n for n in names])
 
 
 def parse_path(path: object) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from metastore.combine.batch import BatchSender
 from metastore.combine.decided import Waiter
-from metastore.combine.lane import Lane, Resign, Tell, Term
+from metastore.combine.lane import Lane, Resign, Tell
 from metastore.combine.waiting import Waiting, waiting
 from metastore.deadlines import until
 from metastore.operation.operation import Operation
@@ -49,25 +49,19 @@ class Writes:
         travels = request.verb in VERBS and request.where is not None
         if not travels or call.lease is not None or call.operation_id is not None:
             return Operation(session, request, call).run()
-        me = object()
+        me, lane = object(), self._lane
         self._active.add(me)
         try:
-            return self._run(session, request, call)
+            term = lane.lead() if len(self._active) == 1 else None
+            if term is None:
+                one = waiting(session, request, call)
+                return Operation(session, request, call).run() if one is None else self._with_others(one)
+            try:
+                return Operation(session, request, call, None, lambda: lane.leave(term)).run()
+            finally:
+                lane.leave(term)
         finally:
             self._active.discard(me)
-
-    def _run(self, session: Session, request: Request[T], call: Call) -> T:
-        term = self._lane.lead() if len(self._active) == 1 else None
-        if term is not None:
-            return self._alone(session, request, call, term)
-        one = waiting(session, request, call)
-        return Operation(session, request, call).run() if one is None else self._with_others(one)
-
-    def _alone(self, session: Session, request: Request[T], call: Call, term: Term) -> T:
-        try:
-            return Operation(session, request, call, None, lambda: self._lane.leave(term)).run()
-        finally:
-            self._lane.leave(term)
 
     def _with_others(self, one: Waiting[T]) -> T:
         metrics, lane = one.session.metrics, self._lane

@@ -18,6 +18,7 @@ from metastore.errors import InvalidArgument
 from metastore.kinds.change import Doc, EntityChange, RemoveProperty, SetComment, SetProperty, encode, property_text
 from metastore.kinds.entity import Entity, Owned
 from metastore.kinds.field import DocField, check_names
+from metastore.kinds.head import note_written
 from metastore.kinds.secret import stored
 from metastore.names import clean_text, exact_text, format_path
 
@@ -154,9 +155,14 @@ def base_doc(comment: object, properties: object) -> Doc:
     return {"comment": None if comment is None else clean_text(comment, "a comment"), "properties": clean}
 
 
-def dump(doc: Mapping[str, Any], path: tuple[str, ...]) -> str:
-    """Return ``doc`` as the JSON text that is stored: ASCII, so that any database encoding holds it."""
-    return _written(doc, path, "document", MAX_DOC)
+def dump(doc: Mapping[str, Any], path: tuple[str, ...], rest: str | None = None) -> str:
+    """Return ``doc`` as the JSON text that is stored: ASCII, so that any database encoding holds it.
+
+    ``rest``: the text after the head, where ``doc`` is only the head (:mod:`metastore.kinds.head`).
+    """
+    text = _written(doc, path, "document", MAX_DOC, rest)
+    note_written(text)
+    return text
 
 
 def dump_changes(changes: tuple[EntityChange, ...], path: tuple[str, ...]) -> str:
@@ -164,11 +170,13 @@ def dump_changes(changes: tuple[EntityChange, ...], path: tuple[str, ...]) -> st
     return _written(encode(changes), path, "list of changes", MAX_CHANGES)
 
 
-def _written(value: object, path: tuple[str, ...], what: str, limit: int) -> str:
+def _written(value: object, path: tuple[str, ...], what: str, limit: int, rest: str | None = None) -> str:
     try:
         text = to_json(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgument(f"{format_path(path)}: the {what} would be no JSON: {error}") from None
+    if rest is not None:
+        text = text[:-1] + rest
     if len(text) > limit:
         raise InvalidArgument(f"{format_path(path)}: the {what} has {len(text)} bytes; at most {limit} are allowed")
     return text

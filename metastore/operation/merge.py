@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 
 from metastore.errors import InvalidArgument, UnreadableRow
 from metastore.kinds.change import Doc, EntityChange
-from metastore.kinds.kind import check_depth, dump
+from metastore.kinds.head import split
+from metastore.kinds.kind import COMMON_CHANGES, check_depth, dump
 from metastore.names import format_path
 from metastore.port.unreadable import reason
 
 __all__ = ["altered", "equal"]
+
+_OF_THE_HEAD = frozenset(COMMON_CHANGES)
 
 
 def altered(
@@ -24,6 +27,10 @@ def altered(
 
     ``names`` is the entity's path. ``check`` gets the document after and before them.
     """
+    if check is None and _OF_THE_HEAD.issuperset(map(type, changes)):
+        parts = split(text)
+        if parts is not None:
+            return _of_the_head(*parts, names, changes)
     doc = _readable(text, names)
     before = _order(doc)
     for change in changes:
@@ -32,6 +39,13 @@ def altered(
         check(doc, json.loads(text))
     after = dump(doc, names)
     return None if equal(text, after, doc, same_order=_order(doc) == before) else after
+
+
+def _of_the_head(head: Doc, rest: str, names: tuple[str, ...], changes: Sequence[EntityChange]) -> str | None:
+    before = {**head, "properties": {**head["properties"]}}
+    for change in changes:
+        change.apply(head, names)
+    return None if head == before else dump(head, names, rest)
 
 
 def _readable(text: str, names: tuple[str, ...]) -> Doc:

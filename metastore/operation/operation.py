@@ -118,7 +118,8 @@ class Operation(Generic[T]):
             started = self._begun.started
         effort.ends = row.ends
         try:
-            self._check_doubt()
+            if self._doubt is not None:
+                self._check_doubt(self._doubt)
             with until(row.ends):
                 result = run(self._attempt, effort)
         except OutcomeUnknown:
@@ -144,17 +145,17 @@ class Operation(Generic[T]):
             clean_up(session, row, self._mark, self._policy.deadline)
         return result
 
-    def _check_doubt(self) -> None:
+    def _check_doubt(self, doubt: Unknown) -> None:
         """If the call's time is over, find out what became of a message in flight, because no attempt is left to do it.
 
         Raises DeadlineExceeded, OutcomeUnknown.
         """
         row, now = self._row, self._session.clock.monotonic()
-        if self._doubt is None or now < row.ends:
+        if now < row.ends:
             return
         row.ends = now + GRACE
         with cleaning(row.ends), suppress(Conflict):
-            row.lost(self._doubt)
+            row.lost(doubt)
         raise DeadlineExceeded(
             f"{self._request.what()} was not applied: its deadline passed while its batch was under way; call again"
         )

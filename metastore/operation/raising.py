@@ -22,8 +22,6 @@ __all__ = ["raising", "with_raised"]
 
 _DENYING = ("role", "group")
 """What can deny."""
-_TAKING = (Relate, Update)
-"""The writes that can take a right away: nothing else is looked at, because every commit passes here."""
 
 
 def raising(writes: Sequence[Write]) -> set[int]:
@@ -32,7 +30,10 @@ def raising(writes: Sequence[Write]) -> set[int]:
     What the same commit makes, or writes exclusively, is not among them: no right rests on the one, and the other
     raises its scope version by itself.
     """
-    found = {i for write in writes if isinstance(write, _TAKING) for i in _raised(write)}
+    found = set[int]()
+    for write in writes:  # a loop, because every commit passes here: most take nothing away
+        if isinstance(write, Relate) or (isinstance(write, Update) and write.state == LIVE):
+            found.update(_raised(write))
     if not found:
         return found
     made = {write.id for write in writes if isinstance(write, Insert)}
@@ -46,7 +47,7 @@ def with_raised(guards: Sequence[Guard], ids: set[int]) -> tuple[Guard, ...]:
     return tuple([Guard(g.id, g.scope_version, True, True) if g.id in ids else g for g in guards])
 
 
-def _raised(write: Write) -> Iterator[int]:
+def _raised(write: Relate | Update) -> Iterator[int]:
     if isinstance(write, Relate):
         if write.kind in (OWNER, "membership"):
             yield write.from_id  # the object; the user or group
@@ -56,6 +57,6 @@ def _raised(write: Write) -> Iterator[int]:
                 yield write.from_id  # the role allows less
             if not allows and not write.removes:
                 yield write.to_id  # the object is denied
-    elif isinstance(write, Update) and write.state == LIVE and write.event.kind in _DENYING:
+    elif write.event.kind in _DENYING:
         assert write.place is not None, "what becomes live again says where"
         yield write.place.parent_id

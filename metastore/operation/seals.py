@@ -195,6 +195,11 @@ class Seals:
         self._settings: ForgetfulMap[Seal] = ForgetfulMap()
         self._ids: ForgetfulMap[int] = ForgetfulMap()
 
+    def unsealed(self, kind: Kind, where: Path | Entity) -> Seal | None:
+        """Return what is remembered of a catalog that declares nothing secret; None: something else, or nothing."""
+        known = self._remembered(kind, where)
+        return known if known is not None and not known.declared.patterns else None
+
     def seal(
         self, reads: Reads, kind: Kind, where: Path | Entity, *, in_transaction: bool = False, fresh: bool = False
     ) -> Seal:

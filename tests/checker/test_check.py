@@ -34,6 +34,7 @@ def test_a_clean_history(spark: SparkSession, tmp_path: Path, operations: int) -
     assert checked.events > operations / 8
 
 
+@pytest.mark.long
 def test_a_planted_fault_is_found(spark: SparkSession, tmp_path: Path) -> None:
     """One of them on Spark: test_planted has them all."""
     write(spark, tmp_path, 1_000, 2, fault="skewed pair")

@@ -104,7 +104,7 @@ def test_a_leader_that_is_interrupted_while_it_tells(store: Store, monkeypatch: 
     monkeypatch.setattr(Decided, "tell", interrupted)
     swap = ms.SetProperty("k", "1", expected=None)
     calls: list[Call] = [
-        set_in(store, 3, "leader"),
+        set_in(store, 3, "leader", deadline=60.0),  # the one with the most time left leads
         lambda: store.tables.create(f"{SCHEMA}.new"),
         lambda: store.tables.drop(f"{SCHEMA}.t0"),
         lambda: store.tables.alter(f"{SCHEMA}.t1", swap),
@@ -145,7 +145,7 @@ def test_an_interrupt_in_the_leader_hurts_no_other(store: Store, sent: bool, mon
         raise KeyboardInterrupt
 
     monkeypatch.setattr(backend, "write_together", interrupted)
-    found = together(writes, [set_in(store, n, f"k{i}") for i, n in enumerate((0, 0, 1))])
+    found = together(writes, [set_in(store, n, f"k{i}", deadline=60.0 - i) for i, n in enumerate((0, 0, 1))])
     (hurt,) = [one for one in found if isinstance(one, KeyboardInterrupt)]
     assert isinstance(found[0], KeyboardInterrupt)
     assert [f"k{i}" in one.properties for i, one in enumerate(found[1:], 1)] == [True, True]

@@ -154,7 +154,7 @@ def test_a_batch_looks_at_each_row_a_few_times(
     def write(batch: Batch, patience: int) -> Any:
         sent = statements(batch, patience)
         for one in sent:
-            one.parameters["generation"] = backend._announcing.generation
+            one.parameters["generation"] = backend._announcing.alone.generation
         looked.append(_looked_at(url, sent))
         return original(batch, patience)
 

@@ -88,7 +88,7 @@ def edit_often(url: str, number: int, out: str) -> None:
     Path(out).write_text(json.dumps(done))
 
 
-@pytest.mark.each_run_on("postgres")
+@pytest.mark.long
 def test_two_crawls_and_six_editors(url: str, crowded: Lake, tmp_path: Path) -> None:
     if url.startswith("postgres"):
         ms.migrate(url)

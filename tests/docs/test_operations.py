@@ -15,6 +15,7 @@ import pytest
 
 import metastore as ms
 from tests.docs.examples import ROOT
+from tests.long import long_unless
 from tests.servers.postgres import Databases, PostgresServer, programs
 from tests.servers.process import wait_until
 
@@ -124,7 +125,10 @@ def test_a_sqlite_file_is_backed_up_while_it_is_written_and_put_back(tmp_path: P
         assert len(list(store.changes(after=position))) == 1
 
 
-@pytest.mark.parametrize(("options", "history"), [((), False), (("--ids",), False), (("--history",), True)])
+@pytest.mark.parametrize(
+    ("options", "history"),
+    long_unless([((), False), (("--ids",), False), (("--history",), True)], lambda one: one[0] == ("--history",)),
+)
 def test_what_an_export_brings_back(tmp_path: Path, options: tuple[str, ...], history: bool) -> None:
     """As the table says: ids, history, positions, leases."""
     url, copy = (f"sqlite:///{tmp_path / name}.db" for name in ("one", "other"))

@@ -107,9 +107,9 @@ _SERVERS = (
     ),
     Fault(
         "PostgreSQL: a view goes on with a promoted replica behind a pooler",
-        f"{_PG}/connection.py",
-        "if self.asks and ",
-        "if False and ",
+        f"{_PG}/connect.py",
+        "if error is None and connection.asks:",
+        "if False:",
         f"{_REPLICA} -k 'promoted and pooled'",
     ),
     Fault(

@@ -22,6 +22,7 @@ from tests.concurrency.raw import dsn, is_sqlite, rows, waiting_for_locks
 from tests.concurrency.workers import Job, Team, Turn
 from tests.leases.fencing import late_commits
 from tests.leases.kinds_of_work import S, furnish
+from tests.long import long_unless
 from tests.servers.process import wait_until
 
 PATH = f"{S}.t"
@@ -107,7 +108,7 @@ def taken_in_the_middle(url: str, what: str, how: str = "break") -> tuple[str, b
 
 
 @pytest.mark.parametrize("how", ["break", "takeover"])
-@pytest.mark.parametrize("what", SLOW)
+@pytest.mark.parametrize("what", long_unless(SLOW, lambda what: what in ("alter", "partition", "transaction")))
 def test_a_take_over_waits_for_a_commit_in_the_middle(postgres_url: str, what: str, how: str) -> None:
     with ms.open(postgres_url) as store:
         furnish(store)

@@ -18,6 +18,7 @@ from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.sqlite.backend import SqliteBackend
 from metastore.port.commit import Commit, CommitOutcome
 from tests.leases.schedules import GivenClock, Model, World
+from tests.long import long_unless
 
 Step = tuple[str, int]
 EVERY = {"memory": (1, 5), "sqlite": (4, 40)}
@@ -89,7 +90,7 @@ def merges(*lists: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
 
 
 @pytest.mark.parametrize("others", TIMES, ids=lambda steps: "-".join(what for what, _ in steps))
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", long_unless(BACKENDS, lambda backend: backend == "memory"))
 def test_every_order_of_two_holders(backend: str, others: list[Step], record_property: Callable[..., None]) -> None:
     number, every = count(), EVERY[backend][len(others) > 1]
     for steps in merges(FIRST, OTHER, others):

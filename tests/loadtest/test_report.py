@@ -25,6 +25,7 @@ from metastore.loadtest.report.writing import write_report
 from tests.loadtest.browser import Opened, chromium, opened
 from tests.loadtest.plain import plain_run
 from tests.loadtest.record_folders import lively, operation
+from tests.long import long_unless
 
 HOSTILE = "</script></style><img src=x onerror=alert(1)><script>alert(2)</script>\"'&\u202e\x1b[31m$x^2$" + "x" * 200
 FACTS = {"scenario": HOSTILE, "seed": 7, "url": "postgresql://me:***@host/db", HOSTILE: [HOSTILE]}
@@ -77,7 +78,7 @@ def shown(reports: dict[str, Path], browser: Any, request: pytest.FixtureRequest
         yield found
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", long_unless(PAGES, lambda name: name in PAGES[-2:]))
 def test_a_page_stands_alone_and_fits(reports: dict[str, Path], browser: Any, name: str) -> None:
     """Whatever the names are: nothing is fetched or run, and nothing is wider than the window."""
     with opened(browser, reports[name]) as found:

@@ -134,6 +134,7 @@ def test_what_the_checker_finds_is_an_error(
     assert "contradiction" in (tmp_path / "out" / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_no_verdict_without_the_records_of_all_clients(
     spark: SparkSession, sqlite_url: str, tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:

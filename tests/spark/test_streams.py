@@ -100,6 +100,7 @@ def test_a_stream_that_begins_now_has_only_what_comes(url: str) -> None:
     assert len(rows(reader, offset, reader.latestOffset(offset, ALL))) == 2
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_stream_that_gc_overtook_says_what_to_do(spark: SparkSession, url: str, tmp_path: Path) -> None:
     register_source(spark)

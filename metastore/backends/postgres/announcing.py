@@ -109,8 +109,8 @@ class Announcing:
 
     def __init__(self, ask: Asks, timeout: float, clock: Clock = SYSTEM) -> None:
         self._ask, self._timeout, self._clock = ask, timeout, clock
-        self.generation: int | None = None
-        """The generation under which this process saw no members; None: it has not looked, or there are some."""
+        self.alone: Pass | None = None
+        """What a commit says while this process sees no members; None: it has not looked, or there are some."""
         self._some = False
         """There were members when this process looked last."""
         self._lock = threading.Lock()  # what is kept changes in the callers' threads and in the one that watches
@@ -135,12 +135,11 @@ class Announcing:
         self, send: Callable[[Pass], T], what: Callable[[], Covered], operations: Callable[[], Sequence[UUID]]
     ) -> T:
         """Send a commit with what it must say; announce it first if there are members. Raises DeadlineExceeded."""
-        generation = self.generation
-        if generation is not None:
+        if self.alone is not None:
             try:
-                return send(Pass(generation))
+                return send(self.alone)
             except Unannounced:
-                self.generation = None
+                self.alone = None
         changes = what()
         if changes == NOTHING:
             return send(Pass())
@@ -155,9 +154,9 @@ class Announcing:
                 raise DeadlineExceeded(error.told(refused)) from None
 
     def _sent(self, send: Callable[[Pass], T], changes: Covered, operations: Sequence[UUID]) -> T:
-        generation = None if self._some else self._alone()
-        if generation is not None:
-            return send(Pass(generation))
+        alone = None if self._some else self._looked()
+        if alone is not None:
+            return send(alone)
         own = operations[0] if len(operations) == 1 else None
         kept, left = self._taken(operations)
         try:
@@ -176,13 +175,13 @@ class Announcing:
             self._leave(*left, kept.id)
         return outcome
 
-    def _alone(self) -> int | None:
-        """Return the generation under which there are no members. It is read before them: see members.ANY_MEMBERS."""
+    def _looked(self) -> Pass | None:
+        """Return what a commit says if there are no members. The generation is read first: see members.ANY_MEMBERS."""
         ((generation,),) = self._ask(sql.GENERATION_NOW, {})
         ((some,),) = self._ask(sql.ANY_MEMBERS, {})
         self._some = some
-        self.generation = generation_now = None if some else int(generation)
-        return generation_now
+        self.alone = alone = None if some else Pass(int(generation))
+        return alone
 
     def _announced(self, changes: Covered) -> _Kept:
         """Announce, and wait until all members have acknowledged or are dead."""

@@ -29,7 +29,7 @@ from metastore.backends.postgres import (
     sending,
     tickets,
 )
-from metastore.backends.postgres.announcing import Announcing, Pass
+from metastore.backends.postgres.announcing import Announcing, Pass, Unannounced
 from metastore.backends.postgres.fragments import CONFIRM, DURABLE, NOW, WRITER
 from metastore.backends.postgres.home import CLUSTER, HIDDEN, INFO, NOTE, Home
 from metastore.backends.postgres.leases import PostgresLeases
@@ -103,6 +103,12 @@ class PostgresBackend(PostgresReads):
 
     def commit(self, commit: Commit) -> CommitOutcome:
         """Apply ``commit`` in one round trip; where there are members of the cache, announce it first."""
+        alone = self._announcing.alone
+        if alone is not None:
+            try:
+                return self._commit(commit, alone)
+            except Unannounced:  # members have joined
+                self._announcing.alone = None
         return self._announcing.send(
             lambda may: self._commit(commit, may), lambda: _covered(commit), lambda: [commit.operation_id]
         )
@@ -420,9 +426,12 @@ def _covered_by(batch: Batch) -> Covered:
 
 def _is_rare(commit: Commit) -> bool:
     """Whether a commit has what only the general form of the statement knows."""
-    if commit.reads or commit.claim or commit.held is not None or any(g.exclusive for g in commit.guards):
+    if commit.reads or commit.claim or commit.held is not None or commit.skip_existing or commit.overlook:
         return True
-    return bool(commit.skip_existing or commit.overlook or commit.publishes or commit.advance)
+    for guard in commit.guards:  # a loop: a generator takes longer, in each commit
+        if guard.exclusive:
+            return True
+    return bool(commit.publishes or commit.advance)
 
 
 def _listed(values: Sequence[int] | Sequence[str]) -> str:

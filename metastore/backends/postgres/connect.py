@@ -233,7 +233,7 @@ class Pool:
         After an interrupt none may: a lock or the pipeline mode may be left behind in it, although it seems idle.
         Raises if the answers that came must not count: the server may have become another one (``connection.py``).
         """
-        if error is None:
+        if error is None and connection.asks:
             connection.ask()
         if self._closed or connection.stopped:
             return False

@@ -90,8 +90,8 @@ class Connection(psycopg.Connection[Any]):
         return error
 
     def ask(self) -> None:
-        """Raise Promoted if the server behind a pooler was a replica, and is none any more."""
-        if self.asks and self.execute("SELECT pg_is_in_recovery()").fetchall() != [(True,)]:
+        """Raise Promoted if the server behind a pooler was a replica, and is a primary now."""
+        if self.execute("SELECT pg_is_in_recovery()").fetchall() != [(True,)]:
             self.stopped = True
             raise Promoted("the replica was promoted")
 

@@ -61,7 +61,7 @@ class Wire:
         if prepared is None and not self._is_frequent(text):
             return self._connection.execute(text, parameters, prepare=False).fetchall()
         statement, names = numbered(text)
-        values = [_text(parameters[name]) for name in names]
+        values = _texts(parameters, names)
         if prepared is not None:
             try:
                 return self._executed(prepared, values)
@@ -72,7 +72,7 @@ class Wire:
     def message(self, statements: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[tuple[Any, ...]]]:
         """Run statements as one transaction, in one message; return the rows of each. Raises psycopg.Error."""
         texts = [text for text, _ in statements]
-        arguments = [_literals([_text(given[name]) for name in numbered(text)[1]]) for text, given in statements]
+        arguments = [_literals(_texts(given, numbered(text)[1])) for text, given in statements]
         try:
             return self._in_one(texts, arguments)
         except psycopg.errors.InvalidSqlStatementName:  # see rows()
@@ -140,19 +140,23 @@ def _literals(values: Sequence[bytes | None]) -> bytes:
     return b"(%b)" % b", ".join(literals)
 
 
-def _text(value: object) -> bytes | None:
-    """Return a parameter as text."""
-    if value is None:
-        return None
-    if type(value) is str:
-        sent = value.encode()
-        if b"\x00" in sent:  # libpq would send what stands before it
-            raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
-        return sent
-    if type(value) is int:
-        return b"%d" % value
-    if type(value) is UUID:  # its str() takes four times as long
-        return b"%032x" % value.int
-    if value is True or value is False:
-        return b"true" if value else b"false"
-    return _text(str(value))
+def _texts(parameters: Mapping[str, Any], names: Sequence[str]) -> list[bytes | None]:
+    """Return parameters as text. One loop with the usual types first: each statement has about 15 of them."""
+    texts: list[bytes | None] = []
+    for name in names:
+        value = parameters[name]
+        kind = type(value)
+        if value is None:
+            texts.append(None)
+        elif kind is int:
+            texts.append(b"%d" % value)
+        elif kind is UUID:  # its str() takes four times as long
+            texts.append(b"%032x" % value.int)
+        elif kind is bool:
+            texts.append(b"true" if value else b"false")
+        else:
+            sent = str(value).encode()
+            if b"\x00" in sent:  # libpq would send what comes before it
+                raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+            texts.append(sent)
+    return texts
