@@ -182,7 +182,7 @@ def judged(url: str, tmp_path: Path, seed: int, imports: int) -> None:
 
 
 def test_what_people_made_stands(sqlite_url: str, tmp_path: Path) -> None:
-    judged(sqlite_url, tmp_path, 0, 3)
+    judged(sqlite_url, tmp_path, 0, 2)
 
 
 @pytest.mark.long
