@@ -89,6 +89,7 @@ build/gravitino-spec/env/bin/python:
 		git -C build/gravitino-spec sparse-checkout set scripts docs/open-api && $(PYTHON) -m venv build/gravitino-spec/env && \
 		$@ -m pip install --quiet --disable-pip-version-check "openapi-schema-validator>=0.8,<1" pyyaml; } \
 		|| { rm -rf build/gravitino-spec; exit 1; }
+	-mvn --quiet --batch-mode dependency:copy -Dartifact=com.h2database:h2:2.2.224 -DoutputDirectory=build/gravitino-spec
 
 run: $(STAMP) $(JAVA) ## crawl a lake of real data with Spark, and show what the store knows then
 	$(SPARK) $(BIN)/python -m tests.sample.run build/run

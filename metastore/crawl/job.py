@@ -208,7 +208,7 @@ class _Job:
             if self.catalog is not None:
                 began, options = f"{self.began_at:%Y-%m-%dT%H:%M:%SZ}", self.listing.options
                 seen = Seen(began, self.listed, self.run_name, options)
-                gone, policy = self.gone, self._on_missing
+                gone, policy = self._told("looking for what is gone", self.gone), self._on_missing
                 self.rows += settle_missing(self.store, self.catalog, gone, policy, seen, dry_run=self.dry_run)
             if any(isinstance(row, TableResult) and row.action == "failed" for row in self.rows):
                 check_target(self.store, self.target)  # it may be disabled since: then the crawl is not done
@@ -217,6 +217,12 @@ class _Job:
         except Exception as error:
             self._ended("failed", " ".join(str(error).split()))
             raise
+
+    def _told(self, what: str, entries: Sequence[Entry]) -> Iterator[Entry]:
+        """Yield the entries, and tell how many of them are done."""
+        for number, entry in enumerate(entries):
+            self.tell(what, number / len(entries))
+            yield entry
 
     def _interrupted(self) -> Interrupted:
         written, missing = self._ended("interrupted", "interrupted")
@@ -270,12 +276,11 @@ def _spark_job() -> Callable[..., tuple[list[Row], int]]:
     return run
 
 
-def _profiling(setting: Setting) -> Callable[[Any, list[Row]], Iterator[object]]:
-    def profiles(context: Any, rows: list[Row]) -> Iterator[object]:
+def _profiling(setting: Setting) -> Callable[[Any, list[TableResult]], Iterator[object]]:
+    def profiles(context: Any, tables: list[TableResult]) -> Iterator[object]:
         from metastore.crawl.dataset.profile import profile_tables  # noqa: PLC0415 (it needs Spark SQL)
 
-        done = [row for row in rows if isinstance(row, TableResult) and row.action != "failed"]
-        paths = [parse_path(row.path) for row in done]
+        paths = [parse_path(row.path) for row in tables]
         return profile_tables(context, setting.url, paths, setting.principal, setting.limits)
 
     return profiles

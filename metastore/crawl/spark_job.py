@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from metastore.crawl.dataset.candidates import Candidate
-from metastore.crawl.report import Failure
+from metastore.crawl.report import Failure, TableResult
 from metastore.crawl.tasks import Setting, crawl_whole, cut, look_into, parted, shared, write_bucket
 from metastore.crawl.write.commit import Row
 from metastore.errors import BackendUnavailable
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["cause_of", "run"]
 
 _SHARES: Final = 4
-"""Tasks per core in each stage."""
+"""Tasks per core in each stage, at least."""
+_FILES: Final = 1000
+"""How many files a task has at most, about. Progress is told by the tasks that are done."""
 _PROTOCOL: Final = 5
 _PACKED: Final = 1000
 _POLL: Final = 0.2
@@ -42,28 +44,33 @@ def run(
     setting: Setting,
     master: str,
     tell: Tell,
-    profiling: Callable[[SparkContext, list[Row]], Iterator[object]] | None = None,
+    profiling: Callable[[SparkContext, list[TableResult]], Iterator[object]] | None = None,
 ) -> tuple[list[Row], int]:
     """Read the files of all candidates and commit their data sets. Return a row for each table and each failure.
 
-    ``profiling`` is called with the context and the rows. The second value returned is the number of profiles written.
+    ``profiling`` is called with the context and the tables. The second value returned is the number of profiles
+    written.
     """
     tell("starting Spark", 0.0)
     with spark_context(master) as context:
         rows = _collect(context, _job(context, candidates, setting), setting.crawl_id, tell)
+        if profiling is None:
+            return rows, 0
+        tables = [row for row in rows if isinstance(row, TableResult) and row.action != "failed"]
         profiled = 0
-        for outcome in profiling(context, rows) if profiling is not None else ():
+        for number, outcome in enumerate(profiling(context, tables)):
+            tell("profiling", number / len(tables))
             if isinstance(outcome, Failure):
                 rows.append(outcome)
             else:
                 profiled += getattr(outcome, "fresh", True)
-                tell("profiling", 1.0)
         return rows, profiled
 
 
 def _job(context: SparkContext, candidates: Sequence[Candidate], setting: Setting) -> RDD[Any]:
     """Return the job: whole candidates take one stage, candidates that are too large for one task take two."""
-    tasks = _SHARES * max(1, context.defaultParallelism)
+    files = sum(len(candidate.files) for candidate in candidates)
+    tasks = max(_SHARES * max(1, context.defaultParallelism), files // _FILES)
     whole, great = parted(candidates, tasks)
     jobs = []
     if whole:

@@ -72,15 +72,19 @@ def import_from(
     if_exists: IfExists,
     progress: Progress | None,
     call: Call,
+    only: set[int] | None = None,
 ) -> Imported:
-    """See :meth:`metastore.store.Store.import_from`."""
+    """See :meth:`metastore.store.Store.import_from`.
+
+    ``only``: the ids of the entities that it may write to; the ids of those that it makes are added. None: all.
+    """
     check_if_exists(if_exists)
     names = None if into is None else parse_path(into)
     first, second = _halves(progress)
     with reading(source) as stream:
         if not (header := read_header(stream)).ids:
             checked = check(stream, first, folds=folds_below(session.backend, header, names))
-            return import_lines(session, stream, checked, names, if_exists, second, call)
+            return import_lines(session, stream, checked, names, if_exists, second, call, only)
         if into is not None or if_exists != "error" or call.lease is not None:
             raise InvalidArgument("a file with ids restores a whole database; leave out into, if_exists and lease")
         imported = restore(session.backend, session.clock, stream, check(stream, first), second)

@@ -41,14 +41,15 @@ def parent_key(line: EntityLine) -> Key:
 
 
 def chunks(lines: Iterable[tuple[int, Body]]) -> Iterator[list[Group]]:
-    """Yield the groups of a file in chunks. A group with very many owned rows is divided."""
+    """Yield the groups of a file in chunks. A group with very many owned rows is divided, after its first one."""
     chunk: list[Group] = []
     keys = set[Key]()
     count = size = 0
     for number, line in lines:
         text = masked(to_json(line.doc)) if isinstance(line, EntityLine | OwnedLine) else ""
-        full = count == _CHUNK or size > _CHUNK_BYTES
-        if chunk and (full or (isinstance(line, EntityLine) and parent_key(line) in keys)):
+        full = count >= _CHUNK or size > _CHUNK_BYTES
+        first = isinstance(line, OwnedLine) and not chunk[-1].owned and chunk[-1].fresh
+        if chunk and not first and (full or (isinstance(line, EntityLine) and parent_key(line) in keys)):
             yield chunk
             last = chunk[-1]
             chunk, keys, count, size = [], set(), 0, 0

@@ -51,16 +51,18 @@ def import_lines(
     if_exists: IfExists,
     progress: Progress,
     call: Call,
+    only: set[int] | None = None,
 ) -> Imported:
     """Write the lines of a file that was checked.
 
-    Raises EntityNotFound for a missing parent, EntityAlreadyExists for an entity that exists and differs, NotInUse.
+    ``only``: the ids of what may be written to; what it makes is added. Raises EntityNotFound for a missing parent,
+    EntityAlreadyExists for an entity that exists and differs, or is not in ``only``; NotInUse.
     """
     header, footer, top = checked
     parents = _parents(session, header, into)
     if top is not None and parents:
         check_below(top.kind, parents[-1].kind, format_path((*[n.name for n in parents], top.names[-1])))
-    importer = _Importer(session, parents, if_exists, call, ours=_is_ours(session, header))
+    importer = _Importer(session, parents, if_exists, call, only, ours=_is_ours(session, header))
     # while one chunk is written, the next one is read
     with ThreadPoolExecutor(1, "metastore-import") as writer:
         before: Future[None] | None = None
@@ -72,7 +74,7 @@ def import_lines(
             before.result()
     if footer.relations:  # after all entities: an end may come later in the file
         names = tuple([n.name for n in parents])
-        written, left = import_relations(session, body(stream, header, _silent), names, if_exists, call)
+        written, left = import_relations(session, body(stream, header, _silent), names, if_exists, call, only)
         importer.written, importer.left = importer.written + written, importer.left + left
     importer.disable()
     return Imported(footer.lines, importer.written, importer.left, footer.hash, footer.checksum, restored=False)
@@ -113,8 +115,10 @@ def _parents(session: Session, header: Header, into: tuple[str, ...] | None) -> 
 class _Importer:
     """One import: the places of the entities that can have children, and what to disable at the end."""
 
-    def __init__(self, session: Session, top: Nodes, if_exists: IfExists, call: Call, *, ours: bool) -> None:
-        self._session, self._if_exists, self._call, self._ours = session, if_exists, call, ours
+    def __init__(
+        self, session: Session, top: Nodes, if_exists: IfExists, call: Call, only: set[int] | None, *, ours: bool
+    ) -> None:
+        self._session, self._if_exists, self._call, self._only, self._ours = session, if_exists, call, only, ours
         self._places: dict[Key, Nodes] = {((), ()): top}
         self._last: Nodes = ()
         """The entity of the last group, which may own what the next chunk begins with."""
@@ -133,7 +137,7 @@ class _Importer:
             new = sum(there.own is None for there in standing)
             if new > len(reserved):
                 reserved.extend(self._session.backend.reserve_ids(new - len(reserved)))
-            made = plan(chunk, standing, iter(reserved), self._if_exists, ours=self._ours)
+            made = plan(chunk, standing, iter(reserved), self._if_exists, self._only, ours=self._ours)
             planned[:] = [(made, standing)]
             if not made.writes:
                 return None
@@ -187,6 +191,8 @@ class _Importer:
             self._places[parent_key(group.line)] = there.parents
             if group.fresh and kind_named(group.line.kind).container:
                 self._places[key_of(group.line)] = chain
+            if self._only is not None:
+                self._only.add(chain[-1].id)
         self._last = made.chains[-1]
         self._trusting = all(there.own is None for g, there in zip(chunk, standing, strict=True) if g.fresh)
         self.written += len(made.writes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from metastore.transfer.chunks import Group
 from metastore.transfer.lines import EntityLine
 from metastore.transfer.replace import counted, replaced, with_aliases
 
-__all__ = ["ChunkWrites", "Standing", "plan"]
+__all__ = ["ChunkWrites", "Standing", "check_known", "plan"]
 
 Nodes = tuple[Node, ...]
 
@@ -64,11 +64,18 @@ class ChunkWrites:
 
 
 def plan(
-    groups: Sequence[Group], standing: Sequence[Standing], ids: Iterator[int], if_exists: IfExists, *, ours: bool
+    groups: Sequence[Group],
+    standing: Sequence[Standing],
+    ids: Iterator[int],
+    if_exists: IfExists,
+    only: Collection[int] | None = None,
+    *,
+    ours: bool,
 ) -> ChunkWrites:
-    """Return what to write. ``ours``: the ids in the file's documents are those of this database.
+    """Return what to write.
 
-    Raises EntityAlreadyExists if an entity differs, InvalidArgument if one comes twice.
+    ``only``: the ids of what may be written to; None: all. ``ours``: the ids in the file's documents are those of this
+    database. Raises EntityAlreadyExists if an entity differs or is not in ``only``, InvalidArgument if one comes twice.
     """
     made = ChunkWrites()
     taken = set[tuple[int, str, str]]()
@@ -79,12 +86,20 @@ def plan(
             chain = _insert(made, group, there, next(ids))
         else:
             chain = there.own
+            check_known(chain, only)
             if group.fresh and there.record is not None:
                 chain = _meet(made, group, there.record, if_exists, ours=ours)
         made.chains.append(chain)
         if group.owned:
             _own(made, group, there, chain, if_exists, _placed(group, there.record, if_exists, ours=ours))
     return made
+
+
+def check_known(chain: Nodes, only: Collection[int] | None) -> None:
+    """Raise EntityAlreadyExists if an entity is not one of ``only``: another one has its place since that was read."""
+    if only is not None and chain[-1].id not in only:
+        path = format_path([node.name for node in chain])
+        raise EntityAlreadyExists(path, f"{path} was made here while the import ran; import again, and it is left out")
 
 
 def _take(group: Group, parents: Nodes, taken: set[tuple[int, str, str]]) -> None:

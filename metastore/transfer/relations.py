@@ -6,7 +6,7 @@ file. Where that end is not in the file, or not live, only an export with histor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -25,6 +25,7 @@ from metastore.port.relations import NO_COLUMN, ONLY, RelationKey, RelationRecor
 from metastore.port.snapshot import TableSnapshot
 from metastore.port.writes import Relate
 from metastore.transfer.lines import AUDIT, Body, EntityLine, RelationLine
+from metastore.transfer.plan import check_known
 from metastore.transfer.walk import Visit
 
 __all__ = ["import_relations", "relation_lines"]
@@ -110,16 +111,22 @@ class _Wish(NamedTuple):
 
 
 def import_relations(
-    session: Session, lines: Iterable[tuple[int, Body]], above: tuple[str, ...], if_exists: IfExists, call: Call
+    session: Session,
+    lines: Iterable[tuple[int, Body]],
+    above: tuple[str, ...],
+    if_exists: IfExists,
+    call: Call,
+    only: Collection[int] | None = None,
 ) -> tuple[int, int]:
     """Write the relations of a file whose entities are there; return how many were written, and left as they were.
 
-    ``above``: the names above the first ones of the file. Raises EntityNotFound, EntityAlreadyExists.
+    ``above``: the names above the first ones of the file. ``only``: the ids that both ends may have; None: any. Raises
+    EntityNotFound, EntityAlreadyExists.
     """
     wishes = _wishes(lines, above)
     written = left = 0
     while chunk := list(islice(wishes, _CHUNK)):
-        new = _write(session, chunk, if_exists, call)
+        new = _write(session, chunk, if_exists, call, only)
         written, left = written + new, left + len(chunk) - new
     return written, left
 
@@ -134,9 +141,11 @@ def _wishes(lines: Iterable[tuple[int, Body]], above: tuple[str, ...]) -> Iterat
             yield _Wish(number, line, target, EndOf((*above, *line.to), (line.to_kind,)))
 
 
-def _write(session: Session, chunk: list[_Wish], if_exists: IfExists, call: Call) -> int:
+def _write(session: Session, chunk: list[_Wish], if_exists: IfExists, call: Call, only: Collection[int] | None) -> int:
     def attempt(view: View) -> Proposal[int] | int:
         ends = find_ends(View(view.backend, False), *[end for wish in chunk for end in (wish.target, wish.other)])
+        for end in ends:
+            check_known(end.chain, only)
         pairs = list(zip(chunk, ends[::2], ends[1::2], strict=True))
         there = _there(view, pairs)
         writes = [w for wish, target, other in pairs if (w := _one(wish, target, other, there, if_exists)) is not None]

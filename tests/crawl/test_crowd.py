@@ -1,4 +1,7 @@
-"""Two crawls of one lake at once, and six people who edit, rename and move tables meanwhile: eight processes."""
+"""Two crawls of one lake at once, and six people who edit, rename and move tables meanwhile: eight processes.
+
+The judge (test_judge.py) has all of this in one process, at chosen instants; here the instants are real.
+"""
 
 from __future__ import annotations
 

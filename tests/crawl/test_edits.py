@@ -125,3 +125,21 @@ def test_what_people_write_on_a_partition_during_the_crawl_stays(
     parts = parted.partitions("s.t")
     assert (parts["m=1"]["mine"], parts["m=1"]["numFiles"]) == ("x", "2")
     assert parts["m=2"]["mine"] == "x"
+
+
+@pytest.mark.parametrize("edit", ["a property", "a statistic"])
+def test_a_partition_on_which_people_wrote_stays(parted: Crawler, edit: str) -> None:
+    if edit == "a property":
+        on_a_part(parted.store)
+    else:
+        parted.store.statistics.set(TABLE, {"custom-mine": 1}, partition="m=1")
+    for name in "tu":
+        shutil.rmtree(parted.lake.root / f"s/{name}/m=1")
+    report = parted.crawl()
+    said = "the partition m=1 has no files any more; people have written on it, so it stays"
+    assert report.partitions_removed == 1
+    assert [(note.path, note.text) for note in report.notes] == [(TABLE, said)]
+    assert (set(parted.partitions("s.t")), set(parted.partitions("s.u"))) == ({"m=1", "m=2"}, {"m=2"})
+    writes = parted.writes()
+    assert len(parted.crawl().notes) == 1
+    assert parted.writes() == writes

@@ -276,8 +276,10 @@ def test_profiles_of_what_has_changed(spark: SparkSession, lake: Lake, sqlite_ur
     lake.parquet("s/t/a.parquet", {"x": [1, 1, 2]})
     lake.text("s/u/a.csv", "a\n1\n")
     assert crawl([lake.root], INTO, sqlite_url, dry_run=True, profile=True).profiled == 0
-    report = crawl([lake.root], INTO, sqlite_url, profile=True)
+    told: list[tuple[str, float]] = []
+    report = crawl([lake.root], INTO, sqlite_url, profile=True, progress=lambda *step: told.append(step))
     assert (report.created, report.profiled, report.failures) == (2, 2, ())
+    assert [share for what, share in told if what == "profiling"] == [0.0, 0.5]
     assert crawl([lake.root], INTO, sqlite_url, profile=True).profiled == 0
     lake.parquet("s/t/a.parquet", {"x": [1, 1, 2, 3]})
     assert crawl([lake.root], INTO, sqlite_url, profile=True).profiled == 1
@@ -292,8 +294,11 @@ def test_data_sets_too_great_for_one_task(
     from metastore.crawl import tasks as stages
 
     monkeypatch.setattr(stages, "_SMALL", 0)
-    report = crawl([full.root], INTO, url)
+    told: list[tuple[str, float]] = []
+    report = crawl([full.root], INTO, url, progress=lambda what, share: told.append((what, share)))
     assert (report.created, report.partitions, len(report.failures)) == (22, 7, 2)
+    shares = [share for what, share in told if what == "crawling"]
+    assert shares == sorted(shares), "a bar that goes back lied before"
     again = crawl([full.root], INTO, url)
     assert (again.unchanged, again.attempts, again.run) == (22, 0, None)
 

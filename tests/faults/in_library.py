@@ -288,8 +288,8 @@ _CONTENT = (
     Fault(
         "a crawl removes partitions that it did not list",
         "metastore/crawl",
-        "removed = [name for name in missing if is_gone(location_of(join(dataset.location, name)))]",
-        "removed = list(missing)",
+        "gone = [name for name in missing if is_gone(location_of(join(dataset.location, name)))]",
+        "gone = list(missing)",
         "tests/crawl/test_gone.py",
     ),
     Fault(
@@ -302,8 +302,15 @@ _CONTENT = (
     Fault(
         "a crawl writes over what people wrote on a partition",
         "metastore/crawl",
-        "if table is not None and stored is not None and (plan.parts or plan.removed):",
-        "if False:",
+        "if table is None or stored is None or not (plan.parts or plan.removed):",
+        "if True:",
+        "tests/crawl/test_edits.py",
+    ),
+    Fault(
+        "a crawl removes a partition without files on which people wrote",
+        "metastore/crawl",
+        "return self.measured or bool(self.properties.keys() - PART_PROPERTIES)",
+        "return False",
         "tests/crawl/test_edits.py",
     ),
     Fault(

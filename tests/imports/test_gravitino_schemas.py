@@ -6,6 +6,7 @@ are left out; test_gravitino.py has tables of the same shape that it makes itsel
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -21,11 +22,13 @@ import sqlalchemy as sa
 
 import metastore as ms
 from metastore.imports.gravitino import import_gravitino
+from metastore.imports.gravitino.h2 import load_script
 from tests.imports.gravitino_world import World
 from tests.servers.process import free_port, server_user, wait_until
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "build/gravitino-spec/scripts"
 VERSIONS = ("1.0.0", "1.1.0", "1.2.0", "1.3.0", "2.0.0")
+H2 = SCRIPTS.parent / "h2-2.2.224.jar"
 pytestmark = pytest.mark.skipif(not SCRIPTS.exists(), reason="needs Gravitino's schemas: make gravitino-spec")
 
 
@@ -115,3 +118,38 @@ def test_on_mariadb(mariadb: str, tmp_path: Path, version: str) -> None:
         planted = there.spoil()
     engine.dispose()
     imported(f"{mariadb}/{name}", tmp_path, planted)
+
+
+def h2(tool: str, folder: Path, script: Path) -> None:
+    """Run a tool of H2 on the database of a test."""
+    words = ["-url", f"jdbc:h2:{folder}/h2;MODE=MYSQL", "-user", "sa", "-script", str(script)]
+    subprocess.run(["java", "-cp", str(H2), f"org.h2.tools.{tool}", *words], check=True, capture_output=True)
+
+
+def inserts(connection: sa.Connection, world: World) -> Iterator[str]:
+    """Yield statements that insert what was written to copies of the tables."""
+    for table in world.metadata.tables.values():
+        for row in connection.execute(sa.select(table)).mappings():
+            values = {name: value for name, value in row.items() if value is not None}
+            texts = [str(v) if isinstance(v, int) else "'" + v.replace("'", "''") + "'" for v in values.values()]
+            yield f"INSERT INTO {table.name} ({', '.join(values)}) VALUES ({', '.join(texts)});\n"
+
+
+@pytest.mark.skipif(not H2.exists() or shutil.which("java") is None, reason="needs H2 and Java: make gravitino-spec")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_on_h2(tmp_path: Path, version: str) -> None:
+    script, rows = tmp_path / "h2.sql", tmp_path / "rows.sql"
+    h2("RunScript", tmp_path, SCRIPTS / "h2" / f"schema-{version}-h2.sql")
+    h2("Script", tmp_path, script)
+    with load_script(str(script)) as connection:
+        there = World(connection)
+        there.fill()
+        planted = there.spoil()
+        long = json.dumps({"long": "it's; -- l\u00f6ng \U0001f600 " * 1000})  # H2 writes it in parts
+        there.set("schema_meta", {"schema_id": 101}, properties=long)
+        rows.write_text("".join(inserts(connection, there)))
+    h2("RunScript", tmp_path, rows)
+    h2("Script", tmp_path, script)
+    imported(str(script), tmp_path, planted)
+    with ms.open(f"sqlite:///{tmp_path}/store.db") as store:
+        assert dict(store.schemas.load("lake.sales.us").properties) == json.loads(long)

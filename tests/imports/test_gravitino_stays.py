@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ pytest.importorskip("starlette", reason="needs the extra [serve]")
 import sqlalchemy as sa
 
 import metastore as ms
-from metastore.imports.gravitino import Report, import_gravitino
+from metastore.imports.gravitino import Report, follow, import_gravitino
+from metastore.imports.gravitino import run as importing
 from metastore.imports.gravitino.follow import enabled_to_write
 from metastore.imports.gravitino.target import Contents, contents_of_store
 from tests.imports.gravitino_tables import VERSIONS, create_tables
@@ -64,6 +66,34 @@ def test_what_was_made_here_keeps_its_name(sqlite_url: str, source: str, tmp_pat
             assert [store.manager(one.kind).load(one) for one in own] == own
             assert sorted(store.tables.names("lake.sales.eu")) == ["mine", "new", "orders", "other"]
             assert list(store.tables.names("lake.sales.own")) == ["t"]
+
+
+def test_what_is_made_here_while_it_runs_stays(
+    sqlite_url: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world(source, NEWEST) as there:
+        there.fill()
+        there.table(1001, "gone")
+    run(sqlite_url, source, tmp_path)
+    with world(source) as there:
+        there.table(1002, "mine")
+        there.set("table_meta", {"table_id": 1001}, deleted_at=9)
+    own = []
+    with ms.open(sqlite_url) as store, monkeypatch.context() as patch:
+
+        def meanwhile(*args: Any) -> None:
+            own.append(store.tables.create("lake.sales.eu.mine", comment="my own"))
+            store.tables.rename("lake.sales.eu.gone", "lake.sales.eu.kept")
+            own.append(store.tables.create("lake.sales.eu.gone"))
+            follow.drop_the_gone(*args)
+
+        patch.setattr(importing, "drop_the_gone", meanwhile)
+        with pytest.raises(ms.EntityAlreadyExists, match=r"lake.sales.eu.mine was made here while the import ran"):
+            run(sqlite_url, source, tmp_path)
+    assert run(sqlite_url, source, tmp_path).problems() == {"taken": 1}
+    with ms.open(sqlite_url) as store:
+        assert [store.tables.load(one) for one in own] == own
+        assert sorted(store.tables.names("lake.sales.eu")) == ["gone", "mine", "orders"]
 
 
 def test_what_cannot_be_read_any_more_is_not_gone(sqlite_url: str, source: str, tmp_path: Path) -> None:

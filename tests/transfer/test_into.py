@@ -14,6 +14,7 @@ import pytest
 import metastore as ms
 from metastore.store import Store
 from metastore.transfer import chunks
+from metastore.transfer.lines import Body, EntityLine, OwnedLine
 from tests.cli.test_cli import here
 from tests.concurrency.workers import Job, Team, Turn, outcome
 from tests.contract.ground import dump
@@ -327,3 +328,17 @@ def test_a_part_that_goes_back_where_it_came_from_keeps_ids_through_renames(
     assert [tag.column for tag in one.tags.targets("m.pii")] == ["city"]
     table = one.tables.alter("m.c.s.t", ms.AddColumn("new", "long"))
     assert [column.id for column in table.columns] == [1, 2, 4]
+
+
+def test_an_entity_is_written_together_with_its_first_row() -> None:
+    """A killed import leaves no entity that does not say where it came from."""
+
+    def lines() -> Iterator[tuple[int, Body]]:
+        for n in range(700):
+            yield 3 * n, EntityLine((f"t{n}",), (), "table", "table", True, {}, {}, {})
+            for kind in ("origin", "statistic"):
+                yield 3 * n, OwnedLine(kind, "a", {}, {}, None, None)
+
+    made = list(chunks.chunks(lines()))
+    assert len(made) > 1
+    assert all(group.owned[0][1].kind == "origin" for chunk in made for group in chunk if group.fresh)

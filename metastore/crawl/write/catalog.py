@@ -289,10 +289,7 @@ class StoreCatalog:
                 if table is None:
                     raise _changed(dataset, "its table was dropped")
                 stored = _stored(table, state.table.parts, None if seen is None else dict(seen.values))
-            plan = decide(stored)
-            if table is not None and stored is not None and (plan.parts or plan.removed):
-                stored = replace(stored, parts=_parts(tx, table))
-                plan = decide(stored)
+            stored, plan = _planned(tx, table, stored, decide)
             table = _write_table(tx, dataset, table, plan)
             done.append((plan, table.names, table.version))
             fields = source_fields(dataset, plan, stored, source, self.policy)
@@ -303,6 +300,21 @@ class StoreCatalog:
         if rows:
             tx.sources.put_many(catalog, rows, drop)
         return done
+
+
+def _planned(
+    tx: Any, table: Table | None, stored: StoredTable | None, decide: Decide
+) -> tuple[StoredTable | None, TablePlan]:
+    """Return the plan, and the table that it was made against, with the partitions that it changes."""
+    plan = decide(stored)
+    if table is None or stored is None or not (plan.parts or plan.removed):
+        return stored, plan
+    stored = replace(stored, parts=_parts(tx, table))
+    plan = decide(stored)
+    if plan.removed:
+        stored = replace(stored, parts=_measured(tx, table, stored.parts, plan.removed))
+        plan = decide(stored)
+    return stored, plan
 
 
 def _left_behind(dataset: Dataset, stored: StoredTable | None) -> list[str]:
@@ -351,6 +363,14 @@ def _fields(dataset: Dataset) -> dict[str, Any]:
 def _parts(managers: Any, table: Table) -> dict[str, StoredPart]:
     parts = managers.partitions.list(table) if table.partitioning else ()
     return {part.name: StoredPart(dict(part.values), dict(part.properties)) for part in parts}
+
+
+def _measured(
+    managers: Any, table: Table, parts: Mapping[str, StoredPart], names: Sequence[str]
+) -> dict[str, StoredPart]:
+    """Return the partitions; those of ``names`` say whether they have statistics."""
+    statistics = managers.statistics.of_partitions(table, names)
+    return {**parts, **{name: replace(parts[name], measured=True) for name in names if statistics.get(name)}}
 
 
 def _stored(table: Table, parts: Mapping[str, StoredPart], seen: Mapping[str, Any] | None) -> StoredTable:

@@ -13,8 +13,8 @@ in the files, and is written. A difference between before and the catalog is an 
 * Format: as properties. Location: only if the table has none, or if the old one is gone.
 * Partitions: those without ``numFiles`` belong to people. Of the others, new ones are added, and ones with other
   figures are replaced (their other properties stay). Missing ones are removed, unless a file or folder could not be
-  read, or the partition's own folder has files after all. A table's partitioning never changes: if the files have
-  another, the partitions stay and a note says so.
+  read, the partition's own folder has files after all, or people have written on it. A table's partitioning never
+  changes: if the files have another, the partitions stay and a note says so.
 
 An unchanged table has an empty plan. It is always safe to plan again after a lost race, because a plan rests only on
 the states that it compared.
@@ -78,10 +78,16 @@ class TypeChanged(PlanError):
 
 @dataclass(frozen=True, slots=True)
 class StoredPart:
-    """A partition in the catalog."""
+    """A partition in the catalog. ``measured``: people have set statistics of it."""
 
     values: Mapping[str, str]
     properties: Mapping[str, str]
+    measured: bool = field(default=False, compare=False)
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether people have written on it."""
+        return self.measured or bool(self.properties.keys() - PART_PROPERTIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +177,17 @@ def plan_table(
         changed = replace(changed, notes=(*changed.notes, _other_partitioning(dataset, stored)))
     else:
         missing = list(_missing(parts.keys(), dataset, stored))
-        removed = [name for name in missing if is_gone(location_of(join(dataset.location, name)))]
-        there = sorted(set(missing) - set(removed))
+        gone = [name for name in missing if is_gone(location_of(join(dataset.location, name)))]
+        there = sorted(set(missing) - set(gone))
         unlisted = [f"the partition {name} was not listed, but it is there; it stays" for name in there]
+        edited = [name for name in gone if stored.parts[name].is_edited]
+        kept = [
+            f"the partition {name} has no files any more; people have written on it, so it stays" for name in edited
+        ]
         changed = replace(
             changed,
-            **_partitions(parts, stored, removed),
-            notes=(*changed.notes, *unlisted),
+            **_partitions(parts, stored, [name for name in gone if name not in edited]),
+            notes=(*changed.notes, *unlisted, *kept),
             unlisted=bool(unlisted),
         )
     return changed if changed.is_empty else replace(changed, diff=tuple(_diff(changed, stored, columns)))

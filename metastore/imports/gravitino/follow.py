@@ -1,7 +1,8 @@
 """Bring a store that has an earlier import up to date: rename, drop and detach what moved or is gone there.
 
-The rest of the file is then imported as any other export. Entities that no import made stay as they are. So does what
-is there and could not be read: only what was not seen is gone.
+The rest of the file is then imported as any other export. Entities that no import made stay as they are, also if one
+gets the name of an imported one meanwhile: each write is to an id. So does what is there and could not be read: only
+what was not seen is gone.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ def drop_the_gone(store: Store, source: Contents, target: Contents, seen: Seen, 
     """Drop imported entities that are gone there, the deepest first, so that no drop takes others with it."""
     gone = [key for key in target.names if key not in source.names and key not in seen.left]
     for key in sorted(gone, key=lambda key: len(target.names[key]), reverse=True):
-        manager: Any = store.manager(key[0])
-        try:
-            report.removed += bool(manager.drop(target.names.pop(key)))
-        except EntityNotFound:
+        entity = _standing(store, key, target.names.pop(key), target)
+        if entity is None:
             continue
+        try:
+            report.removed += bool(_manager(store, key).drop(entity))
         except NotEmpty as error:
             report.find("kept", f"{key[0]} {key[1]} is gone there: {error}", "kept with what was made here")
 
@@ -49,24 +50,35 @@ def enabled_to_write(store: Store, source: Contents, target: Contents) -> Iterat
     try:
         for kind in ("metalake", "catalog"):
             for key in [key for key in target.disabled if key[0] == kind and key in source.names]:
-                if source.below.get(source.names[key]) != target.below.get(target.names[key]):
+                differs = source.below.get(source.names[key]) != target.below.get(target.names[key])
+                if differs and (entity := _standing(store, key, target.names[key], target)) is not None:
                     opened.append(key)
-                    _manager(store, key).enable(target.names[key])
+                    _manager(store, key).enable(entity)
         yield
     except BaseException:
-        _disable(store, opened, target)
+        _disable(store, opened, target, target)
         raise
-    _disable(store, [key for key in opened if key in source.disabled], source)
+    _disable(store, [key for key in opened if key in source.disabled], source, target)
 
 
-def _disable(store: Store, keys: list[Key], contents: Contents) -> None:
+def _disable(store: Store, keys: list[Key], contents: Contents, target: Contents) -> None:
     for key in reversed(keys):
         with suppress(MetastoreError):  # it was dropped meanwhile, or the error is the one that is raised already
-            _manager(store, key).disable(contents.names[key])
+            if (entity := _standing(store, key, contents.names[key], target)) is not None:
+                _manager(store, key).disable(entity)
 
 
 def _manager(store: Store, key: Key) -> Any:
     return store.manager(key[0])
+
+
+def _standing(store: Store, key: Key, names: Names, target: Contents) -> Any:
+    """Return the imported entity at a place; None: it is not there any more."""
+    try:
+        entity: Any = _manager(store, key).load(names)
+    except EntityNotFound:
+        return None
+    return entity if entity.id == target.ids[key] else None
 
 
 def rename_the_moved(store: Store, source: Contents, target: Contents, report: Report) -> None:
@@ -76,8 +88,7 @@ def rename_the_moved(store: Store, source: Contents, target: Contents, report: R
         if now is None or now == wanted:
             continue
         _free(store, key, wanted, target, report)
-        manager: Any = store.manager(key[0])
-        manager.rename(now, wanted)
+        _manager(store, key).rename(_of_import(store, key, now, target), wanted)
         report.renamed += 1
         _note(key, now, wanted, target)
 
@@ -88,18 +99,25 @@ def _free(store: Store, key: Key, wanted: Names, target: Contents, report: Repor
     for other, names in list(target.names.items()):
         if names == wanted and other[0] in family and other != key:
             aside = (*wanted[:-1], f"{wanted[-1]}~{other[1]}")
-            manager: Any = store.manager(other[0])
-            manager.rename(names, aside)
+            _manager(store, other).rename(_of_import(store, other, names, target), aside)
             _note(other, names, aside, target)
             return
-    manager = store.manager(key[0])
-    if manager.exists(wanted):
+    if _manager(store, key).exists(wanted):
         report.find(
             "taken", f"{key[0]} {format_path(wanted)} ({key[1]}): the store has another one of this name", "refused"
         )
         raise EntityAlreadyExists(
             format_path(wanted), f"{format_path(wanted)} was not imported, and has a name that is needed; rename it"
         )
+
+
+def _of_import(store: Store, key: Key, names: Names, target: Contents) -> Any:
+    """Return the imported entity at a place. Raises EntityNotFound."""
+    entity = _standing(store, key, names, target)
+    if entity is None:
+        path = format_path(names)
+        raise EntityNotFound(path, f"{path} was renamed, moved or dropped here while the import ran; import again")
+    return entity
 
 
 def _note(key: Key, before: Names, after: Names, target: Contents) -> None:
@@ -115,15 +133,17 @@ def detach_the_gone(store: Store, source: Contents, target: Contents, seen: Seen
     """Remove rows and relations of imported entities that are gone there; those of entities that are new stay."""
     for one in target.owned - source.owned:
         if one.owner in source.names:
-            report.removed += _remove(store, one, source.names[one.owner])
+            owner = _standing(store, one.owner, source.names[one.owner], target)
+            report.removed += owner is not None and _remove(store, one, owner)
     left = {(key[0], target.names[key]) for key in seen.left if key in target.names}
     for related in target.related - source.related:
         known = related.owner not in seen.unsure and (related.to_kind, related.to) not in left
         if related.owner in source.names and known:
-            report.removed += _detach(store, related, source.names[related.owner])
+            owner = _standing(store, related.owner, source.names[related.owner], target)
+            report.removed += owner is not None and _detach(store, related, owner)
 
 
-def _remove(store: Store, one: Owned, owner: Names) -> bool:
+def _remove(store: Store, one: Owned, owner: Any) -> bool:
     if one.kind == "model_version":
         return store.models.drop_version(owner, int(one.name))
     if one.kind in ("statistic", "partition_statistic"):
@@ -135,11 +155,10 @@ def _remove(store: Store, one: Owned, owner: Names) -> bool:
     return False  # an origin goes with its entity
 
 
-def _detach(store: Store, one: Related, owner: Names) -> bool:
-    if one.kind == "owner" and store.owners.of(owner, kind=one.owner[0]) is None:
+def _detach(store: Store, one: Related, owner: Any) -> bool:
+    if one.kind == "owner" and store.owners.of(owner) is None:
         return False
     relation: Any = store.relations(one.kind)
-    target = store.manager(one.owner[0]).load(owner)
     other = store.manager(one.to_kind).load(one.to)
     column = None if one.column is None else format_path(one.column)
-    return bool(relation.detach(target, other, value=one.value or None, column=column))
+    return bool(relation.detach(owner, other, value=one.value or None, column=column))

@@ -1,13 +1,14 @@
 """Read a script of H2 (``SCRIPT TO 'file.sql'``): the export of the database of a stopped server.
 
-The rows of its INSERT statements go into a SQLite database in memory, under the same names.
+The rows of its INSERT statements go into a SQLite database in memory, under the same names. H2 writes a text of more
+than 4 KiB in parts, into a table of its own, before the row that has it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -25,12 +26,14 @@ _INSERT: Final = re.compile(r'INSERT INTO (?:"?\w+"?\.)?"?(\w+)"?\s*(?:\(([^)]*)
 _COLUMN: Final = re.compile(r'\s*[`"]?(\w+)[`"]?\s+\w')
 _TOKEN: Final = re.compile(
     r"""\s*(?:(?P<unicode>U&'(?:[^']|'')*')|(?P<text>'(?:[^']|'')*')|(?P<number>-?\d+(?:\.\d+)?)"""
-    r"""|(?P<word>NULL|TRUE|FALSE)|(?P<sign>[(),]))""",
+    r"""|(?P<word>NULL|TRUE|FALSE)|SYSTEM_COMBINE_CLOB\((?P<long>\d+)\)|(?P<sign>[(),]))""",
     re.IGNORECASE,
 )
 _WHOLE: Final = re.compile(r"""'[^']*'|"[^"]*"|--[^\n]*|/\*.*?\*/|;""", re.DOTALL)
 """What ends a statement, and what may hold that. A doubled quote makes two texts, side by side."""
 _ESCAPE: Final = re.compile(r"\\(?:(\\)|\+([0-9a-fA-F]{6})|([0-9a-fA-F]{4}))")
+_PARTS: Final = "system_lob_stream"
+"""H2's table of the parts of long texts."""
 _NO_COLUMN: Final = ("PRIMARY", "UNIQUE", "KEY", "CONSTRAINT", "INDEX")
 
 
@@ -45,11 +48,16 @@ def load_script(path: str) -> Iterator[Connection]:
     try:
         with engine.connect() as connection:
             columns: dict[str, list[str]] = {}
+            texts: dict[int, str] = {}
             for statement in _statements(text):
                 if (match := _CREATE.match(statement)) is not None:
                     _create(connection, match[1].lower(), match[2], columns)
-                elif (match := _INSERT.match(statement)) is not None:
-                    _insert(connection, match[1].lower(), match[2], match[3], columns)
+                elif (match := _INSERT.match(statement)) is None:
+                    continue
+                elif match[1].lower() == _PARTS:
+                    _add_parts(match[3], texts)
+                else:
+                    _insert(connection, match[1].lower(), match[2], match[3], columns, texts)
             yield connection
     finally:
         engine.dispose()
@@ -91,11 +99,25 @@ def _parts(body: str) -> list[str]:
     return [*parts, body[start:]]
 
 
-def _insert(connection: Connection, table: str, named: str | None, values: str, columns: dict[str, list[str]]) -> None:
+def _add_parts(values: str, texts: dict[int, str]) -> None:
+    """Add parts of long texts, which come in order; those of bytes are of no use here."""
+    with suppress(InvalidArgument):
+        for number, _, part, *_ in _rows(values, _PARTS, texts):
+            texts[int(str(number))] = texts.get(int(str(number)), "") + str(part)
+
+
+def _insert(
+    connection: Connection,
+    table: str,
+    named: str | None,
+    values: str,
+    columns: dict[str, list[str]],
+    texts: dict[int, str],
+) -> None:
     if table not in columns:
         return
     names = [name.strip(' "`').lower() for name in named.split(",")] if named else columns[table]
-    rows = list(_rows(values, table))
+    rows = list(_rows(values, table, texts))
     marks = ", ".join(f":{name}" for name in names)
     statement = sa.text(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})")  # noqa: S608  (words of letters)
     if any(len(row) != len(names) for row in rows):
@@ -104,12 +126,12 @@ def _insert(connection: Connection, table: str, named: str | None, values: str, 
         connection.execute(statement, [dict(zip(names, row, strict=True)) for row in rows])
 
 
-def _rows(text: str, table: str) -> Iterator[list[object]]:
+def _rows(text: str, table: str, texts: dict[int, str]) -> Iterator[list[object]]:
     at = 0
     row: list[object] | None = None
     while text[at:].strip():
         match = _TOKEN.match(text, at)
-        if match is None:
+        if match is None or (match["long"] is not None and int(match["long"]) not in texts):
             raise InvalidArgument(
                 f"the script of H2 has a value of {table} that cannot be read: {text[at : at + 30]!r}"
             )
@@ -121,10 +143,12 @@ def _rows(text: str, table: str) -> Iterator[list[object]]:
                 yield row
             row = None
         elif match["sign"] is None and row is not None:
-            row.append(_value(match))
+            row.append(_value(match, texts))
 
 
-def _value(match: re.Match[str]) -> object:
+def _value(match: re.Match[str], texts: dict[int, str]) -> object:
+    if match["long"] is not None:  # a part may end in the middle of a character of UTF-16
+        return texts.pop(int(match["long"])).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if match["unicode"] is not None:
         return _ESCAPE.sub(_character, match["unicode"][3:-1].replace("''", "'"))
     if match["text"] is not None:

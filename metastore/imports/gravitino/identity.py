@@ -23,11 +23,11 @@ def made_id(*parts: object) -> int:
     return _FIRST | int.from_bytes(sha256(text.encode()).digest()[:8], "big") >> 3
 
 
-def came_back(store: Store, key: Key, names: tuple[str, ...]) -> bool:
-    """Whether Gravitino's entity is the one at a place in the store, which was made here and exported there."""
+def came_back(store: Store, key: Key, names: tuple[str, ...]) -> int | None:
+    """Return the id of the entity at a place in the store if it was made here, and exported to be Gravitino's one."""
     manager: Any = store.manager(key[0])
     try:
         entity = manager.load(names)
     except MetastoreError:
-        return False
-    return key[1] == made_id(key[0], entity.id, entity.record.created_at)
+        return None
+    return entity.id if key[1] == made_id(key[0], entity.id, entity.record.created_at) else None

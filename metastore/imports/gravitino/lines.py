@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -18,6 +18,7 @@ from metastore.imports.gravitino.links import Link, Links, read_links
 from metastore.imports.gravitino.reading import Entity, entities, name_other_statistics
 from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.source import Row, Source
+from metastore.imports.gravitino.spool import spooled
 from metastore.imports.gravitino.things import METALAKE
 from metastore.imports.gravitino.tree import IsTaken, Tree, nothing_is_taken
 from metastore.imports.gravitino.values import DAMAGED, Key
@@ -42,8 +43,16 @@ from metastore.transfer.tally import Tally
 
 __all__ = ["Seen", "Standing", "write_file"]
 
+_TELL: Final = 1000
 _COLLECTED: Final = 1
 """The position up to which history counts as removed."""
+
+
+Progress = Callable[[float], None]
+
+
+def _silent(_: float) -> None:
+    """Report no progress."""
 
 
 @dataclass(frozen=True)
@@ -74,17 +83,18 @@ def write_file(
     ids: bool,
     position: str | None = None,
     seen: Seen | None = None,
+    progress: Progress = _silent,
 ) -> Footer:
     """Write all metalakes; return the footer. It adds to ``seen``.
 
     ``ids``: write ids, versions, audits and earlier versions too, to restore an empty database. ``position``: one of
-    the database whose columns are known.
+    the database whose columns are known. ``progress``: called with the share of a metalake that is done.
     """
     numbers, tally = _Numbers(), Tally()
     with tempfile.TemporaryFile() as body, tempfile.TemporaryFile() as steps:
         history = _History(steps)
         for row, tree in _trees(source, report, standing):
-            for line in _metalake(source, row, tree, report, standing, numbers, ids, seen or Seen()):
+            for line in _metalake(source, row, tree, report, standing, numbers, ids, seen or Seen(), progress):
                 if ids:
                     history.add(line.line if isinstance(line, _Earlier) else line, tally)
                 if not isinstance(line, _Earlier):
@@ -163,20 +173,38 @@ def _trees(source: Source, report: Report, standing: Standing) -> Iterator[tuple
 
 
 def _metalake(
-    source: Source, row: Any, tree: Tree, report: Report, standing: Standing, numbers: _Numbers, ids: bool, seen: Seen
+    source: Source,
+    row: Any,
+    tree: Tree,
+    report: Report,
+    standing: Standing,
+    numbers: _Numbers,
+    ids: bool,
+    seen: Seen,
+    progress: Progress,
 ) -> Iterator[Body | _Earlier]:
     links = read_links(source, tree, report)
-    read = list(entities(source, row, tree, report, past=ids))
-    for entity in read:
-        report.counts[entity.key[0]] = report.counts.get(entity.key[0], 0) + 1
-        _name_secrets(entity, report)
-        yield from _lines(entity, tree, links, report, standing.columns, numbers, ids)
+    many = len(tree.names)
+    every = _counted(entities(source, row, tree, report, past=ids), 0, 2 * many, progress)
+    with spooled(every) as read:  # until all were read, any may have to be left out
+        for entity in _counted(read, many, 2 * many, progress):
+            report.counts[entity.key[0]] = report.counts.get(entity.key[0], 0) + 1
+            _name_secrets(entity, report)
+            yield from _lines(entity, tree, links, report, standing.columns, numbers, ids)
     for column, left in links.columns.items():
         for link in left:
             report.find("dangling", f"{link.kind} {link.to[1]} on the column {column}, which is gone")
     name_other_statistics(source, tree.id, report)
     seen.left |= tree.left
     seen.unsure |= links.unsure
+
+
+def _counted(read: Iterator[Entity], done: int, total: int, progress: Progress) -> Iterator[Entity]:
+    """Yield entities, and tell from time to time how many were read after ``done`` others."""
+    for number, entity in enumerate(read, done):
+        if number % _TELL == 0:
+            progress(number / total)
+        yield entity
 
 
 def _name_secrets(entity: Entity, report: Report) -> None:
@@ -205,9 +233,10 @@ def _lines(
         yield _Earlier(line._replace(doc=past_doc, audit=past.audit, row={**row, "version": past.version}))
     yield line
     owned = [*thing.owned, ("origin", SYSTEM_NAME, _origin(entity, columns))]
-    for (owned_kind, name), owned_doc in sorted(_each_once(owned, entity, report).items()):
+    rows = _each_once(owned, entity, report)
+    for owned_kind, name in sorted(rows, key=lambda row: (row[0] != "origin", row)):  # with the entity, in one commit
         number, version = (numbers.new(), 1) if ids else (None, None)
-        yield OwnedLine(owned_kind, name, owned_doc, entity.audit, number, version)
+        yield OwnedLine(owned_kind, name, rows[owned_kind, name], entity.audit, number, version)
     wanted = [*links.of.get(entity.key, ()), *[one for c in thing.columns for one in links.columns.pop(c, ())]]
     for link in wanted:
         if link.to in tree.names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from metastore.errors import MetastoreError
 from metastore.imports.gravitino.past import Past, read_past
@@ -16,6 +16,10 @@ from metastore.serve.gravitino.errors import Refused
 from metastore.serve.web import BadRequest
 
 __all__ = ["Entity", "entities", "name_other_statistics", "read_one"]
+
+
+_CHUNK: Final = 1000
+"""How many entities are read together, with the rows of their versions."""
 
 
 class Entity(NamedTuple):
@@ -36,10 +40,12 @@ def entities(source: Source, metalake: Row, tree: Tree, report: Report, *, past:
     """
 
     def made(shape: Shape, rows: Iterable[Row]) -> Iterator[Entity]:
-        known = _once(shape, rows, tree)
-        versions = read_past(shape, source, known, read_one) if past else {}
-        for one in _made(shape, source, known, tree, report):
-            yield one._replace(past=versions.get(one.key[1], ()))
+        every = _once(shape, rows, tree)
+        for start in range(0, len(every), _CHUNK):
+            known = every[start : start + _CHUNK]
+            versions = read_past(shape, source, known, read_one) if past else {}
+            for one in _made(shape, source, known, tree, report):
+                yield one._replace(past=versions.get(one.key[1], ()))
 
     yield from made(METALAKE, [metalake])
     for shape in BELOW_METALAKE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,9 @@ from metastore.imports.gravitino.source import Source, open_source
 from metastore.imports.gravitino.target import Contents, contents, contents_of_store
 from metastore.imports.gravitino.values import Key
 from metastore.kinds.registry import KINDS
+from metastore.operation.request import Call
 from metastore.store import Store, open_store, restore
+from metastore.transfer import calls
 
 __all__ = ["PRINCIPAL", "import_gravitino"]
 
@@ -52,10 +55,12 @@ def import_gravitino(
         with open_store(url, principal=PRINCIPAL) as store:
             if not fresh:
                 report = _follow(store, opened, place, seen, tell)
+            tell("comparing", 0.0)
             with place.open("rb") as stream:
                 read = contents(stream)
             report.dropped = import_dropped(store, opened, read.names)
             report.source_hash = read.hash
+            tell("comparing", 0.3)
             report.target_hash = contents_of_store(store, _metalakes(read), seen.left).hash
     place.unlink()
     return report
@@ -98,16 +103,23 @@ def _read(
     beside.unlink(missing_ok=True)
     # it holds all properties: nobody else may read it
     with os.fdopen(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as stream:
-        write_file(source, stream, report, standing, ids=ids, position=position, seen=seen)
+        progress = partial(tell, "reading")
+        write_file(source, stream, report, standing, ids=ids, position=position, seen=seen, progress=progress)
     beside.replace(place)
     return report
 
 
 def _follow(store: Store, source: Source, place: Path, seen: Seen, tell: Tell) -> Report:
+    tell("reading what is here", 0.0)
     target = contents_of_store(store, store.metalakes.names())
+    ours = set(target.ids.values())
 
     def is_taken(key: Key, names: Names) -> bool:
-        return (KINDS[key[0]].family, names) in target.made_here and not came_back(store, key, names)
+        if (KINDS[key[0]].family, names) not in target.made_here:
+            return False
+        if (back := came_back(store, key, names)) is not None:
+            ours.add(back)
+        return back is None
 
     standing = Standing(target.columns, is_taken)
     report = _read(source, place, standing, seen, tell, ids=False, position=store.position())
@@ -119,7 +131,8 @@ def _follow(store: Store, source: Source, place: Path, seen: Seen, tell: Tell) -
     with enabled_to_write(store, wanted, target):
         drop_the_gone(store, wanted, target, seen, report)
         rename_the_moved(store, wanted, target, report)
-        done = store.import_from(place, if_exists="replace", progress=lambda share: tell("importing", share))
+        session, progress = store._session, partial(tell, "importing")  # noqa: SLF001  (no caller needs ``only``)
+        done = calls.import_from(session, place, None, "replace", progress, Call(), only=ours)
     report.written, report.left = done.written, done.left
     there = contents_of_store(store, _metalakes(wanted))
     with enabled_to_write(store, wanted, there):

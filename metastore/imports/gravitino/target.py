@@ -1,4 +1,4 @@
-"""Read what a store shows of earlier imports, from an export of it, one metalake at a time."""
+"""Read what a store shows of earlier imports, from an export of it, at one instant."""
 
 from __future__ import annotations
 
@@ -46,6 +46,8 @@ class Contents:
     """What stands in a file, or in a store: places, columns, owned rows and relations of what was imported."""
 
     names: dict[Key, Names] = field(default_factory=dict)
+    ids: dict[Key, int] = field(default_factory=dict)
+    """The store's ids, where the file has them: another entity may get a name meanwhile."""
     columns: dict[Key, Columns] = field(default_factory=dict)
     owned: set[Owned] = field(default_factory=set)
     related: set[Related] = field(default_factory=set)
@@ -60,12 +62,10 @@ class Contents:
 
 def contents_of_store(store: Store, metalakes: Iterable[str], left: Collection[Key] = ()) -> Contents:
     """Return the imported entities of these metalakes, as the store shows them. Others, and ``left``, do not count."""
-    reader = _Reader(left)
-    there = set(store.metalakes.names())
-    for name in sorted(set(metalakes) & there):
-        with tempfile.TemporaryFile() as file:
-            store.export_to(file, (name,))
-            reader.read(file)
+    reader = _Reader(left, frozenset(metalakes))
+    with tempfile.TemporaryFile() as file:
+        store.export_to(file, ids=True)
+        reader.read(file)
     return reader.finished()
 
 
@@ -79,8 +79,8 @@ def contents(file: BinaryIO) -> Contents:
 class _Reader:
     """Reads the lines of an export; those of an entity count if one of its rows is an origin."""
 
-    def __init__(self, left: Collection[Key] = ()) -> None:
-        self._left = left
+    def __init__(self, left: Collection[Key] = (), metalakes: Collection[str] | None = None) -> None:
+        self._left, self._metalakes = left, metalakes
         self._found, self._sum = Contents(), Sum()
         self._below: dict[Names, Sum] = {}
         self._there: set[tuple[str, Names]] = set()
@@ -88,7 +88,8 @@ class _Reader:
 
     def read(self, file: BinaryIO) -> None:
         for group in groups(file):
-            self._note(group)
+            if self._metalakes is None or group.entity.names[0] in self._metalakes:
+                self._note(group)
 
     def _note(self, group: Group) -> None:
         entity, origin = group.entity, group.origin
@@ -99,6 +100,8 @@ class _Reader:
         if key in self._left:
             return
         self._found.names[key] = entity.names
+        if entity.row:
+            self._found.ids[key] = entity.row["id"]
         self._there.add((entity.kind, entity.names))
         if entity.kind == "table":
             self._found.columns[key] = _columns(entity, origin)

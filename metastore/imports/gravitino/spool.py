@@ -1,0 +1,31 @@
+"""Keep objects in a temporary file while the rest is read: a metalake may have more of them than memory holds."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+__all__ = ["spooled"]
+
+T = TypeVar("T")
+
+
+@contextmanager
+def spooled(things: Iterable[T]) -> Iterator[Iterator[T]]:
+    """Read all ``things``, and give an iterator over copies of them. The file has no name and is this process's own."""
+    with tempfile.TemporaryFile() as file:
+        for thing in things:
+            pickle.dump(thing, file, pickle.HIGHEST_PROTOCOL)
+        file.seek(0)
+        yield _read(file)
+
+
+def _read(file: Any) -> Iterator[Any]:
+    while True:
+        try:
+            yield pickle.load(file)  # noqa: S301  (this process wrote it)
+        except EOFError:
+            return
