@@ -15,6 +15,7 @@ from metastore.cache import entries, membership, positions, validated
 from metastore.cache import leased as leased_module
 from metastore.store import Store
 from tests.cache.kept import keep, lake, leased
+from tests.interrupts.raising import uncollected
 
 _CODE = {entries.__file__, positions.__file__, validated.__file__}
 _TABLES = tuple(f"m.c.s.t{n}" for n in range(4))
@@ -27,13 +28,15 @@ class _Interrupt:
     """
 
     def __init__(self, at: int, code: Container[str] = _CODE) -> None:
-        self.left, self._code = at, code
+        self.left, self._code, self._uncollected = at, code, uncollected()
 
     def __enter__(self) -> None:
+        self._uncollected.__enter__()
         sys.setprofile(self._look)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         sys.setprofile(None)
+        self._uncollected.__exit__(None, None, None)
         return kind is KeyboardInterrupt
 
     def _look(self, frame: FrameType, event: str, _: Any) -> None:
