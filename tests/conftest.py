@@ -19,6 +19,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -141,6 +142,13 @@ def postgres_databases(request: pytest.FixtureRequest) -> Databases:
         return ExternalPostgres(url)
     server: PostgresServer = request.getfixturevalue("postgres_server")
     return server
+
+
+@pytest.fixture(scope="session")
+def postgres_address(postgres_databases: Databases) -> tuple[str, int]:
+    """Give the host and the port of the server of ``postgres_url``, for a proxy before it."""
+    parts = urlsplit(postgres_databases.url())
+    return parts.hostname or "127.0.0.1", parts.port or 5432
 
 
 @pytest.fixture(scope="session")

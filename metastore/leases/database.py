@@ -11,13 +11,13 @@ import heapq
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
-from metastore.deadlines import remaining, until
+from metastore.deadlines import cleaning, remaining, until
 from metastore.errors import BackendUnavailable, MetastoreError, UnreadableRow, outcome_forgotten
 from metastore.feed.feed import position_of
 from metastore.kinds.change import decode
@@ -118,7 +118,7 @@ class DatabaseBook:
     def _untake(self, take: Take, life: float) -> None:
         """Make sure that an interrupted request holds nothing; what is left of it ends with its ttl."""
         session = self._session
-        with until(session.clock.monotonic() + _GRACE), suppress(MetastoreError):
+        with cleaning(session.clock.monotonic() + _GRACE), suppress(MetastoreError):
             if session.backend.forbid(take.operation_id, life) is None:
                 self.release(self._taken_unheard(take), take.incarnation)
 
@@ -230,13 +230,15 @@ class DatabaseBook:
         ticket = self._settled("wait for a lease", lambda: self._rows.enter(want.names, want.owner))
         place: _Place | None = None
         try:
-            with self._rows.waker(ticket, want.names) as waker:
+            with ExitStack() as stack:
+                with until(ends):
+                    waker = stack.enter_context(self._rows.waker(ticket, want.names))
                 place = _Place(str(ticket), waker)
                 yield place
         finally:
             if place is None or not place.was_served:
                 clock = self._session.clock
-                with until(clock.monotonic() + _GRACE), suppress(MetastoreError):
+                with cleaning(clock.monotonic() + _GRACE), suppress(MetastoreError):
                     self._rows.leave(ticket, want.names)
 
     # --- tokens of leases that are kept elsewhere

@@ -30,6 +30,15 @@ _LAST_LOOK = 1.0
 """How long an attempt may take at the end of the timeout (seconds)."""
 
 
+class _Ours:
+    """What one process holds. A forked child is another holder."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.incarnation = str(clock.operation_id())
+        self.lock = threading.Lock()
+        self.held: dict[tuple[tuple[str, ...], str, Alive], Hold] = {}
+
+
 class Leases:
     """Leases by name, each with one holder at a time. Thread-safe.
 
@@ -39,13 +48,13 @@ class Leases:
 
     def __init__(self, book: Book, clock: Clock, deadline: float = 30.0, staging: Staging | None = None) -> None:
         self._book, self._clock, self._deadline, self._staging = book, clock, deadline, staging
-        self._lock = threading.Lock()
-        self._be_new()
+        self._by_process = {os.getpid(): _Ours(clock)}
+        """Shared with the copies for other sessions, also after a fork. (``setdefault`` is atomic.)"""
 
-    def _be_new(self) -> None:
-        self._pid = os.getpid()
-        self._incarnation = str(self._clock.operation_id())
-        self._held: dict[tuple[tuple[str, ...], str, Alive], Hold] = {}
+    @property
+    def _ours(self) -> _Ours:
+        process = os.getpid()
+        return self._by_process.get(process) or self._by_process.setdefault(process, _Ours(self._clock))
 
     def acquire(
         self,
@@ -109,15 +118,12 @@ class Leases:
         if on_lost is not None and not callable(on_lost):
             raise InvalidArgument(f"on_lost is a function, not {shown(on_lost)}")
         owner = clean_owner(owner)
-        if os.getpid() != self._pid:  # a forked child is another holder
-            self._lock = threading.Lock()
-            self._be_new()
-        key = (names, owner, self._clock.runner())
-        with self._lock:
-            held = self._held.get(key)
+        ours, key = self._ours, (names, owner, self._clock.runner())
+        with ours.lock:
+            held = ours.held.get(key)
         if isinstance(held, cls) and held.again(ttl, renew_every, on_lost):
             return held
-        want = Want(names, owner, self._incarnation, ttl)
+        want = Want(names, owner, ours.incarnation, ttl)
         grants, since = self._wait_for(want, timeout)
         hold = cls(self._book, self._clock, grants, want, since, renew_every=renew_every, staging=self._staging)
         try:
@@ -133,11 +139,12 @@ class Leases:
 
     def _note(self, key: tuple[tuple[str, ...], str, Alive], hold: Hold) -> None:
         """Remember a lease, so that its holder gets it again; forget those that are over."""
-        over = [k for k, h in list(self._held.items()) if h.is_over()]  # may call on_lost: not under the lock
-        with self._lock:
+        ours = self._ours
+        over = [k for k, h in list(ours.held.items()) if h.is_over()]  # may call on_lost: not under the lock
+        with ours.lock:
             for k in over:
-                self._held.pop(k, None)
-            self._held[key] = hold
+                ours.held.pop(k, None)
+            ours.held[key] = hold
 
     def _wait_for(self, want: Want, timeout: float) -> tuple[tuple[Grant, ...], Instant]:
         ends = self._clock.monotonic() + timeout
@@ -203,9 +210,8 @@ class Leases:
 
     def close(self) -> None:
         """Release the leases that this process renews. The others last for their ttl."""
-        if os.getpid() == self._pid:
-            for hold in list(self._held.values()):
-                hold.closed()
+        for hold in list(self._ours.held.values()):
+            hold.closed()
 
     # --- looking, and breaking
 

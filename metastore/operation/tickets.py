@@ -49,7 +49,7 @@ class Watch:
         now = clock.monotonic()
         if now >= ends:
             raise Conflict("ticket", "other transactions are in line", 0.0)
-        if (line.head, line.moves) != self._seen:
+        if (line.head, line.moves) != self._seen or line.gap > 0:  # in the others' turn no head can move
             self._seen, self._since = (line.head, line.moves), now
         elif line.head is not None and now - self._since > min(max(_PATIENCE, line.patience), _LONGEST_PATIENCE):
             self._session.backend.leave(self._ids, line.head)
@@ -76,6 +76,8 @@ class OwnTicket:
         """How many were before it."""
         self._next = True
         """Whether the own turn may be next."""
+        self._patience = _PATIENCE
+        """How long others wait for it when it is the head (seconds)."""
 
     def take(self, ids: Iterable[int], ends: float, run: float = 0.0) -> None:
         """Stand in line for these entities until it is the own turn. ``run``: how long the turn will be (seconds).
@@ -88,18 +90,20 @@ class OwnTicket:
         self.ids = wanted
         watch, clock = Watch(self._session, wanted), self._session.clock
         queued, self._ahead, self._next = clock.monotonic(), 0, True
-        while not self._has_turn(watch, ends, run):
+        self._patience = min(max(_PATIENCE, 4 * run), _LONGEST_PATIENCE)
+        while not self._has_turn(watch, ends):
             pass
         self._began = clock.monotonic()
         if self._ahead:
             self._session.hot.took_turn((self._began - queued) / self._ahead)
 
-    def _has_turn(self, watch: Watch, ends: float, run: float) -> bool:
+    def _has_turn(self, watch: Watch, ends: float) -> bool:
         if self.number is None:
-            patience = min(max(_PATIENCE, 4 * run), _LONGEST_PATIENCE)
-            self.number = self._session.backend.queue(self.ids, patience)
+            self.number = self._session.backend.queue(self.ids, self._patience)
         line = self._look(self.number)
         if not line.held:  # it was removed: queue again
+            # it may have waited for a long turn at one entity while it was the head at another
+            self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
             self.leave()
             return False
         if line.head is None and line.gap <= 0:

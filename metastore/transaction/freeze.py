@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from metastore.arguments import positive_seconds
-from metastore.deadlines import until
+from metastore.deadlines import GRACE, cleaning, until
 from metastore.errors import BackendUnavailable, DeadlineExceeded, InvalidArgument, MetastoreError
 from metastore.governance.access import Want
 from metastore.managers.builtin import Schemas
@@ -95,14 +95,18 @@ class Freeze(Transaction):
         try:
             with until(ends):
                 scope_version = run(lambda _: self._freeze(), effort_of(session, policy, self._id, self._what))
+            return self._begun_under(scope_version)
         except BaseException as error:
-            self._release()
+            self._release(GRACE)
             if isinstance(error, DeadlineExceeded):
                 raise self._mark.blame(error) from error.__cause__
             raise
+
+    def _begun_under(self, scope_version: int) -> Self:
         assert self._mark.held is not None
-        if session.access is not None:
-            session.access.noted = Scopes()  # what was read before the freeze counted the scope version up
+        access = self._outer.access
+        if access is not None:
+            access.noted = Scopes()  # what was read before the freeze counted the scope version up
         self._overlay.require(self._mark.held, scope_version)
         for guard in self._above:  # even if the block does not read them
             self._overlay.require(guard.id, guard.scope_version)
@@ -116,7 +120,7 @@ class Freeze(Transaction):
         if self._outer.access is not None:
             self._outer.access.require(record.chain, Want(own.id, "own"))
         if self._mark.held not in (None, own.id):
-            self._release()  # the path led elsewhere
+            self._release(GRACE)  # the path led elsewhere
         self._scope = format_path([n.name for n in record.chain])
         try:
             outcome = self._take(parents, own)
@@ -151,9 +155,10 @@ class Freeze(Transaction):
         try:
             super().__exit__(kind, error, trace)
         finally:
-            self._release()
+            failed = kind is not None and issubclass(kind, Exception)  # neither late nor interrupted
+            self._release(self._outer.policy_of(self._call).deadline if failed else GRACE)
 
-    def _release(self) -> None:
-        """Remove the mark where no commit did."""
-        with suppress(MetastoreError):  # it ends by itself, with the ttl
+    def _release(self, seconds: float) -> None:
+        """Remove the mark where no commit did, within so many seconds."""
+        with cleaning(self._outer.clock.monotonic() + seconds), suppress(MetastoreError):  # it ends with the ttl
             self._mark.remove()

@@ -21,8 +21,8 @@ __all__ = ["Swallower", "hears_late_answers", "stopped"]
 class Swallower:
     """A proxy for TCP that, when told, carries nothing more in chosen directions, and keeps every connection open."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self._server = (host, port)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port: int = self._listener.getsockname()[1]
         self._ends: list[socket.socket] = []
@@ -49,7 +49,8 @@ class Swallower:
     def url_for(self, url: str) -> str:
         """Return the same URL, but through the proxy."""
         parts = urlsplit(url)
-        return parts._replace(netloc=f"{parts.username}@127.0.0.1:{self.port}").geturl()
+        user, at, _ = parts.netloc.rpartition("@")
+        return parts._replace(netloc=f"{user}{at}127.0.0.1:{self.port}").geturl()
 
     def recover(self) -> None:
         """Carry again, on new connections."""
@@ -72,7 +73,7 @@ class Swallower:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._port))
+                server = socket.create_connection(self._server)
                 self._ends += (client, server)
                 for carried in ((client, server, "there"), (server, client, "back")):
                     self._threads.append(threading.Thread(target=self._carry, args=carried, daemon=True))

@@ -19,10 +19,10 @@ from tests.servers.proxy import PostgresProxy
 
 
 @pytest.fixture
-def proxied(postgres_url: str, postgres_server: PostgresServer) -> Iterator[tuple[PostgresProxy, ms.Store, str]]:
+def proxied(postgres_url: str, postgres_address: tuple[str, int]) -> Iterator[tuple[PostgresProxy, ms.Store, str]]:
     """Give a proxy, a store that goes through it, and the direct URL."""
     seed(postgres_url, "lake.cat.s.t")
-    with PostgresProxy("127.0.0.1", postgres_server.port) as proxy, ms.open(proxy.url_for(postgres_url)) as store:
+    with PostgresProxy(*postgres_address) as proxy, ms.open(proxy.url_for(postgres_url)) as store:
         yield proxy, store, postgres_url
 
 

@@ -12,6 +12,7 @@ from contextlib import closing
 from functools import partial
 from typing import cast
 
+import psycopg
 import pytest
 
 import metastore as ms
@@ -93,6 +94,33 @@ def test_a_statement_without_its_end_lets_go_in_time(server: PostgresServer, url
             assert swallower.cut.is_set()
             assert direct.tables.alter(table, ms.SetComment("after it"), deadline=LONG / 2).version == table.version + 1
         swallower.recover()
+
+
+@pytest.mark.parametrize(
+    ("what", "value"), [("server_version", 160014), ("backend_pid", 0)], ids=["an older server", "a pooler"]
+)
+def test_nothing_that_lacks_its_end_is_executed(
+    server: PostgresServer, url: str, what: str, value: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no time-out would end it: each statement is a simple query, whose end is the end of its message."""
+    monkeypatch.setattr(psycopg.ConnectionInfo, what, property(lambda _: value))
+    with closing(Swallower(server.port)) as swallower, ms.open(swallower.url_for(url), deadline=5.0) as store:
+        swallower.swallow_behind(EXECUTE)
+        for n in range(4):  # from the third time on it is prepared
+            store.tables.alter(PATHS[0], ms.SetComment(f"{n}"))
+            store.tables.create(f"m.c.s.new{n}")
+            store.tables.rename(f"m.c.s.new{n}", f"newer{n}")
+            store.run(lambda tx: tx.tables.alter(PATHS[1], ms.SetProperty("a\\'b", "%s")))
+            with store.leases.acquire("work") as lease:
+                store.partitions.create(PATHS[2], f"p{n}", values={"a": "1"}, lease=lease)
+                lease.renew()
+            with store.schemas.exclusive("m.c.s") as tx:
+                tx.tables.drop(f"m.c.s.newer{n}")
+        assert not swallower.cut.is_set()
+        swallower.recover()
+        assert store.tables.load(PATHS[1]).properties == {"a\\'b": "%s"}
+        assert list(store.tables.names("m.c.s")) == ["t0", "t1", "t2"]
+        assert store.verify() == []
 
 
 def test_the_server_notices_a_client_that_is_gone(url: str) -> None:

@@ -26,6 +26,7 @@ from metastore.urls import parse_url
 from tests.concurrency.lent import lent
 from tests.concurrency.silent import Swallower, hears_late_answers, stopped
 from tests.servers.postgres import PostgresServer
+from tests.servers.process import wait_until
 
 pytestmark = pytest.mark.postgres
 
@@ -364,5 +365,44 @@ def test_an_older_libpq_cannot_stop_a_statement(own_url: str, monkeypatch: pytes
     pool = pool_of(own_url)
     with pytest.raises(OutOfTime), until(SYSTEM.monotonic() + 0.3), on_time(0.3):
         pool.fetch("SELECT pg_sleep(3)", {})
+    assert pool.fetch("SELECT 1", {}) == [(1,)]
+    pool.close()
+
+
+def test_a_session_that_was_kept_may_be_dead(swallower: Swallower, own_url: str) -> None:
+    """Who waits for a lease listens in a session of its own, which is kept for the next one."""
+    pool = pool_of(swallower.url_for(own_url), 1.0)
+    kept = pool.own_connection("LISTEN a")
+    assert kept is not None
+    pool.take_back_own(kept, usable=True)
+    swallower.swallow("there", "back")
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(pool.own_connection, "LISTEN b")
+        try:
+            with pytest.raises(ms.DeadlineExceeded, match="no connection"):
+                waiting.result(2.0 + LATE)
+        finally:
+            swallower.recover()
+    pool.close()
+
+
+class _SoftTimeLimit(Exception):
+    """What a task queue raises in a task that takes too long."""
+
+
+@can_stop
+@pytest.mark.parametrize("error", [KeyboardInterrupt, _SoftTimeLimit])
+def test_what_an_interrupt_leaves_running_is_stopped(own_url: str, error: type[BaseException]) -> None:
+    """psycopg does so for an interrupt that meets its wait, and for no other."""
+    pool = pool_of(own_url)
+
+    def interrupted() -> None:
+        with pool.connection() as connection:
+            connection.pgconn.send_query(b"SELECT pg_sleep(50)")
+            raise error
+
+    with pytest.raises(error):
+        interrupted()
+    assert wait_until(lambda: backends(own_url, "query LIKE '%pg_sleep(50)%' AND state = 'active'") == 0, 10)
     assert pool.fetch("SELECT 1", {}) == [(1,)]
     pool.close()

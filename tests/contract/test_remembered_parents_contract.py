@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -76,10 +75,10 @@ def test_what_is_asked_for_if_it_exists_is_looked_for(ground: Ground, other: ms.
     assert ground.store.tables.create("m.c.one.new", if_exists="replace").version == 2
 
 
-def test_round_trips(postgres_server: Any, postgres_url: str) -> None:
+def test_round_trips(postgres_address: tuple[str, int], postgres_url: str) -> None:
     """The first by a path reads the way; the next ones are one round trip; a wrong guess is one more than reading."""
     with (
-        PostgresProxy("127.0.0.1", postgres_server.port) as proxy,
+        PostgresProxy(*postgres_address) as proxy,
         ms.open(proxy.url_for(postgres_url)) as store,
         ms.open(postgres_url) as other,
     ):

@@ -73,4 +73,25 @@ IN_BATCHES: tuple[Fault, ...] = (
         "        self._door, self._term, self._ticket = door, term, door.follow()",
         "tests/operation/test_turns.py",
     ),
+    Fault(
+        "Turns: a head is taken for dead in the turn of the others",
+        "metastore/operation/tickets.py",
+        " or line.gap > 0:",
+        ":",
+        "tests/operation/test_turns.py -k turn_of_the_others",
+    ),
+    Fault(
+        "Turns: who waits for long turns elsewhere is removed again and again",
+        "metastore/operation/tickets.py",
+        "min(2 * self._patience, _LONGEST_PATIENCE)",
+        "self._patience",
+        "tests/operation/test_turns.py -k waited_for_longer",
+    ),
+    Fault(
+        "Freeze: one that is not got waits for its mark to go as long as the store may wait",
+        "metastore/transaction/freeze.py",
+        "with cleaning(self._outer.clock.monotonic() + seconds), suppress",
+        "with suppress",
+        "tests/progress/test_freeze.py -k not_got",
+    ),
 )

@@ -9,6 +9,7 @@ __all__ = ["IN_CONNECTIONS"]
 _PG = "metastore/backends/postgres"
 _STOPPED = "tests/concurrency/test_stopped_waits.py"
 _HALF_SENT = "tests/concurrency/test_half_sent.py"
+_SILENCE = "tests/concurrency/test_silence.py"
 _WIRE = "tests/concurrency/test_wire.py"
 _REPLICA = "tests/cache/test_replica.py"
 
@@ -70,8 +71,8 @@ _MESSAGES = (
     Fault(
         "PostgreSQL: a statement without its end keeps its locks",
         f"{_PG}/connect.py",
-        "if connection.info.server_version >= 170000:",
-        "if False:",
+        "        if connection.info.server_version >= _HAS_TRANSACTION_TIMEOUT:\n",
+        "        if False:\n",
         f"{_HALF_SENT} -k 'in_time or notices'",
     ),
     Fault(
@@ -80,6 +81,34 @@ _MESSAGES = (
         'if name.startswith("keepalives_"))',
         "if False)",
         f"{_HALF_SENT} -k notices",
+    ),
+    Fault(
+        "PostgreSQL: nothing ends a statement without its end at an older server, or behind a pooler",
+        f"{_PG}/connect.py",
+        "if pooled or connection.info.server_version < _HAS_TRANSACTION_TIMEOUT:",
+        "if False:",
+        f"{_HALF_SENT} -k lacks_its_end",
+    ),
+    Fault(
+        "PostgreSQL: an older server gets what is prepared in several messages",
+        f"{_PG}/wire.py",
+        "        if self._connection.simple:\n",
+        "        if False:\n",
+        f"{_HALF_SENT} -k lacks_its_end",
+    ),
+    Fault(
+        "PostgreSQL: what an interrupt leaves running goes on",
+        f"{_PG}/connect.py",
+        "            connection.stop()  # else",
+        "            pass  # else",
+        f"{_SILENCE} -k leaves_running",
+    ),
+    Fault(
+        "PostgreSQL: a kept session that is dead holds its next user up for ever",
+        f"{_PG}/connect.py",
+        "                with self.in_time():  # one",
+        "                if True:  # one",
+        f"{_SILENCE} -k kept",
     ),
     Fault(
         "PostgreSQL: a batch that fails forgets what it prepared",

@@ -13,7 +13,6 @@ from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 import metastore as ms
 from metastore.pyiceberg import MetastoreCatalog
 from metastore.pyiceberg.once import Once
-from tests.servers.postgres import PostgresServer
 from tests.servers.proxy import Cut, PostgresProxy
 
 ROWS = pa.table({"n": pa.array([1, 2], pa.int64())})
@@ -39,10 +38,10 @@ class _Disturbed:
 
 
 @pytest.fixture
-def disturbed(postgres_server: PostgresServer, postgres_url: str, tmp_path: Path) -> Iterator[_Disturbed]:
+def disturbed(postgres_address: tuple[str, int], postgres_url: str, tmp_path: Path) -> Iterator[_Disturbed]:
     properties = {"warehouse": f"file://{tmp_path}/warehouse"}
     with (
-        PostgresProxy("127.0.0.1", postgres_server.port) as proxy,
+        PostgresProxy(*postgres_address) as proxy,
         ms.open(proxy.url_for(postgres_url), deadline=2.0) as store,
         ms.open(postgres_url) as other,
     ):

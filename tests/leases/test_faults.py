@@ -18,7 +18,6 @@ from tests.concurrency.silent import Swallower
 from tests.leases.fencing import late_commits
 from tests.leases.kinds_of_work import S, furnish
 from tests.long import long_unless
-from tests.servers.postgres import PostgresServer
 from tests.servers.process import wait_until
 from tests.servers.proxy import ENDS_ROUND_TRIP, PostgresProxy
 
@@ -164,9 +163,9 @@ def furnished(postgres_url: str) -> str:
 
 
 @pytest.fixture
-def proxied(furnished: str, postgres_server: PostgresServer) -> Iterator[tuple[PostgresProxy, Ground]]:
+def proxied(furnished: str, postgres_address: tuple[str, int]) -> Iterator[tuple[PostgresProxy, Ground]]:
     with ExitStack() as stack:
-        proxy = stack.enter_context(PostgresProxy("127.0.0.1", postgres_server.port))
+        proxy = stack.enter_context(PostgresProxy(*postgres_address))
         holder = stack.enter_context(ms.open(proxy.url_for(furnished), principal="holder"))
         direct = stack.enter_context(ms.open(furnished, principal="direct"))
         yield proxy, Ground(holder, direct, furnished)
@@ -254,8 +253,9 @@ def act(store: ms.Store, lease: ms.Lease | None, what: str, table: ms.Entity) ->
 
 
 @contextmanager
-def swallower(server: PostgresServer) -> Iterator[Swallower]:
-    proxy = Swallower(server.port)
+def swallower(address: tuple[str, int]) -> Iterator[Swallower]:
+    host, port = address
+    proxy = Swallower(port, host)
     try:
         yield proxy
     finally:
@@ -264,9 +264,9 @@ def swallower(server: PostgresServer) -> Iterator[Swallower]:
 
 @pytest.mark.parametrize("lost", ["question", "answer"])
 @pytest.mark.parametrize("what", long_unless(WORDS, lambda what: what in ("acquire", "renew", "publish")))
-def test_black_holed(furnished: str, postgres_server: PostgresServer, what: str, lost: str) -> None:
+def test_black_holed(furnished: str, postgres_address: tuple[str, int], what: str, lost: str) -> None:
     """The holder knows nothing, and nobody else has to: the lease is free, at the latest, after its ttl."""
-    with swallower(postgres_server) as hole, ms.open(furnished) as direct:
+    with swallower(postgres_address) as hole, ms.open(furnished) as direct:
         table = direct.tables.load(PATH)
         with ms.open(hole.url_for(furnished), deadline=DEADLINE) as store:
             lease = None if what == "acquire" else store.leases.acquire("work", ttl=TTL)
@@ -298,12 +298,12 @@ def test_black_holed(furnished: str, postgres_server: PostgresServer, what: str,
 
 @pytest.mark.parametrize("directions", [("there", "back"), ("back",)], ids=["cut off", "answers lost"])
 def test_the_holder_is_told_in_time_while_a_renewal_hangs(
-    furnished: str, postgres_server: PostgresServer, directions: tuple[str, ...]
+    furnished: str, postgres_address: tuple[str, int], directions: tuple[str, ...]
 ) -> None:
     """By its own clock, which began before the request; the next one has it soon after, and is not disturbed."""
     told: list[float] = []
     with ExitStack() as stack:
-        hole = stack.enter_context(swallower(postgres_server))
+        hole = stack.enter_context(swallower(postgres_address))
         direct = stack.enter_context(ms.open(furnished))
         with ms.open(hole.url_for(furnished), deadline=30.0) as store:
             lease = store.leases.acquire("work", ttl=TTL, renew_every=TTL / 6, on_lost=lambda _: told.append(now()))
@@ -338,9 +338,9 @@ def _is_renewed(lease: ms.Lease) -> bool:
     return wait_until(lambda: lease.expires_at > before, 5.0)
 
 
-def test_a_heartbeat_lives_through_a_short_failure(furnished: str, postgres_server: PostgresServer) -> None:
+def test_a_heartbeat_lives_through_a_short_failure(furnished: str, postgres_address: tuple[str, int]) -> None:
     """Unknown is not lost: it is tried again until the own time is over."""
-    with PostgresProxy("127.0.0.1", postgres_server.port) as proxy, ms.open(proxy.url_for(furnished)) as store:
+    with PostgresProxy(*postgres_address) as proxy, ms.open(proxy.url_for(furnished)) as store:
         with store.leases.acquire("work", ttl=5.0, renew_every=0.02) as lease:
             for _ in range(5):
                 proxy.cut_all()

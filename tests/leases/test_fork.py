@@ -67,6 +67,8 @@ def test_a_forked_child_holds_nothing(store: ms.Store) -> None:
                 assert own.token == 1
                 assert own.incarnation != lease.incarnation
                 store.tables.alter(PATH, ms.SetComment("child"), lease=own)
+                view = store.bind(principal="child")
+                assert view.leases.acquire("the child's own") is own  # views share what the child holds
             store.leases.acquire("left behind", ttl=1.0)
             joined = store.leases.join("work", lease.token or 0)
             store.tables.alter(PATH, ms.SetProperty("joined", "yes"), lease=joined)  # the way to work below a holder

@@ -51,7 +51,7 @@ class Schedules(RuleBasedStateMachine):
     @rule(who=HOLDERS)
     def acquire(self, who: int) -> None:
         ticket = self.places[who].ticket if who in self.places else None
-        want = Want(("job",), f"holder {who}", self.leases[who]._incarnation, TTL, ticket)
+        want = Want(("job",), f"holder {who}", self.leases[who]._ours.incarnation, TTL, ticket)
         held = self.holder is not None
         may = self.now() > self.expires + DRIFT - 1.0
         must = self.now() > self.expires + DRIFT + 1.0

@@ -179,9 +179,9 @@ def test_a_clean_up_waits_for_the_staging_in_flight(postgres_url: str, two: tupl
     assert garbage == []
 
 
-def test_round_trips(postgres_server: Any, postgres_url: str) -> None:
+def test_round_trips(postgres_address: tuple[str, int], postgres_url: str) -> None:
     """Acquire, release and renew are one round trip each; a commit under a lease has none more."""
-    with PostgresProxy("127.0.0.1", postgres_server.port) as proxy, ms.open(proxy.url_for(postgres_url)) as store:
+    with PostgresProxy(*postgres_address) as proxy, ms.open(proxy.url_for(postgres_url)) as store:
         lake = store.metalakes.create("lake")
 
         def trips(call: Callable[[], object]) -> int:

@@ -23,7 +23,7 @@ from tests.concurrency.raw import connect, rows
 from tests.concurrency.workers import Job, Team, Turn
 from tests.leases.fencing import late_commits
 from tests.servers.pgbouncer import PgBouncer
-from tests.servers.postgres import PostgresServer, database_of
+from tests.servers.postgres import database_of
 from tests.servers.process import wait_until
 from tests.servers.proxy import PostgresProxy
 
@@ -229,10 +229,10 @@ def lines_up(url: str, waiting: Future[Any], *, nth: int = 1) -> None:
 @pytest.mark.usefixtures("listens_only")
 @pytest.mark.parametrize("freed", ["release", "break_"])
 def test_a_waiter_is_woken(
-    postgres_url: str, postgres_server: PostgresServer, pool: ThreadPoolExecutor, freed: str
+    postgres_url: str, postgres_address: tuple[str, int], pool: ThreadPoolExecutor, freed: str
 ) -> None:
     """After the lease became free the waiter sends one statement, and has it."""
-    with PostgresProxy("127.0.0.1", postgres_server.port) as proxy, ms.open(postgres_url) as store:
+    with PostgresProxy(*postgres_address) as proxy, ms.open(postgres_url) as store:
         lease = store.leases.acquire("work")
         with ms.open(proxy.url_for(postgres_url)) as waiter:
             waiting = pool.submit(waiter.leases.acquire, "work", timeout=30.0)

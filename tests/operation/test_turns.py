@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from metastore.operation.tickets import OwnTicket
 from metastore.port.commit import Commit
 from metastore.port.conditions import Expect
+from metastore.retry.runner import Conflict
 from metastore.store import Store
 from metastore.transaction.line import InLine
 from metastore.transaction.turns import _Handed, door_at
@@ -23,9 +25,12 @@ class _Ending(StillClock):
 
     first: OwnTicket | None = None
     ends = 0.0
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)
+    """What others do while somebody waits."""
 
     def sleep(self, seconds: float) -> None:
         super().sleep(seconds)
+        self.meanwhile()
         if self.first is not None and self.monotonic() >= self.ends:
             self.first.leave()
             self.first = None
@@ -70,6 +75,40 @@ def test_a_turn_without_others_is_measured_by_itself(store: Store, clock: _Endin
     assert session.hot.turn == pytest.approx(
         (before + TURN) / 2, rel=0.5
     )  # the clock of the test goes on by itself, too
+
+
+def test_no_head_is_taken_for_dead_in_the_turn_of_the_others(store: Store, clock: _Ending) -> None:
+    """It cannot move then. Afterwards one that does not move is dead."""
+    session, entity_id = session_of(store), store.topics.load(PATH).id
+    first, third = OwnTicket(session), OwnTicket(session)
+    first.take([entity_id], clock.monotonic() + 30)
+    head = session.backend.queue([entity_id], 0.0)
+    clock.sleep(2.0)
+    first.leave()  # the others have their turn for as long as that took
+    with pytest.raises(Conflict):
+        third.take([entity_id], clock.monotonic() + 1.8)
+    assert session.backend.line([entity_id], head).held
+    third.take([entity_id], clock.monotonic() + 30)
+    assert not session.backend.line([entity_id], head).held
+
+
+def test_who_was_taken_for_dead_is_waited_for_longer(store: Store, clock: _Ending) -> None:
+    """It may have waited for a long turn at one entity while it was the head at another: else that never ends."""
+    session, entity_id = session_of(store), store.topics.load(PATH).id
+    backend: Any = session.backend
+    patience, queue = list[float](), backend.queue
+
+    def noted(ids: Any, seconds: float) -> int:
+        patience.append(seconds)
+        return int(queue(ids, seconds))
+
+    backend.queue = noted
+    OwnTicket(session).take([entity_id], clock.monotonic() + 30)
+    ticket = OwnTicket(session)
+    clock.meanwhile = lambda: backend.leave([entity_id], ticket.number)
+    with pytest.raises(Conflict):
+        ticket.take([entity_id], clock.monotonic() + 0.2)
+    assert patience[1:8] == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
 
 
 def _lost_on(line: InLine, store: Store, *entity_ids: int) -> None:

@@ -17,7 +17,6 @@ from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import rows
 from tests.long import long_unless
 from tests.progress.hooks import announces
-from tests.servers.postgres import PostgresServer
 from tests.servers.process import wait_until
 from tests.servers.proxy import ENDS_ROUND_TRIP, PostgresProxy
 
@@ -29,9 +28,9 @@ Call = Callable[[ms.Store, ms.Store, str], object]
 
 
 @pytest.fixture
-def proxied(postgres_url: str, postgres_server: PostgresServer) -> Iterator[tuple[PostgresProxy, str]]:
+def proxied(postgres_url: str, postgres_address: tuple[str, int]) -> Iterator[tuple[PostgresProxy, str]]:
     seed(postgres_url, PATH)
-    with PostgresProxy("127.0.0.1", postgres_server.port) as proxy:
+    with PostgresProxy(*postgres_address) as proxy:
         yield proxy, postgres_url
 
 

@@ -10,6 +10,8 @@ from uuid import UUID
 import pytest
 
 import metastore as ms
+from metastore.port.commit import CommitOutcome
+from metastore.port.intents import Mark
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import connect, is_sqlite
 from tests.concurrency.workers import Job, Team, Turn
@@ -147,6 +149,28 @@ def test_a_holder_is_killed(url: str) -> None:
             tx.tables.drop(f"{SCHEMA}.new")
         assert not store.tables.exists(f"{SCHEMA}.late")
     assert violations(url) == []
+
+
+def test_one_that_is_not_got_ends_in_time(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that is not of this library locks the schema when it is marked: the mark is left to its ttl."""
+    seed(postgres_url, PATH)
+    with ms.open(postgres_url, deadline=60.0) as store, connect(postgres_url) as other:
+        backend, schema = store._session.backend, store.schemas.load(SCHEMA)
+        put, marks = backend.mark, list[Mark]()
+
+        def mark(one: Mark) -> CommitOutcome:
+            marks.append(one)
+            if len(marks) > 1:
+                other.execute("BEGIN")
+                other.execute("SELECT FROM guard WHERE id = %s FOR UPDATE", (schema.id,))
+            return put(one)
+
+        monkeypatch.setattr(backend, "mark", mark)
+        began = time.monotonic()
+        with pytest.raises((ms.DeadlineExceeded, ms.ScopeFrozen)):
+            store.schemas.exclusive(SCHEMA, timeout=1.0).__enter__()
+        assert len(marks) == 2
+        assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("met", [True, False], ids=["mark cleared", "nobody came"])

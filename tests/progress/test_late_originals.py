@@ -17,7 +17,6 @@ from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import at_work, connect, waiting_for_locks
 from tests.concurrency.workers import outcome
 from tests.progress.hooks import announces
-from tests.servers.postgres import PostgresServer
 from tests.servers.process import wait_until
 from tests.servers.proxy import PostgresProxy
 
@@ -28,11 +27,11 @@ Stores = tuple[ms.Store, ms.Store, PostgresProxy]
 
 
 @pytest.fixture
-def stores(postgres_url: str, postgres_server: PostgresServer) -> Iterator[Stores]:
+def stores(postgres_url: str, postgres_address: tuple[str, int]) -> Iterator[Stores]:
     """Give a store that goes through a proxy, one that does not, and the proxy."""
     seed(postgres_url, PATH)
     with (
-        PostgresProxy("127.0.0.1", postgres_server.port) as proxy,
+        PostgresProxy(*postgres_address) as proxy,
         ms.open(proxy.url_for(postgres_url), principal="victim") as store,
         ms.open(postgres_url) as direct,
     ):

@@ -18,11 +18,14 @@ Trips = Callable[[Callable[[], object]], int]
 
 @pytest.fixture(params=[{}, SETTINGS], ids=["plain", "declared"])
 def counted(
-    request: pytest.FixtureRequest, postgres_server: Any, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    postgres_address: tuple[str, int],
+    postgres_url: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[tuple[ms.Store, Trips]]:
     """Give a store below whose catalog something was written, and what counts the round trips of a call."""
     monkeypatch.setenv(VARIABLE, new_key())
-    with PostgresProxy("127.0.0.1", postgres_server.port) as proxy, ms.open(proxy.url_for(postgres_url)) as store:
+    with PostgresProxy(*postgres_address) as proxy, ms.open(proxy.url_for(postgres_url)) as store:
 
         def trips(call: Callable[[], object]) -> int:
             before = proxy.round_trips

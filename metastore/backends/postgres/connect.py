@@ -53,6 +53,8 @@ _KEPT_OWN = 2
 """How many connections are kept on which a waiter listened; its channel is not used again."""
 _LONGEST = 2**31 - 1
 """The longest time-out of PostgreSQL, in milliseconds."""
+_HAS_TRANSACTION_TIMEOUT = 170000
+"""The first version of PostgreSQL that has it: it counts while the server waits for the client, too."""
 _LATER = 1000
 """How much later than a statement its transaction ends, in milliseconds: the end of a transaction ends the session."""
 
@@ -126,6 +128,8 @@ class Pool:
     def _set_up(self, connection: Connection) -> Connection:
         ((pid, *session, replica),) = connection.execute(ASKED).fetchall()
         pooled = pid != connection.info.backend_pid
+        if pooled or connection.info.server_version < _HAS_TRANSACTION_TIMEOUT:
+            connection.simple, connection.cursor_factory = True, psycopg.ClientCursor
         check_session(self._where, *session, pooled=pooled)
         self._check_role(replica)
         if not pooled:
@@ -139,7 +143,7 @@ class Pool:
         """Yield the settings that end what a client left behind that is gone, or stopped in the middle of a message."""
         longest = min(math.ceil(self._timeout * 1000), _LONGEST - _LATER)
         yield f"SET statement_timeout = {longest}"
-        if connection.info.server_version >= 170000:  # it counts while the server waits for the client, too
+        if connection.info.server_version >= _HAS_TRANSACTION_TIMEOUT:
             yield f"SET transaction_timeout = {longest + _LATER}"
         yield from (f"SET tcp_{name} = {_DEFAULTS[name]}" for name in _DEFAULTS if name.startswith("keepalives_"))
 
@@ -167,9 +171,10 @@ class Pool:
             if connection.prepare_threshold is None:
                 connection.close()
                 return None
-            connection.timeout = math.inf
             try:
-                connection.execute(first.encode())
+                with self.in_time():  # one that was kept may be dead
+                    connection.execute(first.encode())
+                connection.timeout = math.inf
                 return connection
             except BaseException as error:
                 connection.close()
@@ -235,6 +240,8 @@ class Pool:
         """
         if error is None and connection.asks:
             connection.ask()
+        elif not connection.stopped and connection.info.transaction_status == psycopg.pq.TransactionStatus.ACTIVE:
+            connection.stop()  # else what was sent goes on, and keeps its locks
         if self._closed or connection.stopped:
             return False
         return error is None or (

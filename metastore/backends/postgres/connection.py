@@ -47,6 +47,9 @@ class Connection(psycopg.Connection[Any]):
     """It is not used again: the server was asked to stop a statement, and the order may arrive late, and meet the next
     one; or an answer is in doubt."""
 
+    simple = False
+    """Each statement is a simple query, which the server reads whole before it executes anything: nothing would end a
+    statement whose last bytes got lost."""
     asks = False
     """The server is a replica, and a pooler may hide that it was promoted: it is asked after each answer."""
 

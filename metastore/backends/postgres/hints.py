@@ -16,7 +16,7 @@ import psycopg
 
 from metastore.backends.postgres.connect import Pool
 from metastore.clock import SYSTEM
-from metastore.deadlines import remaining
+from metastore.deadlines import remaining, until
 from metastore.errors import MetastoreError
 from metastore.port.feed import Hearing
 
@@ -26,6 +26,8 @@ _CHANNEL: Final = "metastore_feed"
 _NAME: Final = "metastore follower"
 _BEGIN: Final = f"UNLISTEN *; LISTEN {_CHANNEL}; SET application_name = '{_NAME}'"
 _END: Final = "UNLISTEN *; RESET application_name"
+_ENDS: Final = 1.0
+"""A session that does not answer so long is not kept (seconds)."""
 
 HINT: Final = f"""SELECT pg_notify('{_CHANNEL}', '') WHERE EXISTS (SELECT 1 FROM pg_stat_activity
   WHERE datname = current_database() AND application_name = '{_NAME}')"""
@@ -46,7 +48,8 @@ def hearing(pool: Pool) -> Iterator[Hearing | None]:
         yield ear
     finally:
         try:
-            connection.execute(_END)
+            with until(SYSTEM.monotonic() + _ENDS):
+                connection.execute(_END)
         except psycopg.Error:
             ear.works = False
         pool.take_back_own(connection, usable=ear.works)

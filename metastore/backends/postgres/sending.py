@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import psycopg
@@ -11,6 +11,7 @@ import psycopg
 from metastore.backends.postgres import errors
 from metastore.backends.postgres.announcing import Pass
 from metastore.backends.postgres.connect import Pool
+from metastore.backends.postgres.connection import Connection
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.postgres.settings import ARRAYS
 from metastore.backends.postgres.wire import numbered
@@ -89,7 +90,7 @@ def rows_of_each(connection: psycopg.Connection[Any], statements: list[Statement
     the server never holds a lock while Python runs. (psycopg's pipeline sends each as it comes.)
     """
     pooled = connection.prepare_threshold is None  # behind a pooler: the session may be set otherwise
-    if len(statements) == 1 and not statements[0].many and not pooled:
+    if len(statements) == 1 and not statements[0].many and not cast(Connection, connection).simple:
         text, names = numbered(statements[0].text)
         parameters = [statements[0].parameters[name] for name in names]
         return [psycopg.RawCursor(connection).execute(text, parameters).fetchall()]

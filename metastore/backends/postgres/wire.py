@@ -60,6 +60,8 @@ class Wire:
         prepared = self._names.get(text)
         if prepared is None and not self._is_frequent(text):
             return self._connection.execute(text, parameters, prepare=False).fetchall()
+        if self._connection.simple:
+            return self.message([(text, parameters)])[0]
         statement, names = numbered(text)
         values = _texts(parameters, names)
         if prepared is not None:
