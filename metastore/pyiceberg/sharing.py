@@ -8,15 +8,24 @@ and an append to a table of 100 snapshots takes a fraction of the time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Annotated, Any, Final, Self
 
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV2
+from pydantic import ConfigDict, Field, TypeAdapter
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV2, TableMetadataV3
 
-__all__ = ["shared"]
+from metastore.pyiceberg.statistics import AnyStatistics
+
+__all__ = ["parsed", "shared"]
+
+_WITH_UNKNOWN: Final = ConfigDict(populate_by_name=True, frozen=True, extra="allow")
+"""Fields that PyIceberg does not know stay in the metadata, and are written again."""
 
 
 class SharedMetadataV1(TableMetadataV1):
     """Metadata of format version 1 that is never copied deeply."""
+
+    model_config = _WITH_UNKNOWN
+    statistics: list[AnyStatistics] = Field(default_factory=list)  # type: ignore[assignment]
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with some other fields; ``deep`` changes nothing."""
@@ -34,6 +43,9 @@ class SharedMetadataV1(TableMetadataV1):
 class SharedMetadataV2(TableMetadataV2):
     """Metadata of format version 2 that is never copied deeply."""
 
+    model_config = _WITH_UNKNOWN
+    statistics: list[AnyStatistics] = Field(default_factory=list)  # type: ignore[assignment]
+
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with some other fields; ``deep`` changes nothing."""
         return super().model_copy(update=update)
@@ -49,7 +61,8 @@ class SharedMetadataV2(TableMetadataV2):
 
 def _same_fields(one: TableMetadataV1 | TableMetadataV2, other: TableMetadataV1 | TableMetadataV2) -> bool:
     """Compare the fields. PyIceberg's copies may carry what is no field of their version, such as a row id."""
-    return all(getattr(one, name) == getattr(other, name) for name in type(one).model_fields)
+    same = (one.model_extra or {}) == (other.model_extra or {}) or type(one) is not type(other)
+    return same and all(getattr(one, name) == getattr(other, name) for name in type(one).model_fields)
 
 
 def shared(metadata: TableMetadata) -> TableMetadata:
@@ -63,3 +76,13 @@ def shared(metadata: TableMetadata) -> TableMetadata:
             return SharedMetadataV2.model_construct(**dict(metadata))
         case _:
             return metadata
+
+
+_ANY: Final[TypeAdapter[TableMetadata]] = TypeAdapter(
+    Annotated[SharedMetadataV1 | SharedMetadataV2 | TableMetadataV3, Field(discriminator="format_version")]
+)
+
+
+def parsed(text: bytes) -> TableMetadata:
+    """Return what a metadata file says. Raises pydantic's ValidationError."""
+    return _ANY.validate_json(text)
