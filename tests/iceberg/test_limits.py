@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -257,36 +256,6 @@ def test_a_server_that_is_stuck_ends_all_the_same() -> None:
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGTERM)
         assert process.wait(WAITS) == 128 + signal.SIGTERM
-
-
-def test_a_warehouse_that_does_not_answer_stops_no_other(sqlite_url: str, tmp_path: Path) -> None:
-    """Its bucket accepts connections, and says nothing."""
-    with ms.open(sqlite_url) as store, socket.create_server(("127.0.0.1", 0), backlog=100) as bucket:
-        properties = {
-            "s3.endpoint": f"http://127.0.0.1:{bucket.getsockname()[1]}",
-            "s3.region": "us-east-1",
-            "s3.request-timeout": "60",
-        }
-        places = {"lake.ice": f"file://{tmp_path}", "lake.dead": "s3://dead/lake"}
-        app = application(ms.open(sqlite_url), warehouses=places, credentials={"lake.dead": properties})
-        store.schemas.create("lake.dead.a")
-        pointer = {"metadata_location": "s3://dead/lake/a/t/metadata/x.metadata.json"}
-        store.tables.create("lake.dead.a.t", format="iceberg", properties=pointer)
-        with running(app) as (_, port), ThreadPoolExecutor(30) as clients:
-            path = f"http://127.0.0.1:{port}/iceberg/v1"
-            asked = [
-                clients.submit(httpx.get, f"{path}/lake.dead/namespaces/a/tables/t", timeout=120) for _ in range(30)
-            ]
-            accepted = [bucket.accept()[0] for _ in range(24)]  # all threads of its readers wait now
-            try:
-                for _ in range(3):
-                    assert httpx.get(f"{path}/lake.ice/namespaces", timeout=10).status_code == 200
-                assert not any(one.done() for one in asked)
-            finally:
-                bucket.close()
-                for one in accepted:
-                    one.close()
-            assert {one.result().status_code for one in asked} == {503}
 
 
 def test_files_that_never_end_are_refused(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
