@@ -15,6 +15,8 @@ __all__ = ["check_layout", "check_versions", "check_writable", "format_version"]
 
 _WRITABLE: Final = (1, 2)
 """The table formats whose metadata PyIceberg can write."""
+_UNWRITABLE: Final = 3
+"""The one that it can only read."""
 
 
 def format_version(properties: Properties) -> Literal[1, 2]:
@@ -37,8 +39,8 @@ def check_writable(metadata: TableMetadata) -> None:
 
 
 def check_versions(updates: Iterable[TableUpdate]) -> None:
-    """Raise NotImplementedError for an update to a format whose metadata PyIceberg cannot write."""
-    if any(isinstance(one, UpgradeFormatVersionUpdate) and one.format_version > max(_WRITABLE) for one in updates):
+    """Raise NotImplementedError for an update to a format whose metadata PyIceberg cannot write yet."""
+    if any(isinstance(one, UpgradeFormatVersionUpdate) and one.format_version == _UNWRITABLE for one in updates):
         raise _not_writable()
 
 

@@ -29,7 +29,7 @@ class SharedMetadataV1(TableMetadataV1):
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with some other fields; ``deep`` changes nothing."""
-        return super().model_copy(update=update)
+        return super().model_copy(update=_known(type(self), update or {}))
 
     def __eq__(self, other: object) -> bool:
         """Whether the other metadata, shared or not, has the same fields."""
@@ -48,7 +48,7 @@ class SharedMetadataV2(TableMetadataV2):
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with some other fields; ``deep`` changes nothing."""
-        return super().model_copy(update=update)
+        return super().model_copy(update=_known(type(self), update or {}))
 
     def __eq__(self, other: object) -> bool:
         """Whether the other metadata, shared or not, has the same fields."""
@@ -60,9 +60,15 @@ class SharedMetadataV2(TableMetadataV2):
 
 
 def _same_fields(one: TableMetadataV1 | TableMetadataV2, other: TableMetadataV1 | TableMetadataV2) -> bool:
-    """Compare the fields. PyIceberg's copies may carry what is no field of their version, such as a row id."""
-    same = (one.model_extra or {}) == (other.model_extra or {}) or type(one) is not type(other)
+    """Compare the fields, also those that PyIceberg does not know, where both can have them."""
+    same = type(one) is not type(other) or one.model_extra == other.model_extra
     return same and all(getattr(one, name) == getattr(other, name) for name in type(one).model_fields)
+
+
+def _known(cls: type[TableMetadata], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields without those of other versions, such as a row id, which PyIceberg gives all its copies."""
+    others = TableMetadataV3.model_fields.keys() - cls.model_fields.keys()
+    return {name: value for name, value in fields.items() if name not in others}
 
 
 def shared(metadata: TableMetadata) -> TableMetadata:
@@ -71,9 +77,9 @@ def shared(metadata: TableMetadata) -> TableMetadata:
         case SharedMetadataV1() | SharedMetadataV2():
             return metadata
         case TableMetadataV1():
-            return SharedMetadataV1.model_construct(**dict(metadata))
+            return SharedMetadataV1.model_construct(**_known(SharedMetadataV1, dict(metadata)))
         case TableMetadataV2():
-            return SharedMetadataV2.model_construct(**dict(metadata))
+            return SharedMetadataV2.model_construct(**_known(SharedMetadataV2, dict(metadata)))
         case _:
             return metadata
 

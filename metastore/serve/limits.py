@@ -22,6 +22,8 @@ __all__ = ["Limits", "sweep", "watched"]
 
 _HEADER_BYTES: Final = 64 << 10
 """How large the header of a request may be."""
+_REST_BYTES: Final = 32 << 20
+"""How much of a body may come that nobody reads any more: a client looks at its answer only after it has sent all."""
 _OTHER_FILES: Final = 256
 """How many files a server has open besides its connections: the database's, those of tables, libraries."""
 _HEADER, _BODY, _WORK, _ANSWER, _IDLE = "header", "body", "work", "answer", "idle"
@@ -84,8 +86,12 @@ class _Watched(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._header_bytes = self._header_bytes + len(data) if self._stage() == _HEADER else 0
-        if self._header_bytes > _HEADER_BYTES and not self.transport.is_closing():
+        if self._header_bytes <= _HEADER_BYTES or self.transport.is_closing():
+            return
+        if self.cycle is None or not self.cycle.more_body:
             self.refuse(_LARGE)
+        elif self._header_bytes > _REST_BYTES:  # of a body whose request was answered before it had arrived
+            self.cut()
 
     def refuse(self, status: bytes) -> None:
         """Write a short answer, and close the connection."""

@@ -75,9 +75,7 @@ def create(store: Store, resource: Resource, call: Call) -> Answer:
     else:
         made = store.run(lambda tx: _create_with(tx, resource, names, given, call.body))
     shown = resource.shown(store, made)
-    if (
-        resource.kind == "metalake"
-    ):  # only the answer to its creation does not show whether it is in use
+    if resource.kind == "metalake":  # only the answer to its creation does not show whether it is in use
         del shown["properties"][IN_USE]
     return _done({resource.kind: shown})
 
