@@ -88,6 +88,25 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option("--tls-cert", help="Speak TLS with this certificate, and its chain, in PEM.", show_default=False),
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", help="The key of the certificate, in PEM.", show_default=False)
+    ] = None,
+    max_connections: Annotated[
+        int, typer.Option("--max-connections", min=1, help="How many connections it has at once.")
+    ] = 512,
+    header_timeout: Annotated[
+        float, typer.Option("--header-timeout", min=0.1, help="How long a request's header may take (seconds).")
+    ] = 10.0,
+    body_timeout: Annotated[
+        float, typer.Option("--body-timeout", min=0.1, help="How long a request's body may take (seconds).")
+    ] = 60.0,
+    idle_timeout: Annotated[
+        float, typer.Option("--idle-timeout", min=0.1, help="How long a connection stays without requests (seconds).")
+    ] = 60.0,
 ) -> None:
     """Serve the store over HTTP until SIGTERM.
 
@@ -100,6 +119,10 @@ def serve(
     except ImportError:
         raise InvalidArgument("serve needs more: pip install 'versioned-metastore[serve]'") from None
     settings: Settings = ctx.obj
+    if (tls_cert is None) != (tls_key is None):
+        raise InvalidArgument("TLS needs both --tls-cert and --tls-key")
+    tls = serving.Tls(tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
+    limits = serving.Limits(max_connections, header_timeout, body_timeout, idle_timeout)
     places = dict(_place(text) for text in warehouse or [])
     credentials = _credentials(credential or [])
     with settings.open(admin or ()) as store:
@@ -116,10 +139,14 @@ def serve(
             allowed_locations=allow_location or (),
             iceberg=iceberg,
             gravitino=gravitino,
+            body_timeout=body_timeout,
         )
         spoken = [path for path, wanted in (("/iceberg", iceberg), ("/api", gravitino)) if wanted]
-        write(console(), f"Serving http://{host}:{port} ({', '.join(spoken)}) until SIGTERM.")
-        serving.serve_application(app, host=host, port=port, authenticates=principals.authenticates)
+        scheme = "http" if tls is None else "https"
+        write(console(), f"Serving {scheme}://{host}:{port} ({', '.join(spoken)}) until SIGTERM.")
+        serving.serve_application(
+            app, host=host, port=port, authenticates=principals.authenticates, limits=limits, tls=tls
+        )
 
 
 def _place(text: str) -> tuple[str, str]:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import shutil
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 from urllib.parse import unquote, urlsplit
 
+from metastore.clock import SYSTEM
 from metastore.errors import InvalidArgument
 
-__all__ = ["environment", "words"]
+__all__ = ["Stopped", "environment", "words"]
 
-_FETCHING: Final = 60.0
-"""How long the server of a file may be silent (seconds)."""
+_SILENT: Final = 10.0
+"""How long the server of a file may be silent (seconds); that long a fetch may go on after its job was cancelled."""
+_FETCHING: Final = 600.0
+"""How long the fetch of a file may take (seconds)."""
+_LARGEST: Final = 1 << 30
+"""How large a file that is fetched may be (bytes)."""
+_PART: Final = 1 << 18
 _HANDED_ON: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "JAVA_HOME")
 _FAMILIES: Final = ("LC_", "SPARK_", "HADOOP_", "PYSPARK_")
 
@@ -30,20 +37,24 @@ def environment(command: Mapping[str, Any]) -> dict[str, str]:
     return own | dict(command.get("environments") or {})
 
 
-def words(type: str, command: Mapping[str, Any], folder: Path) -> list[str]:
+class Stopped(Exception):
+    """The job must end while a file of it is fetched."""
+
+
+def words(type: str, command: Mapping[str, Any], folder: Path, stop: Callable[[], object] = lambda: None) -> list[str]:
     """Return the words of a job's command. Files that it names by file: or http: are brought into ``folder``.
 
-    Raises InvalidArgument for what cannot be fetched or found, OSError.
+    Raises InvalidArgument for what cannot be fetched or found, OSError; Stopped when ``stop`` says something.
     """
     arguments = list(command.get("arguments") or ())
     if type == "spark":
         return [*_spark_submit(command), command["executable"], *arguments]
     for script in command.get("scripts") or ():
-        _brought(script, folder)
-    return [_brought(command["executable"], folder), *arguments]
+        _brought(script, folder, stop)
+    return [_brought(command["executable"], folder, stop), *arguments]
 
 
-def _brought(place: str, folder: Path) -> str:
+def _brought(place: str, folder: Path, stop: Callable[[], object]) -> str:
     """Return a path that can be run: as it is, or that of a file that was fetched."""
     parts = urlsplit(place)
     if parts.scheme == "":
@@ -55,14 +66,26 @@ def _brought(place: str, folder: Path) -> str:
         _linked(Path(unquote(parts.path)), folder)
     elif parts.scheme in ("http", "https"):
         try:
-            with urllib.request.urlopen(place, timeout=_FETCHING) as source, target.open("wb") as to:  # noqa: S310
-                shutil.copyfileobj(source, to)
+            with urllib.request.urlopen(place, timeout=_SILENT) as source, target.open("wb") as to:  # noqa: S310
+                _copy(source, to, stop)
         except OSError as error:
             raise InvalidArgument(f"{target.name} could not be fetched from {parts.hostname}: {error}") from None
         target.chmod(0o700)
     else:
         raise InvalidArgument(f"a job's files are fetched from file:, http: or https:, not from {parts.scheme[:20]}:")
     return str(target)
+
+
+def _copy(source: http.client.HTTPResponse, to: BinaryIO, stop: Callable[[], object]) -> None:
+    """Copy what a server sends. Raises Stopped; OSError if it is too much, or takes too long."""
+    ends, size = SYSTEM.monotonic() + _FETCHING, 0
+    while part := source.read1(_PART):
+        to.write(part)
+        size += len(part)
+        if stop() is not None:
+            raise Stopped
+        if size > _LARGEST or SYSTEM.monotonic() > ends:
+            raise OSError(f"it has more than {_LARGEST} bytes, or takes more than {_FETCHING:g} s")
 
 
 def _linked(source: Path, folder: Path) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from metastore.clock import SYSTEM
 from metastore.errors import EntityNotFound, LeaseLost, MetastoreError, NotInUse, VersionConflict
+from metastore.jobs.folder import sweep
 from metastore.jobs.queue import Queue
 from metastore.jobs.run import run
 from metastore.jobs.seat import living, take_seat
@@ -51,6 +52,7 @@ class WorkerPool:
         self._thread = threading.Thread(target=self._work, name="metastore-jobs", daemon=True)
 
     def __enter__(self) -> Self:
+        sweep()
         self._thread.start()
         return self
 

@@ -6,6 +6,7 @@ output goes to a file without a name, of which the server keeps the descriptor.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -20,6 +21,11 @@ from metastore.kinds.job.run import MAX_OUTPUT
 
 __all__ = ["Process"]
 
+_MOST_LOG: Final = 16 << 20
+"""How much of an output may be on the disk before its beginning is given back (bytes)."""
+_UTF8: Final = 4
+"""How many bytes a character may have."""
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2
 _GUARD: Final = Path(__file__).with_name("guard.py")
 _GRACE: Final = 5.0
 """How long a command that is ended may take between SIGTERM and SIGKILL (seconds)."""
@@ -30,6 +36,7 @@ class Process:
 
     def __init__(self, words: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
         self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115  (close() closes it)
+        self._trimmed = 0
         try:
             self._guard = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_GUARD), "--", *words],
@@ -74,6 +81,13 @@ class Process:
             return None
         return int(last[-1]) if last[:1] == [b"exit"] else None
 
+    def trim(self) -> None:
+        """Give the room of all but the end of a long output back to the disk: a job may write for days."""
+        log = self._log.fileno()
+        if (size := os.fstat(log).st_size) - self._trimmed > _MOST_LOG:
+            self._trimmed = size - MAX_OUTPUT * _UTF8
+            _give_back(log, self._trimmed)
+
     def output(self) -> str:
         """Return the end of what the command wrote."""
         log = self._log.fileno()
@@ -93,3 +107,11 @@ class Process:
         with suppress(OSError):  # the guard has ended
             self._guard.stdin.write(line.encode())
             self._guard.stdin.flush()
+
+
+def _give_back(file: int, size: int) -> None:
+    """Free the first bytes of a file, on Linux. Its size stays: what others append goes where it went before."""
+    with suppress(OSError, AttributeError):  # another system, or a disk that cannot do it: the file stays whole
+        free = ctypes.CDLL(None).fallocate
+        free.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+        free(file, _PUNCH_HOLE | _KEEP_SIZE, 0, size)

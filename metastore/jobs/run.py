@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from metastore.clock import SYSTEM
 from metastore.errors import EntityNotFound, LeaseLost, MetastoreError, VersionConflict
-from metastore.jobs.command import environment, words
+from metastore.jobs.command import Stopped, environment, words
+from metastore.jobs.folder import job_folder
 from metastore.jobs.process import Process
 from metastore.kinds.job.run import FinishJob, Job
 from metastore.leases.lease import Lease
@@ -39,10 +38,14 @@ def run(store: Store, job: Job, seat: Lease, stop: Stop) -> None:
     if job.attempts > MOST_ATTEMPTS:
         _finish(store, job, seat, "failed", None, f"its server died {job.attempts - 1} times while it ran")
         return
-    with tempfile.TemporaryDirectory(prefix="metastore-job-", ignore_cleanup_errors=True) as folder:
+    with job_folder() as folder:
         try:
-            argv = words(job.type, job.command, Path(folder))
-            process = Process(argv, environment(job.command), Path(folder))
+            argv = words(job.type, job.command, folder, stop)
+            process = Process(argv, environment(job.command), folder)
+        except Stopped:
+            if stop() == "cancel":
+                _finish(store, job, seat, "cancelled", None, "it was cancelled while its files were fetched")
+            return
         except (MetastoreError, OSError, ValueError) as error:
             _finish(store, job, seat, "failed", None, f"it could not be started: {error}")
             return
@@ -58,6 +61,7 @@ def _watch(process: Process, seat: Lease, stop: Stop) -> str | None:
     """Let the command run as long as the seat is held; return why it was ended, None: by itself."""
     why = None
     while not process.wait(0):
+        process.trim()
         if why is None and (why := stop()) is not None:
             process.stop() if why == "cancel" else process.kill()
         if seat.is_over():

@@ -2,8 +2,9 @@
 
 An attempt reads the table, applies the client's updates to its newest metadata, writes a new metadata file, and swaps
 the pointer in one commit of the store. The loser deletes its file and tries again. From the second attempt on it holds
-a lease that is named after the table. Waiters get the lease in the order of arrival, so the writers of one table commit
-one after the other. The lease only orders them; the swap alone decides.
+a lease that is named after the table, until it has won. Waiters get the lease in the order of arrival, so the writers
+of one table commit one after the other. Where one has lost, those that come later wait from their first attempt on. The
+lease only orders them; the swap alone decides.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
 
+from cachetools import TTLCache
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse
@@ -47,6 +50,7 @@ from metastore.pyiceberg.room import require_known_schema
 from metastore.pyiceberg.updates import updated
 
 if TYPE_CHECKING:
+    from metastore.leases.lease import LeaseSet
     from metastore.leases.leases import Leases
     from metastore.store import Store
     from metastore.transaction.transaction import Transaction
@@ -59,6 +63,8 @@ _MERGE = "metastore.commit.merge"
 """The property of a table whose writers want appends to be merged by the server."""
 _TTL = 10.0
 """How long the queue waits for a writer that died (seconds)."""
+_CONTENDED: Final[TTLCache[str, bool]] = TTLCache(10_000, 2.0, timer=SYSTEM.monotonic)
+_CONTENDED_LOCK: Final = Lock()
 
 
 @dataclass(frozen=True)
@@ -177,13 +183,15 @@ class Commits:
         ends = SYSTEM.monotonic() + _PATIENCE
         lost = 0
         with ExitStack() as queue:
+            line = self._wait_in_line(queue, None, _contended(commits), _PATIENCE)
             while SYSTEM.monotonic() < ends:
                 attempts = self._prepare(commits)
                 if (done := self._swapped(attempts, lost)) is not None:
                     return done
                 lost += 1
-                queue.close()  # a commit that waits for leases holds none: so no two wait for each other
-                self._wait_in_line(queue, attempts, ends - SYSTEM.monotonic())
+                names = sorted(attempt.queue for attempt in attempts if attempt.queue is not None)
+                _note_contended(names)
+                line = self._wait_in_line(queue, line, names, ends - SYSTEM.monotonic())
         raise CommitFailedException(f"other commits to the table won for {_PATIENCE:.0f} seconds; try again later")
 
     def _prepare(self, commits: Sequence[TableCommit | TableCreation]) -> list[_Prepared | _Created]:
@@ -288,14 +296,36 @@ class Commits:
             f"the commit has the state {state}; the files are kept; load the table to see whether it happened"
         ) from unknown
 
-    def _wait_in_line(self, queue: ExitStack, attempts: list[_Prepared | _Created], patience: float) -> None:
-        names = sorted(attempt.queue for attempt in attempts if attempt.queue is not None)
-        if not names:
-            return
+    def _wait_in_line(
+        self, queue: ExitStack, line: LeaseSet | None, names: list[str], patience: float
+    ) -> LeaseSet | None:
+        """Return the leases of these names. Who holds them already keeps its place."""
+        if not names or (line is not None and sorted(line) == names and not line.is_over()):
+            return line
+        queue.close()  # a commit that waits for leases holds none: so no two wait for each other
         try:
-            queue.enter_context(self._leases.acquire_many(names, ttl=_TTL, timeout=max(patience, 1.0)))
+            return queue.enter_context(self._leases.acquire_many(names, ttl=_TTL, timeout=max(patience, 1.0)))
         except LeaseHeld as error:
             raise CommitFailedException(str(error)) from error
+
+
+def _contended(commits: Sequence[TableCommit | TableCreation]) -> list[str]:
+    """Return the leases of those tables at which a commit of this process has lost lately: new ones wait there too.
+
+    Else a writer at the head of the line would go on losing to those that have just come.
+    """
+    with _CONTENDED_LOCK:
+        if not _CONTENDED:
+            return []
+    names = sorted(f"iceberg/{one.load().entity.id}" for one in commits if isinstance(one, TableCommit))
+    with _CONTENDED_LOCK:
+        return [name for name in names if name in _CONTENDED]
+
+
+def _note_contended(names: Sequence[str]) -> None:
+    with _CONTENDED_LOCK:
+        for name in names:
+            _CONTENDED[name] = True
 
 
 def _require_own_folder(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> None:

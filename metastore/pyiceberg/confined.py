@@ -10,7 +10,9 @@ characters: no file system that PyIceberg loads resolves them, and the folders o
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable
+from pathlib import Path
 from posixpath import normpath
 from typing import Final
 from urllib.parse import urlsplit
@@ -61,10 +63,32 @@ class _Place:
             path, bucket = os.path.realpath(path), ""  # as PyIceberg reads it: a host in the URL is not looked at
         return cls((scheme, bucket), tuple(part for part in path.split("/") if part))
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on a local disk."""
+        return self._store[0] == "file"
+
+    @property
+    def path(self) -> str:
+        """The path on a local disk."""
+        return "/" + "/".join(self._parts)
+
     def is_below(self, root: _Place) -> bool:
         """Whether this is something in the folder ``root``, not the folder itself."""
         count = len(root._parts)
         return self._store == root._store and len(self._parts) > count and self._parts[:count] == root._parts
+
+
+def _require_no_pipe(location: str) -> None:
+    """Raise ForbiddenError for a pipe or a device on a local disk: to open it would wait for ever, or read for ever."""
+    place = _Place.of(location)
+    if place.is_local:
+        try:
+            mode = Path(place.path).stat().st_mode
+        except OSError:
+            return  # what reads it says why it cannot
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise ForbiddenError(f"{location[:200]!r} is no file")
 
 
 class Confined(FileIO):
@@ -77,6 +101,7 @@ class Confined(FileIO):
     def new_input(self, location: str) -> InputFile:
         """Return a file to read. Raises ForbiddenError."""
         self._folders.check(location)
+        _require_no_pipe(location)
         return self._io.new_input(location)
 
     def new_output(self, location: str) -> OutputFile:

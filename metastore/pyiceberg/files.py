@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
+import sys
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -16,7 +19,7 @@ from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
-from pyiceberg.serializers import Compressor, FromInputFile
+from pyiceberg.serializers import Compressor
 from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.metadata import TableMetadata
@@ -24,7 +27,8 @@ from pyiceberg.utils.config import Config
 from pyiceberg.utils.properties import property_as_bool
 
 from metastore.errors import MetastoreError, OutcomeUnknown
-from metastore.pyiceberg.sharing import shared
+from metastore.pyiceberg.confined import Confined
+from metastore.pyiceberg.sharing import parsed, shared
 
 __all__ = [
     "delete_quietly",
@@ -35,11 +39,21 @@ __all__ = [
     "next_location",
     "outlived",
     "read_metadata",
+    "read_text",
     "write_metadata",
 ]
 
-_KNOWN: LRUCache[str, TableMetadata] = LRUCache(256)
-"""The metadata that was read last."""
+_LARGEST = 64 << 20
+"""How many bytes a metadata file may have in a server, unpacked. A client chooses the file, and what it unpacks to."""
+_PART = 1 << 20
+
+
+def _size(known: tuple[TableMetadata, int]) -> int:
+    return known[1]
+
+
+_KNOWN: LRUCache[str, tuple[TableMetadata, int]] = LRUCache(64 << 20, getsizeof=_size)
+"""The metadata that was read last, each with the size of its text; together so many bytes."""
 _KNOWN_LOCK = Lock()
 _DELETES = TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED
 _GC = "gc.enabled"
@@ -63,22 +77,44 @@ def read_metadata(io: FileIO, location: str) -> TableMetadata:
     Raises pyiceberg's ValidationError for a file that is no table metadata.
     """
     if not never_changes(location):
-        return _parsed(io, location)
+        return _parsed(io, location)[0]
     with _KNOWN_LOCK:
         known = _KNOWN.get(location)
     if known is None:
         known = _parsed(io, location)
-        with _KNOWN_LOCK:
-            _KNOWN[location] = known
-    return known
+        _remember(location, known)
+    return known[0]
 
 
-def _parsed(io: FileIO, location: str) -> TableMetadata:
+def _remember(location: str, known: tuple[TableMetadata, int]) -> None:
+    with _KNOWN_LOCK, suppress(ValueError):  # it is larger than all that is kept
+        _KNOWN[location] = known
+
+
+def _parsed(io: FileIO, location: str) -> tuple[TableMetadata, int]:
     """Read a metadata file. The error names wrong fields, and shows nothing of the file: it may be secret."""
+    text = read_text(io, location)
     try:
-        return shared(FromInputFile.table_metadata(io.new_input(location)))
+        return parsed(text), len(text)
     except (ValueError, ValidationError) as error:
         raise ValidationError(f"the file {location} is no table metadata: {_wrong_fields(error)}") from None
+
+
+def read_text(io: FileIO, location: str) -> bytes:
+    """Return what is in a metadata file, unpacked. In a server it raises ValidationError for one that is too large."""
+    most = _LARGEST if isinstance(io, Confined) else sys.maxsize
+    parts, size = list[bytes](), 0
+    unpacking = Compressor.get_compressor(location).stream_decompressor
+    try:
+        with io.new_input(location).open() as stream, unpacking(stream) as plain:
+            while part := plain.read(_PART):
+                parts.append(part)
+                size += len(part)
+                if size > most:
+                    raise ValidationError(f"the file {location} has more than {most} bytes; no metadata is so large")
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValidationError(f"the file {location} is no table metadata: {type(error).__name__}") from None
+    return b"".join(parts)
 
 
 def _wrong_fields(error: Exception) -> str:
@@ -106,8 +142,7 @@ def write_metadata(io: FileIO, metadata: TableMetadata, location: str) -> None:
         delete_quietly(io, [location])
         raise
     if never_changes(location):
-        with _KNOWN_LOCK:
-            _KNOWN[location] = shared(metadata)  # the next commit of this process stands on it
+        _remember(location, (shared(metadata), len(text)))  # the next commit of this process stands on it
 
 
 @cache

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, Literal
 
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import TableUpdate, UpgradeFormatVersionUpdate
 from pyiceberg.typedef import Properties
 
-__all__ = ["check_layout", "check_writable", "format_version"]
+__all__ = ["check_layout", "check_versions", "check_writable", "format_version"]
 
 _WRITABLE: Final = (1, 2)
 """The table formats whose metadata PyIceberg can write."""
+_UNWRITABLE: Final = 3
+"""The one that it can only read."""
 
 
 def format_version(properties: Properties) -> Literal[1, 2]:
@@ -31,6 +35,12 @@ def format_version(properties: Properties) -> Literal[1, 2]:
 def check_writable(metadata: TableMetadata) -> None:
     """Raise NotImplementedError for a table whose metadata PyIceberg can read, but not write."""
     if metadata.format_version not in _WRITABLE:
+        raise _not_writable()
+
+
+def check_versions(updates: Iterable[TableUpdate]) -> None:
+    """Raise NotImplementedError for an update to a format whose metadata PyIceberg cannot write yet."""
+    if any(isinstance(one, UpgradeFormatVersionUpdate) and one.format_version == _UNWRITABLE for one in updates):
         raise _not_writable()
 
 

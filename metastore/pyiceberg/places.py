@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from threading import Lock
 from typing import Final
 from urllib.parse import quote, urlsplit
 
+from cachetools import LRUCache
 from pyiceberg.catalog import URI, WAREHOUSE_LOCATION
 from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.io import FileIO, load_file_io
@@ -42,6 +44,23 @@ def folder(name: str) -> str:
 
 def _quoted(char: str) -> str:
     return quote(char, safe=_SAFE) if char.isascii() else char
+
+
+_KEPT: Final[LRUCache[tuple[tuple[tuple[str, str], ...], str], FileIO]] = LRUCache(256)
+_KEPT_LOCK: Final = Lock()
+
+
+def _kept_io(properties: tuple[tuple[str, str], ...], scheme: str, location: str) -> FileIO:
+    """Return the file system of a warehouse for a scheme, made once.
+
+    Arrow lets no client of S3 be made while a request of any other one is under way: with a new one for each request,
+    a bucket that does not answer would stop those of all warehouses.
+    """
+    with _KEPT_LOCK:
+        kept = _KEPT.get((properties, scheme))
+        if kept is None:
+            kept = _KEPT[properties, scheme] = load_file_io(dict(properties), location)
+    return kept
 
 
 class Places:
@@ -86,7 +105,8 @@ class Places:
         self.check(location)
         if self._trusting:
             return load_file_io({**self._own, **properties}, location)
-        return Confined(load_file_io(self._own, location), self._folders)
+        own = tuple(sorted(self._own.items()))
+        return Confined(_kept_io(own, urlsplit(location).scheme, location), self._folders)
 
     def below(self, io: FileIO, location: str) -> FileIO:
         """Return a file system that reaches only what lies below a table's location, in a server."""

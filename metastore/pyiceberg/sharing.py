@@ -8,19 +8,28 @@ and an append to a table of 100 snapshots takes a fraction of the time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Annotated, Any, Final, Self
 
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV2
+from pydantic import ConfigDict, Field, TypeAdapter
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV2, TableMetadataV3
 
-__all__ = ["shared"]
+from metastore.pyiceberg.statistics import AnyStatistics
+
+__all__ = ["parsed", "shared"]
+
+_WITH_UNKNOWN: Final = ConfigDict(populate_by_name=True, frozen=True, extra="allow")
+"""Fields that PyIceberg does not know stay in the metadata, and are written again."""
 
 
 class SharedMetadataV1(TableMetadataV1):
     """Metadata of format version 1 that is never copied deeply."""
 
+    model_config = _WITH_UNKNOWN
+    statistics: list[AnyStatistics] = Field(default_factory=list)  # type: ignore[assignment]
+
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with some other fields; ``deep`` changes nothing."""
-        return super().model_copy(update=update)
+        return super().model_copy(update=_known(type(self), update or {}))
 
     def __eq__(self, other: object) -> bool:
         """Whether the other metadata, shared or not, has the same fields."""
@@ -34,9 +43,12 @@ class SharedMetadataV1(TableMetadataV1):
 class SharedMetadataV2(TableMetadataV2):
     """Metadata of format version 2 that is never copied deeply."""
 
+    model_config = _WITH_UNKNOWN
+    statistics: list[AnyStatistics] = Field(default_factory=list)  # type: ignore[assignment]
+
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with some other fields; ``deep`` changes nothing."""
-        return super().model_copy(update=update)
+        return super().model_copy(update=_known(type(self), update or {}))
 
     def __eq__(self, other: object) -> bool:
         """Whether the other metadata, shared or not, has the same fields."""
@@ -48,8 +60,15 @@ class SharedMetadataV2(TableMetadataV2):
 
 
 def _same_fields(one: TableMetadataV1 | TableMetadataV2, other: TableMetadataV1 | TableMetadataV2) -> bool:
-    """Compare the fields. PyIceberg's copies may carry what is no field of their version, such as a row id."""
-    return all(getattr(one, name) == getattr(other, name) for name in type(one).model_fields)
+    """Compare the fields, also those that PyIceberg does not know, where both can have them."""
+    same = type(one) is not type(other) or one.model_extra == other.model_extra
+    return same and all(getattr(one, name) == getattr(other, name) for name in type(one).model_fields)
+
+
+def _known(cls: type[TableMetadata], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields without those of other versions, such as a row id, which PyIceberg gives all its copies."""
+    others = TableMetadataV3.model_fields.keys() - cls.model_fields.keys()
+    return {name: value for name, value in fields.items() if name not in others}
 
 
 def shared(metadata: TableMetadata) -> TableMetadata:
@@ -58,8 +77,18 @@ def shared(metadata: TableMetadata) -> TableMetadata:
         case SharedMetadataV1() | SharedMetadataV2():
             return metadata
         case TableMetadataV1():
-            return SharedMetadataV1.model_construct(**dict(metadata))
+            return SharedMetadataV1.model_construct(**_known(SharedMetadataV1, dict(metadata)))
         case TableMetadataV2():
-            return SharedMetadataV2.model_construct(**dict(metadata))
+            return SharedMetadataV2.model_construct(**_known(SharedMetadataV2, dict(metadata)))
         case _:
             return metadata
+
+
+_ANY: Final[TypeAdapter[TableMetadata]] = TypeAdapter(
+    Annotated[SharedMetadataV1 | SharedMetadataV2 | TableMetadataV3, Field(discriminator="format_version")]
+)
+
+
+def parsed(text: bytes) -> TableMetadata:
+    """Return what a metadata file says. Raises pydantic's ValidationError."""
+    return _ANY.validate_json(text)

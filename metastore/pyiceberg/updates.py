@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssignUUIDUpdate,
+    RemovePartitionStatisticsUpdate,
     RemovePropertiesUpdate,
     RemoveSnapshotsUpdate,
+    RemoveStatisticsUpdate,
+    SetPartitionStatisticsUpdate,
     SetPropertiesUpdate,
+    SetStatisticsUpdate,
     TableUpdate,
     update_table_metadata,
 )
 
+from metastore.pyiceberg.layouts import check_versions
 from metastore.pyiceberg.numbering import numbered
 from metastore.pyiceberg.room import with_room
 from metastore.pyiceberg.sharing import shared
+from metastore.pyiceberg.statistics import SetAnyStatistics
 
 __all__ = ["created", "updated"]
 
+T = TypeVar("T", int, str)
 _MISFITS: Final = (AssertionError, AttributeError, IndexError, LookupError, StopIteration, TypeError)
 """What PyIceberg raises for updates that do not fit, besides ValueError."""
 
@@ -37,6 +44,7 @@ def updated(
         if isinstance(update, AssignUUIDUpdate) and update.uuid != metadata.table_uuid:
             # clients that hold the table would not know it any more
             raise ValueError(f"a table's UUID cannot change: it is {metadata.table_uuid}")
+    check_versions(updates)
     base = with_room(metadata, updates, held)
     fitting = tuple(_there(base, numbered(base, updates)))
     try:
@@ -47,6 +55,7 @@ def updated(
 
 def created(nothing: TableMetadata, updates: tuple[TableUpdate, ...]) -> TableMetadata:
     """Return the metadata of the new table that the updates make of PyIceberg's empty metadata. Raises ValueError."""
+    check_versions(updates)
     try:
         return shared(update_table_metadata(nothing, numbered(nothing, updates), enforce_validation=True))
     except _MISFITS as error:
@@ -55,28 +64,61 @@ def created(nothing: TableMetadata, updates: tuple[TableUpdate, ...]) -> TableMe
 
 
 def _there(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> Iterator[TableUpdate]:
-    """Yield the updates without the removals of properties and snapshots that are gone.
+    """Yield the updates without the removals of properties, snapshots and statistics that are gone.
 
     Another writer may have removed them. Iceberg's Java library leaves them out, too.
     """
-    has = set(metadata.properties)
-    snapshots = {snapshot.snapshot_id for snapshot in metadata.snapshots}
+    has = _Removable(metadata)
     for update in updates:
+        kept = has.without_gone(update)
+        if kept is not None:
+            has.add(kept)
+            yield SetAnyStatistics.of(kept) if isinstance(kept, SetStatisticsUpdate) else kept
+
+
+class _Removable:
+    """What a table has that updates remove, while they are applied one by one."""
+
+    def __init__(self, metadata: TableMetadata) -> None:
+        self._properties = set(metadata.properties)
+        self._snapshots = {snapshot.snapshot_id for snapshot in metadata.snapshots}
+        self._statistics = {one.snapshot_id for one in metadata.statistics}
+        self._of_partitions = {one.snapshot_id for one in metadata.partition_statistics}
+
+    def without_gone(self, update: TableUpdate) -> TableUpdate | None:
+        """Return an update without what it removes and is gone, and take the rest out; None: nothing is left of it."""
         match update:
             case RemovePropertiesUpdate():
-                removals = [key for key in dict.fromkeys(update.removals) if key in has]
-                has.difference_update(removals)
-                yield RemovePropertiesUpdate(removals=removals)
+                removals = _taken(update.removals, self._properties)
+                return RemovePropertiesUpdate(removals=removals)
             case RemoveSnapshotsUpdate():
-                if there := [number for number in dict.fromkeys(update.snapshot_ids) if number in snapshots]:
-                    snapshots.difference_update(there)
-                    yield update.model_copy(update={"snapshot_ids": there})
+                there = _taken(update.snapshot_ids, self._snapshots)
+                return update.model_copy(update={"snapshot_ids": there}) if there else None
+            case RemoveStatisticsUpdate():
+                return update if _taken([update.snapshot_id], self._statistics) else None
+            case RemovePartitionStatisticsUpdate():
+                return update if _taken([update.snapshot_id], self._of_partitions) else None
             case _:
-                if isinstance(update, SetPropertiesUpdate):
-                    has.update(update.updates)
-                elif isinstance(update, AddSnapshotUpdate):
-                    snapshots.add(update.snapshot.snapshot_id)
-                yield update
+                return update
+
+    def add(self, update: TableUpdate) -> None:
+        """Note what an update adds."""
+        match update:
+            case SetPropertiesUpdate():
+                self._properties.update(update.updates)
+            case AddSnapshotUpdate():
+                self._snapshots.add(update.snapshot.snapshot_id)
+            case SetStatisticsUpdate():
+                self._statistics.add(update.statistics.snapshot_id)
+            case SetPartitionStatisticsUpdate():
+                self._of_partitions.add(update.partition_statistics.snapshot_id)
+
+
+def _taken(wanted: Iterable[T], there: set[T]) -> list[T]:
+    """Take out of ``there`` what is wanted, and return what it had of it."""
+    found = [one for one in dict.fromkeys(wanted) if one in there]
+    there.difference_update(found)
+    return found
 
 
 def _why(error: Exception) -> str:

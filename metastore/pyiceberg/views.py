@@ -22,7 +22,7 @@ from metastore.kinds.view.document import SQL
 from metastore.kinds.view.kind import View as StoredView
 from metastore.pyiceberg.columns import columns_of
 from metastore.pyiceberg.entities import POINTER
-from metastore.pyiceberg.files import deleted_if_refused
+from metastore.pyiceberg.files import deleted_if_refused, read_text
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, no_namespace, shown
 from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.rights import is_of_user, tried
@@ -253,5 +253,4 @@ def _write(io: FileIO, metadata: ViewMetadata) -> str:
 
 def _read(io: FileIO, location: str) -> ViewMetadata:
     """Return what a view's metadata file says."""
-    with io.new_input(location).open() as stream:
-        return ViewMetadata.model_validate_json(stream.read())
+    return ViewMetadata.model_validate_json(read_text(io, location))

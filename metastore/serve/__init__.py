@@ -8,7 +8,19 @@ from __future__ import annotations
 
 from metastore.serve.application import application
 from metastore.serve.iceberg.credentials import Vended, Vendor
+from metastore.serve.limits import Limits
 from metastore.serve.principals import Principals, TokenFile, tokens_of
 from metastore.serve.server import serve_application
+from metastore.serve.tls import Tls
 
-__all__ = ["Principals", "TokenFile", "Vended", "Vendor", "application", "serve_application", "tokens_of"]
+__all__ = [
+    "Limits",
+    "Principals",
+    "Tls",
+    "TokenFile",
+    "Vended",
+    "Vendor",
+    "application",
+    "serve_application",
+    "tokens_of",
+]

@@ -30,7 +30,7 @@ class Actors:
             )
         self.principals = principals
         self._store = store
-        self._authorization = authorization
+        self.authorization = authorization
         self._views: LRUCache[str, Store] = LRUCache(_MOST)
         self._lock = Lock()
 
@@ -47,6 +47,6 @@ class Actors:
             if (known := self._views.get(principal)) is None:
                 store = self._store
                 # a tuple: a name is not a path, whatever characters it has
-                made = store.as_user((principal,)) if self._authorization else store.bind(principal=principal)
+                made = store.as_user((principal,)) if self.authorization else store.bind(principal=principal)
                 known = self._views[principal] = made
         return known

@@ -50,6 +50,7 @@ def application(
     allowed_locations: Sequence[str] = (),
     iceberg: bool = True,
     gravitino: bool = True,
+    body_timeout: float = 60.0,
 ) -> ASGIApp:
     """Return the application of an open store. It closes the store when the server stops.
 
@@ -69,6 +70,8 @@ def application(
     * ``allowed_locations``: folders or buckets in which files of Iceberg tables may lie besides their warehouse's.
 
     * ``iceberg``, ``gravitino``: the protocols that it speaks.
+
+    * ``body_timeout``: how long the body of a request may take to arrive (seconds).
 
     Raises InvalidArgument for an argument that is wrong, before it serves anything.
     """
@@ -95,10 +98,10 @@ def application(
 
     routes: list[BaseRoute] = [Route("/healthz", health), Route("/metrics", metrics)]
     if iceberg:
-        routes.append(_below("/iceberg", iceberg_protocol(catalogs, asked_by)))
+        routes.append(_below("/iceberg", iceberg_protocol(catalogs, asked_by, body_timeout)))
     if gravitino:
         routes += health_routes(store)
-        routes.append(_below("/api", gravitino_protocol(actors, reveals)))
+        routes.append(_below("/api", gravitino_protocol(actors, reveals, body_timeout)))
     app = Starlette(lifespan=lifespan, routes=routes)
     return Gate(app, authenticates=asked_by.authenticates, header=asked_by.header)
 

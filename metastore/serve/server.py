@@ -2,29 +2,110 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ipaddress
 import logging
+import os
 import socket
+import sys
+from threading import Timer
+from types import FrameType
+from typing import Any, Final
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from metastore.errors import InvalidArgument
+from metastore.serve.limits import Limits, sweep, watched
+from metastore.serve.tls import Tls
 
-__all__ = ["serve_application"]
+__all__ = ["Server", "serve_application"]
 
-_GRACE = 20
+_GRACE: Final = 20
 """How long a server that is asked to stop goes on with the requests that it has (seconds)."""
+_END: Final = 30
+"""How long after the signal the process ends, whatever its threads wait for (seconds)."""
+_TICKS: Final = 5
+"""How many ticks of uvicorn, of a tenth of a second, pass between two looks at the connections."""
+_LOG = logging.getLogger("metastore.serve")
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, with limits for its clients, TLS whose files may be replaced, and an end that is kept."""
+
+    def __init__(self, application: ASGIApp, limits: Limits | None = None, tls: Tls | None = None) -> None:
+        """Raises InvalidArgument for limits that the process cannot keep."""
+        self._limits, self._tls = limits or Limits(), tls
+        self._limits.check()
+        super().__init__(
+            uvicorn.Config(
+                application,
+                ws="none",
+                timeout_keep_alive=self._limits.idle,  # type: ignore[arg-type]  # any number of seconds will do
+                timeout_graceful_shutdown=_GRACE,
+                access_log=False,
+                log_level="warning",
+                server_header=False,
+            )
+        )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the application, and listen."""
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            sys.exit(uvicorn.config.STARTUP_FAILURE)
+        made = watched(self.config.http_protocol_class, self._limits)
+        loop = asyncio.get_running_loop()
+
+        def connection() -> asyncio.Protocol:
+            return made(config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=loop)
+
+        tls: dict[str, Any] = {}
+        if self._tls is not None:
+            tls = {"ssl": self._tls.context, "ssl_handshake_timeout": self._limits.header}
+        backlog = self.config.backlog
+        self.servers = [await loop.create_server(connection, sock=one, backlog=backlog, **tls) for one in sockets or ()]
+        self.started = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Cut the connections of clients that took too long, and read replaced files of TLS."""
+        if counter % _TICKS == 0:
+            sweep(self.server_state.connections)
+            if self._tls is not None:
+                self._tls.refresh()
+        return await super().on_tick(counter)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop in order; end the process if that takes too long: a thread may wait for a file or a job for ever.
+
+        That is as safe as a kill: the database decides what was committed, and jobs die with their server.
+        """
+        if not self.should_exit:
+            timer = Timer(_END, _ended, (sig,))
+            timer.daemon = True
+            timer.start()
+        super().handle_exit(sig, frame)
+
+
+def _ended(sig: int) -> None:
+    _LOG.error("what the server was doing did not end within %d s; the process ends now", _END)
+    os._exit(128 + sig)
 
 
 def serve_application(
-    application: ASGIApp, *, host: str = "127.0.0.1", port: int = 8181, authenticates: bool = False
+    application: ASGIApp,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8181,
+    authenticates: bool = False,
+    limits: Limits | None = None,
+    tls: Tls | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; then answer what was accepted, for 20 seconds at most.
+    """Serve until SIGTERM or SIGINT; then answer what was accepted, for 20 seconds at most, and end within 30.
 
     Raises InvalidArgument for a host that others reach, unless the application ``authenticates``: any client could name
-    any user there. Raises InvalidArgument too for a port that another program has.
+    any user there. Raises InvalidArgument too for a port that another program has, and for limits that are too high.
     """
     if not authenticates and not _is_loopback(host):
         raise InvalidArgument(
@@ -33,11 +114,9 @@ def serve_application(
         )
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("metastore.serve").setLevel(logging.INFO)  # the access log
+    server = Server(application, limits, tls)
     with _listening(host, port) as listener:
-        config = uvicorn.Config(
-            application, timeout_graceful_shutdown=_GRACE, access_log=False, log_level="warning", server_header=False
-        )
-        uvicorn.Server(config).run(sockets=[listener])
+        server.run(sockets=[listener])
 
 
 def _listening(host: str, port: int) -> socket.socket:

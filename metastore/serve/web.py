@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -21,14 +22,15 @@ from starlette.types import Receive, Scope, Send
 from metastore.clock import SYSTEM
 from metastore.serve.principals import Principals
 
-__all__ = ["Answer", "BadRequest", "Call", "Protocol", "Route", "TooLarge", "route"]
+__all__ = ["Answer", "BadRequest", "Busy", "Call", "Protocol", "Route", "TooLarge", "route"]
 
 _LARGEST: Final = 16 << 20
 """How many bytes a request's body may have."""
 _ON_THE_LOOP: Final = 64 << 10
 """A larger body is parsed in a thread: meanwhile the server answers others (bytes)."""
-_BODY: Final = 60.0
-"""How long a body may take to arrive (seconds)."""
+_IN_FLIGHT: Final = 64 << 20
+"""How many bytes of bodies a protocol holds before it refuses larger ones: what is made of them takes several times as
+much. Small ones always pass: the number of connections bounds them."""
 _READERS, _WRITERS = 24, 24
 """How many reads, and how many writes, run at once. They have separate threads: waiting writes delay no read."""
 _JSON: Final = ("application/json", "application/vnd.gravitino.v1+json")
@@ -43,6 +45,10 @@ class BadRequest(ValueError):
 
 class TooLarge(BadRequest):
     """The body of the request is larger than any that a catalog needs."""
+
+
+class Busy(Exception):
+    """The server holds as many large bodies as it can; the client tries again."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +112,21 @@ def route(method: str, path: str, handler: Handler) -> Route:
     return Route(method, tuple(path.strip("/").split("/")), handler)
 
 
+class _Threads:
+    """The threads of one sort of requests: they have separate ones for reads and writes."""
+
+    def __init__(self) -> None:
+        # executors: anyio's way into a thread costs as much as reading a request's HTTP
+        self.readers = ThreadPoolExecutor(_READERS, "metastore-read")
+        self.writers = ThreadPoolExecutor(_WRITERS, "metastore-write")
+
+
 class Protocol:
-    """The routes of one protocol, as an ASGI application below a prefix such as ``/iceberg``."""
+    """The routes of one protocol, as an ASGI application below a prefix such as ``/iceberg``.
+
+    ``body_timeout``: how long a body may take to arrive (seconds). ``warehouses``: the prefixes in paths whose requests
+    have threads of their own: files that do not answer stop no other warehouse.
+    """
 
     def __init__(
         self,
@@ -116,6 +135,9 @@ class Protocol:
         unknown: Callable[[str, str, bool], Answer],
         principals: Principals,
         media_type: str = "application/json",
+        *,
+        body_timeout: float = 60.0,
+        warehouses: Iterable[str] = (),
     ) -> None:
         self._routes: dict[int, list[Route]] = {}
         for one in routes:  # by the length of their paths: most others need not be looked at
@@ -124,9 +146,10 @@ class Protocol:
         self._failed = failed
         self._unknown = unknown
         self._principals = principals
-        # executors: anyio's way into a thread costs as much as reading a request's HTTP
-        self._readers = ThreadPoolExecutor(_READERS, "metastore-read")
-        self._writers = ThreadPoolExecutor(_WRITERS, "metastore-write")
+        self._body_timeout = body_timeout
+        self._in_flight = 0
+        self._threads = _Threads()
+        self._threads_of = {name: _Threads() for name in warehouses}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, and log it."""
@@ -148,15 +171,42 @@ class Protocol:
                 return endpoint
             handler, names = endpoint
             principal = self._principals.principal(request.headers)  # before its body is read
-            body = await _json(request)
             operation = f"{request.method} {_raw_path(request.scope)}"
-            call = Call(names, request.query_params, request.headers, body, principal, operation)
-            workers = self._readers if request.method in _READS else self._writers
-            return await asyncio.get_running_loop().run_in_executor(workers, handler, call)
+            threads = self._threads_of.get(names.get("prefix", ""), self._threads)
+            workers = threads.readers if request.method in _READS else threads.writers
+            async with self._json(request) as body:
+                call = Call(names, request.query_params, request.headers, body, principal, operation)
+                return await asyncio.get_running_loop().run_in_executor(workers, handler, call)
         except ClientDisconnect:  # nobody reads this answer: the status is for the log
             return Answer(status=499)
         except Exception as error:  # noqa: BLE001  (the protocol knows each error; the rest is a defect, and logged)
             return self._failed(error)
+
+    @asynccontextmanager
+    async def _json(self, request: Request) -> AsyncIterator[Any]:
+        """Give the request's body as a JSON value, None if it has none. A large one counts until its call is done."""
+        parts: list[bytes] = []
+        counted = 0
+        try:
+            try:
+                async with asyncio.timeout(self._body_timeout):
+                    async for part in request.stream():
+                        parts.append(part)
+                        counted += len(part)
+                        self._in_flight += len(part)
+                        self._check(counted)
+            except TimeoutError:
+                raise BadRequest(f"the body did not arrive within {self._body_timeout:g} s; send it again") from None
+            yield await _value(b"".join(parts), request.headers.get("content-type", ""))
+        finally:
+            self._in_flight -= counted
+
+    def _check(self, size: int) -> None:
+        """Raise TooLarge, or Busy, for a body that has so many bytes by now."""
+        if size > _LARGEST:
+            raise TooLarge(f"the body is larger than {_LARGEST} bytes; a catalog needs no such request")
+        if size > _ON_THE_LOOP and self._in_flight > _IN_FLIGHT:
+            raise Busy("the server has too many large requests now; send it again")
 
     def _find(self, method: str, segments: Sequence[str]) -> tuple[Handler, dict[str, str]] | Answer:
         other_method = False
@@ -180,26 +230,14 @@ def _raw_path(scope: Scope) -> str:
     return raw.split(b"?")[0].decode("ascii", "backslashreplace")
 
 
-async def _json(request: Request) -> Any:
-    """Return the request's body as a JSON value; None if it has none."""
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(_BODY):
-            async for part in request.stream():
-                size += len(part)
-                if size > _LARGEST:
-                    raise TooLarge(f"the body is larger than {_LARGEST} bytes; a catalog needs no such request")
-                parts.append(part)
-    except TimeoutError:
-        raise BadRequest(f"the body did not arrive within {_BODY:g} s; send it again") from None
-    if not size:
+async def _value(text: bytes, content_type: str) -> Any:
+    """Return the value of a body. A large one is parsed in a thread."""
+    if not text:
         return None
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = content_type.partition(";")[0].strip().lower()
     if kind not in _JSON:  # a form, which a page in a browser can send unasked
         raise BadRequest(f"a body is JSON, with the content type application/json, not {kind[:60]!r}")
-    text = b"".join(parts)
-    if size > _ON_THE_LOOP:
+    if len(text) > _ON_THE_LOOP:
         return await asyncio.get_running_loop().run_in_executor(None, _parsed, text)
     return _parsed(text)
 

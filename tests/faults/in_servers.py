@@ -7,6 +7,7 @@ from tests.faults.fault import Fault
 __all__ = ["IN_SERVERS"]
 
 _CONFINED = "tests/iceberg/test_confined.py"
+_LIMITS = "tests/iceberg/test_limits.py"
 _PLACES = "metastore/pyiceberg/places.py"
 
 IN_SERVERS: tuple[Fault, ...] = (
@@ -149,5 +150,75 @@ IN_SERVERS: tuple[Fault, ...] = (
         "store.reveal(holder, key, expected=value)",
         "store.reveal(holder, key)",
         "tests/gravitino/test_races.py",
+    ),
+    Fault(
+        "Server: a byte now and then keeps a connection",
+        "metastore/serve/limits.py",
+        "return since is not None and now - since > self.limits.of(self._seen[0])",
+        "return False",
+        _LIMITS,
+    ),
+    Fault(
+        "Server: idle connections keep others out",
+        "metastore/serve/limits.py",
+        "    min(waiting, key=lambda pair: pair[0])[1].cut()\n",
+        "    new.refuse(_FULL)\n",
+        _LIMITS,
+    ),
+    Fault(
+        "Server: large bodies together have no size",
+        "metastore/serve/web.py",
+        "if size > _ON_THE_LOOP and self._in_flight > _IN_FLIGHT:",
+        "if False:",
+        _LIMITS,
+    ),
+    Fault(
+        "Server: what a body held is not given back",
+        "metastore/serve/web.py",
+        "            self._in_flight -= counted\n",
+        "            pass\n",
+        _LIMITS,
+    ),
+    Fault(
+        "Server: a certificate that is replaced is not read",
+        "metastore/serve/tls.py",
+        "        if state == self._seen:\n",
+        "        if True:\n",
+        _LIMITS,
+    ),
+    Fault(
+        "Iceberg: a packed metadata file may unpack to any size",
+        "metastore/pyiceberg/files.py",
+        "if size > most:",
+        "if False:",
+        _LIMITS,
+    ),
+    Fault(
+        "Iceberg: a writer that loses leaves its place in the line",
+        "metastore/pyiceberg/commits.py",
+        "(line is not None and sorted(line) == names and not line.is_over())",
+        "False",
+        "tests/iceberg/test_fidelity.py",
+    ),
+    Fault(
+        "Iceberg: unknown fields of metadata are lost",
+        "metastore/pyiceberg/sharing.py",
+        'frozen=True, extra="allow")',
+        "frozen=True)",
+        "tests/iceberg/test_fidelity.py",
+    ),
+    Fault(
+        "Jobs: a fetch goes on after its job was cancelled",
+        "metastore/jobs/command.py",
+        "if stop() is not None:",
+        "if False:",
+        "tests/jobs/test_commands.py -k fetch",
+    ),
+    Fault(
+        "Jobs: the folder of a live server is removed",
+        "metastore/jobs/folder.py",
+        "fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "pass\n",
+        "tests/jobs/test_commands.py -k killed_are",
     ),
 )

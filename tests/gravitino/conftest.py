@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,12 +11,11 @@ import pytest
 pytest.importorskip("pyiceberg", reason="needs the extra [serve]")
 
 import httpx
-import uvicorn
 
 import metastore as ms
 from metastore.serve import application
 from tests.gravitino.server import Server
-from tests.servers.process import wait_until
+from tests.iceberg.server import running
 
 __all__ = ["Api", "serving"]
 
@@ -49,18 +47,11 @@ class Api:
 def serving(store: ms.Store) -> Iterator[Api]:
     """Serve a store in a thread of the test."""
     app = application(store, job_workers=2, reveals=["env:METASTORE_TEST_"])
-    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=5)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        assert wait_until(lambda: server.started, 30.0)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
-            yield Api(client, store)
-    finally:
-        server.should_exit = True
-        thread.join()
+    with (
+        running(app) as (_, port),
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
+    ):
+        yield Api(client, store)
 
 
 @pytest.fixture(scope="package")

@@ -118,8 +118,28 @@ def test_a_fileset_gets_its_locations_from_the_schema_or_the_catalog(lake: Api) 
     assert one["storageLocation"] == "s3://lake/cat/s/f"
     body = {"name": "g", "type": "external", "storageLocation": "file:///x", "storageLocations": {"b": "file:///y"}}
     two = lake.ask("POST", f"{S}/filesets", body)["fileset"]
-    assert two["storageLocations"] == {"unknown": "file:///x", "b": "file:///y"}
+    assert two["storageLocations"] == {"unknown": "file:///x", "cold": "s3://cold/s/g", "b": "file:///y"}
     assert lake.refused("POST", f"{S}/filesets", {"name": "h", "type": "external"})[1] == 1001
+
+
+def test_locations_of_filesets_as_gravitino_writes_them(lake: Api) -> None:
+    """A path gets a scheme; one location is the default one; placeholders are filled in."""
+    filesets = f"{S}/filesets"
+    one = lake.ask("POST", filesets, {"name": "f", "storageLocation": "/tmp/x", "properties": {"k": "v"}})["fileset"]
+    assert (one["storageLocation"], one["properties"]) == (
+        "file:/tmp/x",
+        {"k": "v", "default-location-name": "unknown"},
+    )
+    template = "s3://b/{{catalog}}/{{schema}}/{{fileset}}/{{team}}"
+    body = {"name": "g", "storageLocations": {"t": template}, "properties": {"placeholder-team": "red"}}
+    assert lake.ask("POST", filesets, body)["fileset"]["storageLocations"] == {"t": "s3://b/cat/s/g/red"}
+    assert lake.refused("POST", filesets, {**body, "name": "h", "properties": {}})[:2] == (400, 1001)
+    wrong = {**body, "name": "h", "properties": {"default-location-name": "none", "placeholder-team": "x"}}
+    assert lake.refused("POST", filesets, wrong)[:2] == (400, 1001)
+    where = f"{filesets}/f/location"
+    assert lake.ask("GET", where, sub_path="a/b")["fileLocation"] == "file:/tmp/x/a/b"
+    renaming = lake.client.get(f"/api{where}", headers={"FilesetDataOperation": "RENAME"})
+    assert (renaming.status_code, renaming.json()["code"]) == (400, 1001)
 
 
 BAD: list[tuple[str, str, Any]] = [
@@ -169,6 +189,9 @@ def test_a_missing_version_has_the_number_that_the_client_gave(lake: Api) -> Non
     answer = lake.client.get(f"/api{models}/m/versions/3")
     assert (answer.status_code, answer.json()["type"]) == (404, "NoSuchModelVersionException")
     assert answer.json()["message"] == "lake.cat.s.m has no version 3"
-    assert lake.refused("GET", f"{models}/none/versions/3") == (404, 1003, "NoSuchModelException")
+    assert lake.refused("GET", f"{models}/none/versions/3") == (404, 1003, "NoSuchModelVersionException")
+    assert lake.refused("GET", f"{models}/none") == (404, 1003, "NoSuchModelException")
+    assert lake.refused("GET", f"{models.replace('/s/', '/none/')}/m") == (404, 1003, "NoSuchModelException")
+    assert lake.refused("POST", models.replace("/s/", "/none/"), {"name": "m"}) == (404, 1003, "NoSuchSchemaException")
     assert lake.client.get(f"/api{models}/m/aliases/prod").json()["message"] == "lake.cat.s.m has no alias 'prod'"
     assert answer.headers["content-type"] == "application/vnd.gravitino.v1+json"

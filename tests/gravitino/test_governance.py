@@ -62,7 +62,7 @@ def test_a_policy_keeps_its_content_and_stands_where_it_may(table: Api) -> None:
 
 def test_an_owner_is_readable_at_once(table: Api) -> None:
     path = f"{LAKE}/owners/table/cat.s.t"
-    assert table.ask("GET", path)["owner"] is None
+    assert table.ask("GET", path)["owner"] == {"name": "anonymous", "type": "user"}, "without rights, who made it"
     assert table.refused("PUT", path, {"name": "ann@corp.com", "type": "USER"})[:2] == (404, 1003)
     table.ask("POST", f"{LAKE}/users", {"name": "ann@corp.com"})
     assert table.ask("PUT", path, {"name": "ann@corp.com", "type": "USER"})["set"] is True

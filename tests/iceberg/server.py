@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import uvicorn
+from starlette.types import ASGIApp
 
 import metastore as ms
-from metastore.serve import Principals, Vendor, application
+from metastore.serve import Limits, Principals, Tls, Vendor, application
+from metastore.serve.server import Server
 from tests.servers.process import wait_until
 
-__all__ = ["served"]
+__all__ = ["running", "served"]
+
+
+@contextmanager
+def running(app: ASGIApp, limits: Limits | None = None, tls: Tls | None = None) -> Iterator[tuple[Server, int]]:
+    """Run an application in a thread; give the server and its port."""
+    server = Server(app, limits, tls)
+    server.config.timeout_graceful_shutdown = 5
+    listener = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        assert wait_until(lambda: server.started, 30.0)
+        yield server, listener.getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 @contextmanager
@@ -42,13 +60,5 @@ def served(
     except BaseException:
         store.close()
         raise
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=5))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        assert wait_until(lambda: server.started, 30.0)
-        port = server.servers[0].sockets[0].getsockname()[1]
+    with running(app) as (_, port):
         yield f"http://127.0.0.1:{port}/iceberg"
-    finally:
-        server.should_exit = True
-        thread.join()

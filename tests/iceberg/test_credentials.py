@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -17,9 +19,9 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 
 import metastore as ms
-from metastore.serve import Vended, Vendor
+from metastore.serve import Vended, Vendor, application
 from metastore.serve.iceberg.credentials import is_below
-from tests.iceberg.server import served
+from tests.iceberg.server import running, served
 from tests.iceberg.test_rest import SCHEMA
 from tests.servers.s3 import KEY, SECRET, S3Server
 
@@ -263,3 +265,42 @@ def test_vended_credentials_show_no_secret() -> None:
     vendor: Vendor = Sessions("http://127.0.0.1:9")
     assert vendor is not None
     assert SECRET not in repr(Vended("s3://b/", {"s3.secret-access-key": SECRET}))
+
+
+@pytest.mark.long
+def test_a_warehouse_that_does_not_answer_stops_no_other(
+    sqlite_url: str, bucket: str, s3: S3Server, static: dict[str, str]
+) -> None:
+    """Its bucket accepts connections, and says nothing."""
+    silent = socket.create_server(("127.0.0.1", 0), backlog=100)
+    silent.settimeout(20)
+    held = list[socket.socket]()
+    dead = {**static, "s3.endpoint": f"http://127.0.0.1:{silent.getsockname()[1]}", "s3.request-timeout": "60"}
+    app = application(
+        ms.open(sqlite_url),
+        warehouses={"lake.ice": f"{bucket}/lake", "lake.dead": "s3://dead/lake"},
+        credentials={"lake.ice": static, "lake.dead": dead},
+    )
+    with ms.open(sqlite_url) as store:
+        store.schemas.create("lake.dead.a")
+        pointer = {"metadata_location": "s3://dead/lake/a/t/metadata/x.metadata.json"}
+        store.tables.create("lake.dead.a.t", format="iceberg", properties=pointer)
+    with running(app) as (_, port), ThreadPoolExecutor(30) as clients:
+        path = f"http://127.0.0.1:{port}/iceberg/v1"
+        with httpx.Client(base_url=f"{path}/lake.ice", timeout=20) as client:
+            client.post("/namespaces", json={"namespace": ["a"]})
+            assert client.post("/namespaces/a/tables", json={"name": "before", "schema": SCHEMA}).status_code == 200
+            url = f"{path}/lake.dead/namespaces/a/tables/t"
+            asked = [clients.submit(httpx.get, url, timeout=120) for _ in range(30)]
+            try:
+                held += [silent.accept()[0] for _ in range(24)]  # all readers of that warehouse wait now
+                for name in ("one", "two"):
+                    made = client.post("/namespaces/a/tables", json={"name": name, "schema": SCHEMA})
+                    assert made.status_code == 200
+                    assert client.get(f"/namespaces/a/tables/{name}").status_code == 200
+                assert not any(one.done() for one in asked)
+            finally:
+                silent.close()
+                for one in held:
+                    one.close()
+        assert {one.result().status_code for one in asked} == {503}

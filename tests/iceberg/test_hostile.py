@@ -121,7 +121,9 @@ def test_what_is_kept_of_a_written_file_is_what_is_in_it(sqlite_url: str, tmp_pa
                 transaction.set_properties({"k": "v"})
             for entry in (*table.metadata.metadata_log, table):
                 location = getattr(entry, "metadata_file", None) or table.metadata_location
-                assert files._KNOWN[location] == files._parsed(table.io, location)
+                kept, size = files._KNOWN[location]
+                assert kept == files._parsed(table.io, location)[0]
+                assert size == len(files.read_text(table.io, location))
 
 
 def test_a_table_that_pyiceberg_cannot_write_is_refused(sqlite_url: str, tmp_path: Path) -> None:

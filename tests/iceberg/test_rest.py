@@ -398,6 +398,13 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/namespaces/a/tables/t", _update("set-default-spec", **{"spec-id": -1}), 400, "spec"),
     ("POST", "/namespaces/a/tables/t", _update("set-default-sort-order", **{"sort-order-id": 9}), 400, "9"),
     ("POST", "/namespaces/a/tables/t", _update("upgrade-format-version", **{"format-version": 99}), 400, "99"),
+    (
+        "POST",
+        "/namespaces/a/tables/t",
+        _update("upgrade-format-version", **{"format-version": 3}),
+        406,
+        "format-version",
+    ),
     ("POST", "/namespaces/a/tables/t", _update("remove-snapshots", **{"snapshot-ids": ["x"]}), 400, "snapshot-ids"),
     ("POST", "/namespaces", {"namespace": "a"}, 400, "namespace"),
     ("POST", "/namespaces", {}, 400, "namespace"),

@@ -7,7 +7,11 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +20,12 @@ import pytest
 import metastore as ms
 from metastore.jobs import WorkerPool, submit
 from metastore.jobs.command import words
+from metastore.jobs.folder import job_folder, sweep
+from metastore.jobs.process import Process
 from metastore.kinds.job.run import ENDED, MAX_OUTPUT
 from tests.servers.process import wait_until
 
+FOLDER = Path(ms.__file__).parent / "jobs" / "folder.py"
 GUARD = Path(ms.__file__).parent / "jobs" / "guard.py"
 
 
@@ -72,6 +79,92 @@ def test_the_end_of_a_long_output_is_kept(store: ms.Store) -> None:
     done = run(store, sys.executable, "-c", "print('x' * 200_000 + 'the end')")
     assert len(done.output) <= MAX_OUTPUT
     assert done.output.endswith("the end\n")
+
+
+def test_a_long_output_gives_its_room_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk is not filled by what nobody reads; what is kept is the end all the same."""
+    monkeypatch.setattr("metastore.jobs.process._MOST_LOG", 1 << 20)
+    program = "import sys; sys.stdout.write('x' * (8 << 20) + 'the end')"
+    process = Process([sys.executable, "-c", program], dict(os.environ), tmp_path)
+    try:
+        process.allow(30)
+        assert process.wait(30)
+        log = process._log.fileno()
+        full = os.fstat(log)
+        process.trim()
+        trimmed = os.fstat(log)
+        assert (full.st_size, trimmed.st_size) == (8 << 20 | 7, 8 << 20 | 7)
+        assert trimmed.st_blocks * 512 < 2 << 20 < full.st_blocks * 512
+        output = process.output()
+        assert (len(output), output[-9:]) == (MAX_OUTPUT, "xxthe end")
+    finally:
+        process.close()
+
+
+@pytest.mark.parametrize("how", ["cancel", "close"])
+def test_a_fetch_that_goes_on_and_on_ends_with_its_job(how: str) -> None:
+    """Its server sends a byte now and then."""
+    asked = threading.Event()
+
+    class Slow(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            asked.set()
+            with suppress(OSError):
+                while True:
+                    self.wfile.write(b"x")
+                    time.sleep(0.02)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Slow) as server, ms.open("memory://", principal="ann") as store:
+        server.daemon_threads = True
+        store.metalakes.create("lake")
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        store.job_templates.create(
+            ("lake", how), type="shell", executable=f"http://127.0.0.1:{server.server_port}/x.sh"
+        )
+        with WorkerPool(store) as pool:
+            job = submit(store, ("lake", how))
+            assert asked.wait(20)
+            if how == "cancel":
+                store.jobs.alter(job, ms.CancelJob(1))
+                assert wait_until(lambda: store.jobs.load(job).status == "cancelled", 20)
+            pool.close()
+        server.shutdown()
+        assert store.jobs.load(job).status == {"cancel": "cancelled", "close": "started"}[how]
+
+
+def test_folders_of_a_server_that_was_killed_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    program = (
+        f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}\n"
+        f"import runpy; job_folder = runpy.run_path({str(FOLDER)!r})['job_folder']\n"
+        "with job_folder() as folder:\n"
+        "    (folder / 'large').write_text('x')\n"
+        "    print(folder, flush=True)\n"
+        "    input()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        folder = Path(other.stdout.readline().strip())
+        link = tmp_path / "metastore-job-link"
+        link.symlink_to(tmp_path / "kept", target_is_directory=True)
+        (tmp_path / "kept").mkdir()
+        with job_folder() as own:
+            sweep()
+            assert folder.exists(), "its server runs"
+            other.kill()
+            other.wait()
+            sweep()
+            assert not folder.exists()
+            assert own.exists()
+        assert not own.exists()
+        assert (tmp_path / "kept").exists()
 
 
 UNTIDY = {

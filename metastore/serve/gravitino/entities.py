@@ -9,11 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from metastore.errors import EntityNotFound
 from metastore.kinds.change import EntityChange
+from metastore.names import parse_path
 from metastore.serve.gravitino import reading
 from metastore.serve.gravitino.changes import Decide, Rename, Replace, Step, clean_properties, steps
-from metastore.serve.gravitino.errors import InUse
+from metastore.serve.gravitino.errors import InUse, Refused
 from metastore.serve.gravitino.resources import Resource
-from metastore.serve.gravitino.shapes import identifier
+from metastore.serve.gravitino.shapes import IN_USE, identifier
 from metastore.serve.web import Answer, Call
 
 if TYPE_CHECKING:
@@ -73,7 +74,10 @@ def create(store: Store, resource: Resource, call: Call) -> Answer:
         made = store.manager(resource.kind).create(names, **given)
     else:
         made = store.run(lambda tx: _create_with(tx, resource, names, given, call.body))
-    return _done({resource.kind: resource.shown(store, made)})
+    shown = resource.shown(store, made)
+    if resource.kind == "metalake":  # only the answer to its creation does not show whether it is in use
+        del shown["properties"][IN_USE]
+    return _done({resource.kind: shown})
 
 
 def _create_with(tx: Any, resource: Resource, names: tuple[str, ...], given: dict[str, Any], body: Any) -> Any:
@@ -86,7 +90,14 @@ def _create_with(tx: Any, resource: Resource, names: tuple[str, ...], given: dic
 
 def load(store: Store, resource: Resource, call: Call) -> Answer:
     """Return an entity."""
-    return _done({resource.kind: resource.shown(store, store.manager(resource.kind).load(names_of(call, resource)))})
+    names = names_of(call, resource)
+    try:
+        entity = store.manager(resource.kind).load(names)
+    except EntityNotFound as error:
+        if resource.kind != "model" or len(parse_path(error.missing or error.path)) < len(names) - 1:
+            raise
+        raise Refused(1003, 404, "NoSuchModelException", str(error)) from None  # also where its schema is missing
+    return _done({resource.kind: resource.shown(store, entity)})
 
 
 def alter(store: Store, resource: Resource, call: Call) -> Answer:

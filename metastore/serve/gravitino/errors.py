@@ -23,7 +23,7 @@ from metastore.errors import (
 )
 from metastore.names import parse_path
 from metastore.serve.principals import NotAuthenticated
-from metastore.serve.web import Answer, BadRequest, TooLarge
+from metastore.serve.web import Answer, BadRequest, Busy, TooLarge
 
 __all__ = ["FLAT", "InUse", "NotSupported", "Refused", "failed", "unknown_route"]
 
@@ -70,6 +70,8 @@ class InUse(Refused):
 
 def failed(error: Exception, kind: str = "object") -> Answer:
     """Return the answer for an error of a request for a ``kind``."""
+    if isinstance(error, Busy):
+        error = Refused(1002, 503, "RuntimeException", str(error))
     if isinstance(error, Refused):
         return _answer(error.code, error.status, error.name, str(error))
     if isinstance(error, NotAuthenticated):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -12,6 +13,7 @@ from metastore.errors import EntityNotFound
 from metastore.names import format_path, parse_path
 from metastore.serve.gravitino import reading, shapes
 from metastore.serve.gravitino.errors import NotSupported, Refused
+from metastore.serve.principals import ANONYMOUS
 from metastore.serve.web import Answer, BadRequest, Call
 
 if TYPE_CHECKING:
@@ -19,10 +21,10 @@ if TYPE_CHECKING:
     from metastore.store import Store
 
 __all__ = [
-    "ENDPOINTS",
     "STATISTICS",
     "Target",
     "check_custom",
+    "endpoints",
     "measured_table",
     "metadata_object",
     "statistic",
@@ -172,11 +174,16 @@ def _attached_to(one: Attached) -> dict[str, str]:
 # --- owners
 
 
-def _owner(store: Store, call: Call) -> Answer:
+def _owner(store: Store, call: Call, *, checked: bool) -> Answer:
+    """Answer who owns an object; where no right is ``checked``, else who made it, as Gravitino does."""
     target = _target(call)
     entity = store.owners.of(target.names, kind=target.kind)
-    owner = None if entity is None else {"name": entity.name, "type": entity.kind}
-    return Answer({"code": 0, "owner": owner})
+    if entity is not None:
+        return Answer({"code": 0, "owner": {"name": entity.name, "type": entity.kind}})
+    if checked:
+        return Answer({"code": 0, "owner": None})
+    made: Any = store.manager(target.kind).load(target.names)
+    return Answer({"code": 0, "owner": {"name": made.created_by or ANONYMOUS, "type": "user"}})
 
 
 def _set_owner(store: Store, call: Call) -> Answer:
@@ -256,12 +263,16 @@ def _of(one: _Attachable) -> tuple[tuple[str, str, str, Callable[[Store, Call], 
     )
 
 
-ENDPOINTS: Final = (
+_ENDPOINTS: Final = (
     *_of(_Attachable("tag", "tags", shapes.named)),
     *_of(_Attachable("policy", "policies", shapes.policy)),
-    ("GET", _OWNERS, "object", _owner),
     ("PUT", _OWNERS, "object", _set_owner),
     ("GET", STATISTICS, "table", _statistics),
     ("PUT", STATISTICS, "table", _set_statistics),
     ("POST", STATISTICS, "table", _drop_statistics),
 )
+
+
+def endpoints(*, checked: bool) -> list[tuple[str, str, str, Callable[[Store, Call], Answer]]]:
+    """Return the endpoints. ``checked``: each request may do what its user may do."""
+    return [*_ENDPOINTS, ("GET", _OWNERS, "object", partial(_owner, checked=checked))]

@@ -10,10 +10,11 @@ from metastore.serve.gravitino import (
     access,
     credentials,
     entities,
+    filesets,
     jobs,
     objects,
     partition_statistics,
-    places,
+    partitions,
     versions,
 )
 from metastore.serve.gravitino.errors import NotSupported, failed, unknown_route
@@ -32,15 +33,20 @@ VERSION: Final = "1.3.1"
 Handler = Callable[["Store", Call], Answer]
 
 
-def gravitino_protocol(actors: Actors, reveals: Sequence[str] = ()) -> Protocol:
+def gravitino_protocol(actors: Actors, reveals: Sequence[str], body_timeout: float) -> Protocol:
     """Return the protocol of the store that ``actors`` has for each client.
 
-    ``reveals``: beginnings of the references whose secrets credentials may show.
+    ``reveals``: beginnings of the references whose secrets credentials may show. ``body_timeout``: how long a body may
+    take to arrive (seconds).
     """
     routes = [route("GET", "/version", _version), route("GET", "/authn/me", _me)]
-    for method, path, kind, handler in [*_endpoints(), *credentials.endpoints(reveals)]:
+    for method, path, kind, handler in [
+        *_endpoints(),
+        *objects.endpoints(checked=actors.authorization),
+        *credentials.endpoints(reveals),
+    ]:
         routes.append(_bound(actors, method, path, kind, handler))
-    return Protocol(routes, failed, unknown_route, actors.principals, MEDIA_TYPE)
+    return Protocol(routes, failed, unknown_route, actors.principals, MEDIA_TYPE, body_timeout=body_timeout)
 
 
 def _endpoints() -> list[tuple[str, str, str, Handler]]:
@@ -48,8 +54,8 @@ def _endpoints() -> list[tuple[str, str, str, Handler]]:
     endpoints: list[tuple[str, str, str, Handler]] = []
     for resource in RESOURCES:
         endpoints += _of_resource(resource)
-    endpoints += [*versions.ENDPOINTS, *objects.ENDPOINTS, *partition_statistics.ENDPOINTS]
-    endpoints += [*access.ENDPOINTS, *places.ENDPOINTS, *jobs.ENDPOINTS]
+    endpoints += [*versions.ENDPOINTS, *partition_statistics.ENDPOINTS]
+    endpoints += [*access.ENDPOINTS, *filesets.ENDPOINTS, *partitions.ENDPOINTS, *jobs.ENDPOINTS]
     endpoints.append(("POST", "/metalakes/{metalake}/catalogs/testConnection", "catalog", _test_connection))
     return endpoints
 

@@ -10,7 +10,7 @@ from metastore.columns.column import Column
 from metastore.kinds.change import SetComment
 from metastore.kinds.policy import SetContent, SetSupports
 from metastore.kinds.view.document import SQL
-from metastore.serve.gravitino import access, functions, shapes
+from metastore.serve.gravitino import access, filesets, functions, shapes
 from metastore.serve.gravitino.changes import COMMON, DESCRIBED, NAMED, TABLE, Readers, Rename, Replace, Step
 from metastore.serve.gravitino.expressions import (
     default_text,
@@ -123,32 +123,6 @@ def _table(_store: Store, _names: Names, body: Body) -> dict[str, Any]:
     }
 
 
-def _fileset(store: Store, names: Names, body: Body) -> dict[str, Any]:
-    kind = (optional(body, "type", str) or "managed").lower()
-    locations = dict(optional(body, "storageLocations", dict) or {})
-    single = optional(body, "storageLocation", str)
-    if single:
-        locations.setdefault("unknown", single)
-    if not locations and kind == "managed":
-        locations = _derived(store, names)
-    if not locations:
-        raise BadRequest("a fileset needs a storageLocation, or its schema or catalog the property location")
-    return {"type": kind, "locations": locations}
-
-
-def _derived(store: Store, names: Names) -> dict[str, str]:
-    """Return the locations below those of the schema, or else of the catalog: ``location`` and ``location-NAME``."""
-    for above, below in ((store.schemas.load(names[:3]), names[3:]), (store.catalogs.load(names[:2]), names[2:])):
-        locations = {_location_name(key): value for key, value in above.properties.items() if _location_name(key)}
-        if locations:
-            return {name: "/".join([value.rstrip("/"), *below]) for name, value in locations.items()}
-    return {}
-
-
-def _location_name(key: str) -> str:
-    return "unknown" if key == "location" else key.removeprefix("location-") if key.startswith("location-") else ""
-
-
 def _view(_store: Any, _names: Names, body: Body) -> dict[str, Any]:
     texts = [mapping(one, "a representation") for one in items(body, "representations")]
     return {
@@ -196,7 +170,7 @@ RESOURCES: Final = (
     Resource("catalog", "catalogs", _METALAKE, shapes.catalog, NAMED, _catalog),
     Resource("schema", "schemas", _CATALOG, shapes.schema, COMMON),
     Resource("table", "tables", _SCHEMA, shapes.table, TABLE, _table),
-    Resource("fileset", "filesets", _SCHEMA, shapes.fileset, NAMED, _fileset),
+    Resource("fileset", "filesets", _SCHEMA, shapes.fileset, NAMED, filesets.fields),
     Resource("topic", "topics", _SCHEMA, shapes.named, DESCRIBED),
     Resource("model", "models", _SCHEMA, shapes.model, NAMED),
     Resource("function", "functions", _SCHEMA, functions.shape, functions.UPDATES, functions.fields),

@@ -108,7 +108,6 @@ def _version(of: Any, call: Call) -> ModelVersion:
     try:
         version: ModelVersion = of.models.load_version(model, which)
     except EntityNotFound:
-        of.models.load(model)
         said = f"alias {which!r}" if isinstance(which, str) else f"version {which - 1}"
         raise Refused(1003, 404, "NoSuchModelVersionException", f"{format_path(model)} has no {said}") from None
     return version

@@ -38,7 +38,7 @@ from metastore.errors import (
     StoreClosed,
 )
 from metastore.serve.principals import NotAuthenticated
-from metastore.serve.web import Answer, BadRequest, TooLarge
+from metastore.serve.web import Answer, BadRequest, Busy, TooLarge
 
 __all__ = ["NotSupported", "Overlap", "failed", "unknown_route"]
 
@@ -69,6 +69,7 @@ _CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (NotSupported, 406, "UnsupportedOperationException"),
     (Overlap, 422, "UnprocessableEntityException"),
     (TooLarge, 413, "BadRequestException"),
+    (Busy, 503, "ServiceUnavailableException"),
     (EntityNotFound, 404, "NotFoundException"),
     (PermissionDenied, 403, "ForbiddenException"),
     # a commit fails, a create finds the name taken, and a load cannot have it: 409 says all of that

@@ -56,8 +56,8 @@ _PLANS: Final = (
 )
 
 
-def iceberg_protocol(warehouses: Warehouses, principals: Principals) -> Protocol:
-    """Return the protocol of these warehouses."""
+def iceberg_protocol(warehouses: Warehouses, principals: Principals, body_timeout: float) -> Protocol:
+    """Return the protocol of these warehouses. ``body_timeout``: how long a body may take to arrive (seconds)."""
 
     def bound(handler: OfCatalog) -> Callable[[Call], Answer]:
         def answer(call: Call) -> Answer:
@@ -74,7 +74,9 @@ def iceberg_protocol(warehouses: Warehouses, principals: Principals) -> Protocol
     routes += [route(method, f"/v1/{{prefix}}{path}", bound(handler)) for method, path, handler in _ROUTES]
     routes.append(route("GET", f"/v1/{{prefix}}{_CREDENTIALS}", credentials))
     routes += [route(method, f"/v1/{{prefix}}{path}", _plan) for method, path in _PLANS]
-    return Protocol(routes, failed, unknown_route, principals)
+    return Protocol(
+        *(routes, failed, unknown_route, principals), body_timeout=body_timeout, warehouses=warehouses.prefixes()
+    )
 
 
 def _config(warehouses: Warehouses, call: Call) -> Answer:

@@ -16,11 +16,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
+from pyiceberg.table.update import AssertCreate, TableRequirement
 
 from metastore.pyiceberg.catalog import MetastoreCatalog
 from metastore.pyiceberg.files import make_folders, never_changes
 from metastore.pyiceberg.naming import no_table
+from metastore.pyiceberg.statistics import AnyUpdate
 from metastore.serve.iceberg import reading
 from metastore.serve.iceberg.credentials import Vended
 from metastore.serve.web import Answer, BadRequest, Call
@@ -59,7 +60,7 @@ class _Create(_Body):
 class _Commit(_Body):
     identifier: reading.Name | None = None
     requirements: tuple[TableRequirement, ...]
-    updates: tuple[TableUpdate, ...]
+    updates: tuple[AnyUpdate, ...]
 
 
 class _Transaction(_Body):

@@ -73,6 +73,10 @@ class Warehouses:
                 raise ServiceUnavailableError("the credentials for the table's files cannot be made now") from None
             return None
 
+    def prefixes(self) -> list[str]:
+        """Return the prefixes of the paths of all warehouses that have a folder."""
+        return [format_path(root) for root in self._places]
+
     def prefix(self, warehouse: str | None, principal: str) -> str:
         """Return the prefix of a warehouse's paths; None: that of the first one.
 

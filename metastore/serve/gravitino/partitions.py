@@ -1,17 +1,16 @@
-"""The endpoints of a file's location in a fileset, and of a table's partitions."""
+"""The endpoints of a table's partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
 from metastore.columns.column import Column
 from metastore.kinds.partition import Partition
 from metastore.secrets.names import hiding_secrets
 from metastore.serve.gravitino import reading
 from metastore.serve.gravitino.changes import without_masks
-from metastore.serve.gravitino.errors import NotSupported, Refused
+from metastore.serve.gravitino.errors import NotSupported
 from metastore.serve.gravitino.types import type_json
 from metastore.serve.web import Answer, BadRequest, Call
 
@@ -23,19 +22,6 @@ __all__ = ["ENDPOINTS"]
 
 def _names(call: Call, kind: str) -> tuple[str, ...]:
     return tuple(call.names[word] for word in ("metalake", "catalog", "schema", kind))
-
-
-def _location(store: Store, call: Call) -> Answer:
-    """Answer where a path inside a fileset is. Gravitino decodes the path once more than HTTP does."""
-    fileset = store.filesets.load(_names(call, "fileset"))
-    name = call.query.get("location_name") or fileset.properties.get("default-location-name")
-    if name is None:
-        name = next(iter(fileset.locations)) if len(fileset.locations) == 1 else "unknown"
-    if name not in fileset.locations:
-        message = f"the fileset has no location {name[:80]}; it has {', '.join(fileset.locations) or 'none'}"
-        raise Refused(1003, 404, "NoSuchLocationNameException", message)
-    below, location = unquote(call.query.get("sub_path", "")).strip("/"), fileset.locations[name]
-    return Answer({"code": 0, "fileLocation": f"{location.rstrip('/')}/{below}" if below else location})
 
 
 def _shape(one: Partition, columns: Mapping[str, Column]) -> dict[str, Any]:
@@ -100,7 +86,6 @@ def _drop(store: Store, call: Call) -> Answer:
 _SCHEMA: Final = "/metalakes/{metalake}/catalogs/{catalog}/schemas/{schema}"
 _PARTITIONS: Final = f"{_SCHEMA}/tables/{{table}}/partitions"
 ENDPOINTS: Final = (
-    ("GET", f"{_SCHEMA}/filesets/{{fileset}}/location", "fileset", _location),
     ("GET", _PARTITIONS, "partition", _page),
     ("POST", _PARTITIONS, "partition", _add),
     ("GET", f"{_PARTITIONS}/{{partition}}", "partition", _load),

@@ -1,0 +1,63 @@
+"""The folder of a job, which is removed after it; that of a server that was killed, by the next one that starts.
+
+A server holds a lock on each folder that it uses. The system gives the lock of a process that is gone back.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+__all__ = ["job_folder", "sweep"]
+
+_PREFIX: Final = "metastore-job-"
+
+
+@contextmanager
+def job_folder() -> Iterator[Path]:
+    """Give an empty folder, and remove it afterwards, whatever the job has done to it."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        if (lock := _locked(folder)) is not None:  # else a server that starts took it for one that was left
+            break
+    try:
+        yield folder
+    finally:
+        _remove(folder)
+        os.close(lock)
+
+
+def sweep() -> None:
+    """Remove the folders of jobs whose server was killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        if (lock := _locked(folder)) is not None:
+            _remove(folder)
+            os.close(lock)
+
+
+def _locked(folder: Path) -> int | None:
+    """Return a descriptor that holds the lock on a folder of this user; None: another process has it, or it is gone."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        opened = os.fstat(descriptor)
+        if opened.st_uid == os.geteuid() and os.path.samestat(opened, folder.stat()):
+            return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _remove(folder: Path) -> None:
+    if not folder.is_symlink():  # the job may have put one there
+        with suppress(OSError):
+            folder.chmod(0o700)  # or shut it
+        shutil.rmtree(folder, ignore_errors=True)

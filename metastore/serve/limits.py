@@ -1,0 +1,148 @@
+"""Keep slow and silent clients from holding a server: how many connections it has, and how long each may wait.
+
+uvicorn alone lets a client that sends a byte now and then keep its connection for ever. Here each connection has a
+stage, and a clock that runs while the client is the one to act: it sends the header of a request, its body, or takes
+the answer. What takes too long is cut. At the limit of connections the one that has waited longest for its client makes
+room for a new one: so idle connections keep nobody out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from metastore.clock import SYSTEM
+from metastore.errors import InvalidArgument
+
+__all__ = ["Limits", "sweep", "watched"]
+
+_HEADER_BYTES: Final = 64 << 10
+"""How large the header of a request may be."""
+_REST_BYTES: Final = 32 << 20
+"""How much of a body may come that nobody reads any more: a client looks at its answer only after it has sent all."""
+_OTHER_FILES: Final = 256
+"""How many files a server has open besides its connections: the database's, those of tables, libraries."""
+_HEADER, _BODY, _WORK, _ANSWER, _IDLE = "header", "body", "work", "answer", "idle"
+_FULL: Final = b"503 Service Unavailable\r\nretry-after: 1"
+_LARGE: Final = b"431 Request Header Fields Too Large"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a server grants its clients; times are in seconds.
+
+    ``connections``: how many it has at once. ``header``, ``body``: how long these parts of a request may take to
+    arrive. ``idle``: how long a connection stays open without a request, and how long a client may take nothing of an
+    answer.
+    """
+
+    connections: int = 512
+    header: float = 10.0
+    body: float = 60.0
+    idle: float = 60.0
+
+    def check(self) -> None:
+        """Raise InvalidArgument for a limit that no server can keep; let the process have enough open files."""
+        if self.connections < 1 or min(self.header, self.body, self.idle) <= 0:
+            raise InvalidArgument("a server's limits are positive: connections, and seconds for header, body and idle")
+        wanted = self.connections + _OTHER_FILES
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard != resource.RLIM_INFINITY and wanted > hard:
+            raise InvalidArgument(
+                f"this process may open {hard} files, too few for {self.connections} connections; allow fewer with "
+                "--max-connections, or more files with ulimit -n"
+            )
+        if soft != resource.RLIM_INFINITY and wanted > soft:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+    def of(self, stage: str) -> float:
+        """Return how long a connection may be in a stage."""
+        return {_HEADER: self.header, _BODY: self.body, _ANSWER: self.idle}.get(stage, float("inf"))
+
+
+class _Watched(asyncio.Protocol):
+    """One connection: what it waits for, since when, and how much of a header it has. The rest is uvicorn's."""
+
+    limits: Limits
+    transport: Any
+    flow: Any
+    cycle: Any
+    connections: set[Any]
+    timeout_keep_alive_task: Any
+    _seen: tuple[Any, ...] = ()
+    _since = 0.0
+    _header_bytes = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.look(SYSTEM.monotonic())
+        if len(self.connections) > self.limits.connections:
+            _make_room(self.connections, self)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._header_bytes = self._header_bytes + len(data) if self._stage() == _HEADER else 0
+        if self._header_bytes <= _HEADER_BYTES or self.transport.is_closing():
+            return
+        if self.cycle is None or not self.cycle.more_body:
+            self.refuse(_LARGE)
+        elif self._header_bytes > _REST_BYTES:  # of a body whose request was answered before it had arrived
+            self.cut()
+
+    def refuse(self, status: bytes) -> None:
+        """Write a short answer, and close the connection."""
+        self.transport.write(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        self.transport.close()
+
+    def cut(self) -> None:
+        """End the connection at once: a client that takes nothing does not read an answer either."""
+        self.transport.abort()
+
+    def look(self, now: float) -> float | None:
+        """Return since when the connection waits for its client in this stage; None: the server has to act."""
+        stage = self._stage()
+        unsent = self.transport.get_write_buffer_size() if stage == _ANSWER else 0
+        state = (stage, self.cycle, unsent)  # another request, or a part of the answer that was taken, is progress
+        if state != self._seen:
+            self._seen, self._since = state, now
+        return None if stage == _WORK else self._since
+
+    def is_over(self, now: float) -> bool:
+        """Whether the client took longer than the limit of this stage."""
+        since = self.look(now)
+        return since is not None and now - since > self.limits.of(self._seen[0])
+
+    def _stage(self) -> str:
+        if self.flow.write_paused or self.transport.is_closing():
+            return _ANSWER
+        if self.cycle is None or self.cycle.response_complete:
+            return _HEADER if self.timeout_keep_alive_task is None else _IDLE  # uvicorn ends what is idle
+        return _BODY if self.cycle.more_body else _WORK
+
+
+def watched(base: type[asyncio.Protocol], limits: Limits) -> Callable[..., asyncio.Protocol]:
+    """Return uvicorn's class of connections, ``base``, with these limits."""
+    return type("Watched", (_Watched, base), {"limits": limits})
+
+
+def _make_room(connections: Iterable[Any], new: Any) -> None:
+    """Cut the connection that has waited longest for its client; where all have work, refuse the new one."""
+    now = SYSTEM.monotonic()
+    waiting = [(since, one) for one in connections if one is not new and (since := one.look(now)) is not None]
+    if not waiting:
+        new.refuse(_FULL)
+        return
+    min(waiting, key=lambda pair: pair[0])[1].cut()
+
+
+def sweep(connections: Iterable[Any]) -> None:
+    """Cut the connections whose clients took too long."""
+    now = SYSTEM.monotonic()
+    for one in list(connections):
+        if one.is_over(now):
+            with suppress(OSError):
+                one.cut()

@@ -1,0 +1,57 @@
+"""TLS of a server: its certificate and key, which are read again when their files change."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from pathlib import Path
+
+from metastore.errors import InvalidArgument
+
+__all__ = ["Tls"]
+
+_LOG = logging.getLogger("metastore.serve")
+
+
+class Tls:
+    """A certificate with its chain, and its key, in PEM files. New connections get the files that are there by then.
+
+    Files that cannot be read leave what was read last, and are logged.
+    """
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        """Read the files. Raises InvalidArgument."""
+        self._files = (certificate, key)
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._seen = self._state()
+        self._load()
+
+    def refresh(self) -> None:
+        """Read the files again if they have changed."""
+        state = self._state()
+        if state == self._seen:
+            return
+        self._seen = state
+        try:
+            self._load()
+        except InvalidArgument as error:
+            _LOG.warning("the certificate that was read last stays: %s", error)
+
+    def _state(self) -> object:
+        try:
+            return [(one.st_mtime_ns, one.st_size, one.st_ino) for one in (file.stat() for file in self._files)]
+        except OSError:
+            return None
+
+    def _load(self) -> None:
+        certificate, key = self._files
+        trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # half a change must not get into the one that is used
+        try:
+            for context in (trial, self.context):
+                context.load_cert_chain(certificate, key, password=lambda: "")  # never ask on a terminal
+        except (OSError, ValueError) as error:
+            reason = error.reason if isinstance(error, ssl.SSLError) else error
+            raise InvalidArgument(
+                f"the certificate {certificate} and the key {key} cannot be used: {reason}; both are PEM files, and "
+                "the key has no password"
+            ) from None

@@ -1,0 +1,122 @@
+"""What other writers put into a table's metadata stays, and is accepted, although PyIceberg does not know it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+import metastore as ms
+from metastore.pyiceberg import MetastoreCatalog, commits
+from metastore.pyiceberg.commits import Commits
+from tests.iceberg.server import served
+from tests.iceberg.test_rest import SCHEMA
+
+TABLES = "/namespaces/a/tables"
+
+
+@pytest.fixture
+def client(sqlite_url: str, tmp_path: Path) -> Iterator[httpx.Client]:
+    with (
+        served(sqlite_url, tmp_path / "lake") as address,
+        httpx.Client(base_url=f"{address}/v1/lake.ice", timeout=60) as client,
+    ):
+        client.post("/namespaces", json={"namespace": ["a"]})
+        client.post(TABLES, json={"name": "t", "schema": SCHEMA})
+        yield client
+
+
+def changed(client: httpx.Client, *updates: dict[str, Any], status: int = 200) -> dict[str, Any]:
+    answer = client.post(f"{TABLES}/t", json={"requirements": [], "updates": list(updates)})
+    assert answer.status_code == status, answer.text
+    return dict(answer.json())
+
+
+def read(pointer: str) -> dict[str, Any]:
+    return dict(json.loads(Path(pointer.removeprefix("file://")).read_bytes()))
+
+
+def statistics(number: int, blob: str) -> dict[str, Any]:
+    one = {"type": blob, "snapshot-id": number, "sequence-number": 1, "fields": [1], "properties": {"k": "v"}}
+    return {
+        "snapshot-id": number,
+        "statistics-path": "",
+        "file-size-in-bytes": 9,
+        "file-footer-size-in-bytes": 4,
+        "blob-metadata": [one],
+    }
+
+
+def test_unknown_fields_and_blobs_survive(client: httpx.Client) -> None:
+    """A file as another writer leaves it: with a field and a type of blob that PyIceberg does not have."""
+    loaded = client.get(f"{TABLES}/t").json()
+    path = Path(loaded["metadata-location"].removeprefix("file://"))
+    text = read(loaded["metadata-location"])
+    text["x-of-another-engine"] = {"deep": [1, {"null": None}]}
+    text["statistics"] = [statistics(7, "boring-type")]
+    other = path.with_name("00007-6fa459ea-ee8a-3ca4-894e-db77e160355e.metadata.json")
+    other.write_text(json.dumps(text))
+    body = {"name": "u", "metadata-location": str(other)}
+    registered = client.post("/namespaces/a/register", json=body)
+    assert registered.status_code == 200, registered.text
+    answer = client.post(
+        f"{TABLES}/u",
+        json={"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "v"}}]},
+    ).json()
+    for found in (read(answer["metadata-location"]), answer["metadata"], client.get(f"{TABLES}/u").json()["metadata"]):
+        assert found["properties"]["k"] == "v"
+        assert found["x-of-another-engine"] == text["x-of-another-engine"]
+        assert found["statistics"] == text["statistics"]
+        assert not [name for name in found if "_" in name], "no field of another version gets in"
+
+
+def test_statistics_are_set_and_removed(client: httpx.Client, tmp_path: Path) -> None:
+    figures = {**statistics(7, "boring-type"), "statistics-path": f"file://{tmp_path}/lake/a/x.stats"}
+    made = changed(client, {"action": "set-statistics", "snapshot-id": 7, "statistics": figures})
+    assert made["metadata"]["statistics"] == [figures]
+    gone = [{"action": name, "snapshot-id": 8} for name in ("remove-statistics", "remove-partition-statistics")]
+    assert changed(client, *gone)["metadata"]["statistics"] == [figures]
+    assert changed(client, {"action": "remove-statistics", "snapshot-id": 7})["metadata"]["statistics"] == []
+    wrong = {"action": "set-statistics", "statistics": {**figures, "blob-metadata": [{"type": 5}]}}
+    changed(client, wrong, status=400)
+
+
+def test_a_writer_in_the_line_keeps_its_place(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It loses again to a writer that came later; it does not go to the end of the line, and later ones wait there."""
+    commits._CONTENDED.clear()
+    acquired = list[list[str]]()
+    swap, lost = Commits._swap, list[int]()
+    with closing(MetastoreCatalog("ice", uri=sqlite_url, warehouse=f"file://{tmp_path}")) as catalog:
+        catalog.create_namespace("a")
+        table = catalog.create_table("a.t", schema=Schema(NestedField(1, "n", LongType(), required=False)))
+        acquire = catalog.store.leases.acquire_many
+
+        def noted(names: list[str], **options: Any) -> Any:
+            acquired.append(list(names))
+            return acquire(names, **options)
+
+        def beaten(self: Commits, attempts: Any, options: Any) -> None:
+            if len(lost) < 3:
+                lost.append(1)
+                raise ms.VersionConflict("lake.ice.a.t", 1, 2)
+            swap(self, attempts, options)
+
+        monkeypatch.setattr(catalog.store.leases, "acquire_many", noted)
+        monkeypatch.setattr(Commits, "_swap", beaten)
+        with table.transaction() as tx:
+            tx.set_properties({"k": "v"})
+        assert (len(lost), len(acquired)) == (3, 1), "three losses, one place"
+        with table.transaction() as tx:
+            tx.set_properties({"k": "w"})
+        assert len(acquired) == 2, "a new writer waits from its first attempt on"
+        commits._CONTENDED.clear()
+        with table.transaction() as tx:
+            tx.set_properties({"k": "x"})
+        assert len(acquired) == 2, "where nobody loses, nobody waits"

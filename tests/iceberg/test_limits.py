@@ -1,0 +1,283 @@
+"""A slow or silent client, a file or a warehouse that does not answer, holds up nobody but itself."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from starlette.types import Receive, Scope, Send
+
+import metastore as ms
+from metastore.cli.app import run
+from metastore.pyiceberg import files
+from metastore.serve import Limits, Tls, application, web
+from tests.iceberg.server import running, served
+from tests.iceberg.test_rest import SCHEMA
+from tests.servers.process import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+WAITS = 20.0
+"""How long a test waits for what a limit of a fraction of a second does."""
+NAMESPACES = "/v1/lake.ice/namespaces"
+
+
+async def large(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer each request with more bytes than the buffers of a connection hold."""
+    if scope["type"] == "lifespan":
+        while (await receive())["type"] != "lifespan.shutdown":
+            await send({"type": "lifespan.startup.complete"})
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    if scope["path"] == "/work":
+        while (await receive())["type"] != "http.disconnect":  # it has work until its client goes
+            pass
+        return
+    body = b"x" * (0 if scope["path"] == "/" else 32 << 20)
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def connected(port: int) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port))
+    connection.settimeout(WAITS)
+    return connection
+
+
+def is_cut(connection: socket.socket) -> bool:
+    """Wait until the server ends a connection. A time-out raises."""
+    try:
+        while connection.recv(1 << 16):
+            pass
+    except ConnectionError:
+        pass
+    return True
+
+
+def ends_while(connection: socket.socket, sends: Callable[[], bytes]) -> bytes:
+    """Send byte after byte until the server ends the connection; return what it answered."""
+    ends = time.monotonic() + WAITS
+    answer = b""
+    connection.settimeout(0.02)
+    while time.monotonic() < ends:
+        try:
+            connection.sendall(sends())
+            if not (part := connection.recv(4096)):
+                return answer
+            answer += part
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            return answer
+    raise AssertionError("the server did not end the connection")
+
+
+def test_a_header_that_does_not_come_ends_its_connection() -> None:
+    """A byte now and then does not help; nor does a connection that was used before."""
+    with running(large, Limits(header=0.3)) as (_, port), connected(port) as silent, connected(port) as slow:
+        with connected(port) as used:
+            used.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert used.recv(4096).startswith(b"HTTP/1.1 200")
+            header = iter(b"GET / HTTP/1.1\r\nx: " + b"a" * 10_000)
+            assert ends_while(used, lambda: bytes([next(header)])) == b""
+        slow.sendall(b"GET / HTTP/1.1\r\n")
+        assert ends_while(slow, lambda: b"a") == b""
+        assert is_cut(silent)
+
+
+def test_a_header_has_a_size() -> None:
+    with running(large) as (_, port), connected(port) as greedy:
+        greedy.sendall(b"GET / HTTP/1.1\r\n")
+        answer = ends_while(greedy, lambda: b"x-name: " + b"v" * 4000 + b"\r\n")
+        assert answer[:12] in (b"HTTP/1.1 431", b"HTTP/1.1 400", b"")
+
+
+def test_idle_connections_keep_nobody_out() -> None:
+    """At the limit, those that have waited longest for their client make room."""
+    with running(large, Limits(connections=8)) as (server, port), ExitStack() as stack:
+        idle = [stack.enter_context(connected(port)) for _ in range(40)]
+        for _ in range(3):
+            assert httpx.get(f"http://127.0.0.1:{port}/").status_code == 200
+        assert is_cut(idle[0])
+        assert len(server.server_state.connections) <= 8
+
+
+def test_a_server_whose_connections_all_have_work_says_so() -> None:
+    with running(large, Limits(connections=1, idle=60)) as (server, port), connected(port) as busy:
+        busy.sendall(b"GET /work HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert wait_until(lambda: bool(server.server_state.tasks), WAITS)
+        assert httpx.get(f"http://127.0.0.1:{port}/").status_code == 503
+
+
+def test_a_client_that_takes_nothing_of_its_answer_is_cut() -> None:
+    with running(large, Limits(idle=0.3)) as (server, port), connected(port) as deaf, connected(port) as slow:
+        for connection in (deaf, slow):
+            connection.sendall(b"GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        taken = 0
+        while part := slow.recv(1 << 20):
+            taken += len(part)
+        assert taken > 32 << 20, "a client that goes on taking gets all of it"
+        assert wait_until(lambda: not server.server_state.connections, WAITS)
+
+
+def test_limits_that_no_process_can_keep_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (64, 300))
+    raised = list[tuple[int, int]]()
+    monkeypatch.setattr("resource.setrlimit", lambda _, limits: raised.append(limits))
+    with pytest.raises(ms.InvalidArgument, match="too few for 512 connections"):
+        Limits().check()
+    Limits(connections=20).check()
+    assert raised == [(276, 300)]
+    with pytest.raises(ms.InvalidArgument, match="positive"):
+        Limits(header=0).check()
+
+
+@contextmanager
+def posting(port: int, size: int, sent: int, path: str = f"/iceberg{NAMESPACES}") -> Iterator[socket.socket]:
+    """Send the header of a create, and a part of its body."""
+    with connected(port) as connection:
+        head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        connection.sendall(f"{head}content-length: {size}\r\nconnection: close\r\n\r\n".encode() + b" " * sent)
+        yield connection
+
+
+def answered(connection: socket.socket) -> bytes:
+    answer = b""
+    while part := connection.recv(4096):
+        answer += part
+    return answer
+
+
+def test_a_body_has_a_time_and_large_ones_together_a_size(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "_IN_FLIGHT", 150_000)
+    app = application(ms.open(sqlite_url), warehouses={"lake.ice": f"file://{tmp_path}"})
+    with running(app) as (_, port):
+        with posting(port, 100_000, 90_000) as first, posting(port, 100_000, 90_000) as second:
+            refused = answered(second)
+            assert refused.startswith(b"HTTP/1.1 503")
+            assert b"retry-after: 1" in refused.lower()
+            made = httpx.post(f"http://127.0.0.1:{port}/iceberg{NAMESPACES}", json={"namespace": ["small"]})
+            assert made.status_code == 200, "small bodies always pass"
+            first.sendall(b'{"namespace": ["n"]}'.ljust(10_000))
+            assert answered(first).startswith(b"HTTP/1.1 200")
+        with posting(port, 90_020, 90_000) as third:
+            third.sendall(b'{"namespace": ["m"]}')
+            assert answered(third).startswith(b"HTTP/1.1 200"), "what others held is given back"
+    impatient = application(ms.open(sqlite_url), iceberg=False, body_timeout=0.2)
+    with running(impatient) as (_, port), posting(port, 100_000, 10, "/api/metalakes") as slow:
+        assert b"did not arrive within 0.2 s" in answered(slow)
+
+
+def certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    """Write a certificate for 127.0.0.1 that signs itself, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    names = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    begins = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(names)
+        .issuer_name(names)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begins)
+        .not_valid_after(begins + dt.timedelta(days=36500))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    files = folder / f"{name}.pem", folder / f"{name}.key"
+    files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    files[1].write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return files
+
+
+def test_tls_with_files_that_are_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    used, other = certificate(tmp_path, "first"), certificate(tmp_path, "second")
+    with running(large, Limits(header=0.5), Tls(*used)) as (_, port), connected(port) as silent:
+
+        def trusts(file: Path) -> bool:
+            try:
+                context = ssl.create_default_context(cafile=str(file))
+                return httpx.get(f"https://localhost:{port}/", verify=context).is_success
+            except httpx.ConnectError:
+                return False
+
+        first = tmp_path / "kept.pem"
+        first.write_bytes(used[0].read_bytes())
+        assert trusts(first)
+        assert not trusts(other[0])
+        used[0].write_text("no certificate")
+        with pytest.raises(ssl.SSLError):
+            ssl.create_default_context().load_verify_locations(used[0])
+        assert trusts(first), "what was read last stays"
+        used[1].write_bytes(other[1].read_bytes())
+        used[0].write_bytes(other[0].read_bytes())
+        assert wait_until(lambda: trusts(other[0]), WAITS)
+        assert is_cut(silent), "a handshake that does not come ends too"
+    with pytest.raises(ms.InvalidArgument, match=r"second\.key cannot be used"):
+        Tls(first, other[1])
+    assert run(["--url", f"sqlite:///{tmp_path}/x.db", "serve", "--tls-cert", str(first)]) == 1
+    assert "both --tls-cert and --tls-key" in capsys.readouterr().err
+
+
+STUCK = """
+import asyncio, sys, threading, time
+from metastore.serve import server, serve_application
+server._GRACE, server._END = 0, 1
+async def app(scope, receive, send):
+    if scope["type"] == "lifespan":
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        print("ready", flush=True)
+        await receive()
+        threading.Event().wait()  # a job that does not end
+serve_application(app, port=int(sys.argv[1]))
+"""
+
+
+@pytest.mark.long
+def test_a_server_that_is_stuck_ends_all_the_same() -> None:
+    with subprocess.Popen([sys.executable, "-c", STUCK, "0"], stdout=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAITS) == 128 + signal.SIGTERM
+
+
+def test_files_that_never_end_are_refused(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe waits for a writer for ever; a packed file may unpack to any size."""
+    monkeypatch.setattr(files, "_LARGEST", 1 << 20)
+    lake = tmp_path / "lake"
+    with served(sqlite_url, lake) as address, httpx.Client(base_url=f"{address}/v1/lake.ice", timeout=10) as client:
+        client.post("/namespaces", json={"namespace": ["a"]})
+        made = client.post("/namespaces/a/tables", json={"name": "t", "schema": SCHEMA}).json()
+        folder = Path(made["metadata-location"].removeprefix("file://")).parent
+        os.mkfifo(folder / "pipe.metadata.json")
+        text = Path(made["metadata-location"].removeprefix("file://")).read_bytes()
+        (folder / "bomb.gz.metadata.json").write_bytes(gzip.compress(text + b" " * (2 << 20)))
+        (folder / "half.gz.metadata.json").write_bytes(gzip.compress(text)[:-9])
+        (folder / "good.gz.metadata.json").write_bytes(gzip.compress(text))
+        for name, status in (("pipe", 403), ("bomb.gz", 400), ("half.gz", 400), ("good.gz", 200)):
+            body = {"name": "u", "metadata-location": f"{folder}/{name}.metadata.json"}
+            for door in ("register", "register-view")[: 1 + (status != 200)]:
+                answer = client.post(f"/namespaces/a/{door}", json=body)
+                assert answer.status_code == status, (name, door, answer.text)
