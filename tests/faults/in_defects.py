@@ -99,8 +99,8 @@ _SECURITY = (
     Fault(
         "a circle of parents is followed for ever by a search",
         "metastore/backends/sql/find.py",
-        "WHERE up.parent_id <> 0 AND up.height < {DEEPEST}",
-        "WHERE up.parent_id <> 0",
+        "WHERE u.parent_id <> 0 AND u.height < {DEEPEST}",
+        "WHERE u.parent_id <> 0",
         "tests/bad_input/test_damaged_rows.py -k circle --timeout 60",
     ),
     Fault(
@@ -165,8 +165,8 @@ _USERS = (
     Fault(
         "a search below a catalog that folds case is exact",
         "metastore/managers/find.py",
-        "return Search(scope, looked_for.kind, glob, fold(glob),",
-        "return Search(scope, looked_for.kind, glob, glob,",
+        "search = Search(self._top.id, self.wanted.kind, glob, fold(glob),",
+        "search = Search(self._top.id, self.wanted.kind, glob, glob,",
         "tests/contract/test_search_contract.py -k 'folds and memory'",
     ),
 )

@@ -29,11 +29,12 @@ from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import FindSql
 from metastore.backends.sql.reads import ReadSql, from_named
 from metastore.backends.sql.relations import RelationSql
-from metastore.port.backend import Guards, Matches, Search
+from metastore.port.backend import Guards
 from metastore.port.conditions import LIVE
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import Owning, Related, Relating
 from metastore.port.rights import Chosen, RightRows, Whose
+from metastore.port.search import Matches, Search, Sizes, Span
 
 __all__ = ["Questions", "Rows", "Texts"]
 
@@ -55,7 +56,8 @@ class Texts:
         self.owning = cache(relations.owning)
         self.related, self.relating = cache(relations.related), cache(relations.relating)
         self.related_page, self.relations = relations.related_page(), relations.relations()
-        self.by_name, self.by_parent = find.by_name(), find.by_parent()
+        self.by_name, self.by_parent, self.by_family = find.by_name(), find.by_parent(), find.by_family()
+        self.sizes = cache(find.sizes)
 
         def in_lake(places: str, lake: str) -> str:
             return of_rights.statement(places, join, lake=lake)
@@ -146,8 +148,16 @@ class Questions(ABC):
 
     def find(self, search: Search) -> Matches:
         patterns = {"pattern": self._pattern(search.glob), "folded": self._pattern(search.folded)}
-        text = self.sql.by_name if search.by_name else self.sql.by_parent
+        by_children = self.sql.by_family if search.family else self.sql.by_parent
+        text = self.sql.by_name if search.by_name else by_children
         return found(self._rows(text, {**find_parameters(search), **patterns}), search)
+
+    def search_sizes(self, span: Span, most: Sizes) -> Sizes:
+        values = {"begin": span.begin, "before": span.before, "scope": span.scope}
+        named = {} if span.families is None else {"families": self._names(span.families)}
+        limits = {"most_names": most.names, "most_below": most.below}
+        (row,) = self._rows(self.sql.sizes(families=span.families is not None), {**values, **named, **limits})
+        return Sizes(*row)
 
     def named(self, parent_id: int, family: str, key: str, guards: Guards) -> RowPage[Child]:
         values = {"parent_id": parent_id, "family": family, "key": key, **self._guards(guards)}
