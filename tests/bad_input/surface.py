@@ -16,7 +16,7 @@ import metastore as ms
 from metastore.aio.derive import INTERNAL
 from tests.bad_input.conftest import TABLE
 
-__all__ = ["METHODS", "TABLE", "WHERE", "Method", "good", "grow", "of_another_database"]
+__all__ = ["EVERY", "METHODS", "TABLE", "WHERE", "Method", "good", "grow", "of_another_database"]
 
 _LAKE, _CATALOG, _SCHEMA = "m", "m.c", "m.c.s"
 
@@ -118,7 +118,7 @@ _NEEDED: Final[Mapping[str, Any]] = {
     "key": "k",
     "when": "2030-01-01T00:00:00+00:00",
     "a": "2030-01-01T00:00:00+00:00",
-    "fn": lambda tx: None,
+    "fn": lambda *_: None,
     "token": 1,
     "member": 1,
     "operation_id": ms.new_operation_id(),
@@ -149,6 +149,9 @@ _NEEDED: Final[Mapping[str, Any]] = {
     "before": None,
     "after": None,
     "action": "create",
+    "start": "beginning",
+    "on_lost": lambda: None,
+    "refused": None,
 }
 """A good argument for each parameter that a caller must give, by its name."""
 
@@ -236,7 +239,8 @@ def _managers(store: ms.Store) -> Iterator[tuple[str, Any]]:
 def _all() -> list[Method]:
     with ms.open("memory://") as store:
         grow(store)
-        return [method for method in methods(store) if method.parameters]
+        return list(methods(store))
 
 
-METHODS: Final = _all()
+EVERY: Final = _all()
+METHODS: Final = [method for method in EVERY if method.parameters]

@@ -13,7 +13,8 @@ __all__ = ["ANSWERS", "LINES", "MORE", "Answer", "call_of"]
 
 Answer = str
 """``one``: an entity, a page, or a write: it costs the same in a large store. ``many``: items, and the cost of each
-stays the same. ``all``: it reads the whole store, or all of its history. ``none``: it asks the database nothing.
+stays the same. ``all``: it reads the whole store, or all of its history. ``none``: it asks the database nothing, and is
+not called.
 """
 
 
@@ -24,27 +25,31 @@ def _lines(**kinds: str) -> dict[str, Answer]:
 LINES: Final[Mapping[str, Answer]] = _lines(
     one="""store.allowed store.at store.bind store.changes_page store.diff store.outcome store.pin store.relations
     store.reveal store.revert store.run store.unpin consumer.commit consumer.read consumer.reset consumer.run
-    lease.publish lease.stage cache.evict cache.of_user
-    catalogs.alter catalogs.begin_drop catalogs.create catalogs.create_many catalogs.disable catalogs.drop
-    catalogs.dropped_page catalogs.enable catalogs.exists catalogs.history_page catalogs.load catalogs.load_many
-    catalogs.names_page catalogs.page catalogs.purge catalogs.rename catalogs.restore
-    consumers.drop consumers.get crawls.drop crawls.exists crawls.load crawls.names_page crawls.newest crawls.page
-    crawls.put_many drops.resume filesets.create functions.create groups.add groups.create groups.remove
-    job_templates.create jobs.cancel jobs.create leases.acquire leases.acquire_many leases.audit leases.bound
-    leases.break_ leases.holder leases.join leases.mirror leases.noted leases.release leases.renew metalakes.create
-    models.add_version models.alter_version models.create models.drop_alias models.drop_version models.load_version
-    models.set_alias models.versions_page owners.of owners.remove owners.set partitions.begin_drop partitions.create
-    policies.attach policies.attach_many policies.create policies.detach policies.disable policies.enable policies.on
-    roles.assign roles.create roles.grant roles.revoke roles.unassign schemas.create schemas.exclusive
-    sources.figures sources.load_many sources.register sources.relations sources.rows sources.tables statistics.of
-    statistics.of_partitions statistics.remove statistics.set tables.create tags.create topics.create users.create
-    views.create""",
-    many="""store.changes store.find catalogs.dropped catalogs.history catalogs.list catalogs.names crawls.list
-    crawls.names groups.members leases.list models.versions owners.owned_by policies.targets roles.grants roles.members
-    roles.of sources.below users.groups""",
-    all="store.export_to store.gc store.import_from secrets.rotate",
-    none="""store.as_user store.manager store.replica store.transaction lease.watch crawls.event crawls.row
-    partitions.row sources.row statistics.row""",
+    lease.publish lease.stage cache.evict cache.of_user catalogs.alter catalogs.begin_drop catalogs.create
+    catalogs.create_many catalogs.disable catalogs.drop catalogs.dropped_page catalogs.enable catalogs.exists
+    catalogs.history_page catalogs.load catalogs.load_many catalogs.names_page catalogs.page catalogs.purge
+    catalogs.rename catalogs.restore consumers.drop consumers.get crawls.drop crawls.exists crawls.load
+    crawls.names_page crawls.newest crawls.page crawls.put_many drops.resume filesets.create functions.create
+    groups.add groups.create groups.remove job_templates.create jobs.cancel jobs.create leases.acquire
+    leases.acquire_many leases.audit leases.bound leases.break_ leases.holder leases.join leases.mirror leases.noted
+    leases.release leases.renew metalakes.create models.add_version models.alter_version models.create
+    models.drop_alias models.drop_version models.load_version models.set_alias models.versions_page owners.of
+    owners.remove owners.set partitions.begin_drop partitions.create policies.attach policies.attach_many
+    policies.create policies.detach policies.disable policies.enable policies.on roles.assign roles.create
+    roles.grant roles.revoke roles.unassign schemas.create schemas.exclusive sources.figures sources.load_many
+    sources.register sources.relations sources.rows sources.tables statistics.of statistics.of_partitions
+    statistics.remove statistics.set tables.create tags.create topics.create users.create views.create store.ping
+    store.position consumer.lag cache.members lease.check lease.release lease.renew sources.now""",
+    many="""consumers.list drops.pending store.pins store.changes store.find catalogs.dropped catalogs.history
+    catalogs.list
+    catalogs.names crawls.list crawls.names groups.members leases.list models.versions owners.owned_by
+    policies.targets roles.grants roles.members roles.of sources.below users.groups""",
+    all="store.export_to store.gc store.import_from store.stats store.verify secrets.rotate secrets.scrub",
+    none="""cache.stats leases.close store.close store.metrics lease.closed lease.end lease.is_over lease.keep
+    lease.refused
+    lease.seconds_left lease.tokens transaction.enter_line transaction.holds transaction.leave_scope store.as_user
+    store.manager store.replica store.transaction lease.watch crawls.event crawls.row partitions.row sources.row
+    statistics.row""",
 )
 
 _MODEL: Final = "m.c.s.hubmodel"
@@ -76,7 +81,6 @@ MORE: Final[Mapping[str, tuple[Answer, Callable[[ms.Store], Any]]]] = {
     "at: load": ("one", lambda store: _then(store).tables.load("m.c.s.t00000001")),
     "at: load many": ("one", lambda store: _then(store).tables.load_many([f"m.c.s.t{n:08}" for n in range(500)])),
     "at: a page": ("one", lambda store: _then(store).tables.page("m.c.s")),
-    "verify": ("all", lambda store: store.verify()),
 }
 """Calls on what is skewed, beside those that every method gets."""
 
@@ -93,7 +97,7 @@ _NUMBERS: Final = count()
 
 def call_of(method: Method, store: ms.Store) -> Callable[[], Any]:
     """Return a call of a method with good arguments: on tables, where they have it."""
-    if method.owner == "catalogs" and hasattr(store.tables, method.name):
+    if method.owner == "catalogs" and method.name != "create" and hasattr(store.tables, method.name):
         method = Method("tables", method.name, method.parameters)
     if method.name in ("create", "create_many", "rename", "acquire", "acquire_many"):
         return _new(method, store)
@@ -107,6 +111,8 @@ def call_of(method: Method, store: ms.Store) -> Callable[[], Any]:
         else:
             arguments.append(given)
     found = method.on(store)
+    if method.name == "begin_drop":
+        return lambda: found(*arguments, **named).roll_back()
     return lambda: found(*arguments, **named)
 
 
@@ -125,6 +131,6 @@ def _new(method: Method, store: ms.Store) -> Callable[[], Any]:
         if one.default is one.empty and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
     }
     if method.owner == "partitions":
-        return lambda: found(TABLE, name, {})
+        return lambda: found(TABLE, name, values={})
     above = given.pop("path", good(method, "path", store)).rpartition(".")[0]
     return lambda: found(f"{above}.{name}".lstrip("."), **given)

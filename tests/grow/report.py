@@ -37,8 +37,6 @@ def judged(lines: Sequence[Line], growth: float) -> Iterator[str]:
 
 def _broken(line: Line, growth: float) -> Iterator[str]:
     small, large = line.small, line.large
-    if line.answer == "none":
-        return
     items = max(1.0, large.answer / max(1, small.answer))
     allowed = {"one": max(_ONE, items * _EACH), "many": items * _EACH, "all": growth * _ONE}[line.answer]
     for what in ("blocks", "statements"):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.bad_input.surface import METHODS
+from tests.bad_input.surface import EVERY
 from tests.grow.lines import LINES
 
 
 def test_every_method_has_a_line() -> None:
-    assert {str(method) for method in METHODS} == set(LINES)
+    assert {str(method) for method in EVERY} == set(LINES)

@@ -142,9 +142,6 @@ class PostgresReads(Questions):
                 raise_read_error(error)
             return self._rows(text, parameters)
 
-    def _planned(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-        return self._read(lambda connection: connection.execute(text, parameters, prepare=False).fetchall())
-
     @staticmethod
     def _ids(ids: Iterable[int]) -> str:
         return plain(ids)

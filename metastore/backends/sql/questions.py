@@ -40,6 +40,8 @@ __all__ = ["Questions", "Rows", "Texts"]
 
 Rows = list[tuple[Any, ...]]
 Values = dict[str, Any]
+_FEW = 2000
+"""Up to so many children that a user sees are looked up one by one; of more of them, some come soon in their order."""
 
 
 class Texts:
@@ -130,8 +132,8 @@ class Questions(ABC):
         chosen: Chosen,
     ) -> RowPage[Child]:
         values = _below(parent_id, kind, family, after[0], limit) | _after_id(state, after) | self._guards(guards)
-        text = self.sql.children_chosen(state, only=chosen.only)
-        return page(self._planned(text, {**values, "chosen": self._ids(chosen.ids)}), len(guards), child)
+        text = self.sql.children_chosen(state, only=chosen.only, few=len(chosen.ids) <= _FEW)
+        return page(self._rows(text, {**values, "chosen": self._ids(chosen.ids)}), len(guards), child)
 
     def names(
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
@@ -143,8 +145,8 @@ class Questions(ABC):
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards, chosen: Chosen
     ) -> RowPage[tuple[str, str]]:
         values = _below(parent_id, kind, family, after, limit) | self._guards(guards)
-        text = self.sql.names_chosen(only=chosen.only)
-        return page(self._planned(text, {**values, "chosen": self._ids(chosen.ids)}), len(guards), tuple)
+        text = self.sql.names_chosen(only=chosen.only, few=len(chosen.ids) <= _FEW)
+        return page(self._rows(text, {**values, "chosen": self._ids(chosen.ids)}), len(guards), tuple)
 
     def find(self, search: Search) -> Matches:
         patterns = {"pattern": self._pattern(search.glob), "folded": self._pattern(search.folded)}
@@ -212,10 +214,6 @@ class Questions(ABC):
 
     def _quick(self, text: str, parameters: Values) -> Rows:
         """Run a statement of the hot path."""
-        return self._rows(text, parameters)
-
-    def _planned(self, text: str, parameters: Values) -> Rows:
-        """Run a statement whose best plan depends on its parameters."""
         return self._rows(text, parameters)
 
     @staticmethod
