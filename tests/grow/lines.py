@@ -39,12 +39,12 @@ LINES: Final[Mapping[str, Answer]] = _lines(
     roles.grant roles.revoke roles.unassign schemas.create schemas.exclusive sources.figures sources.load_many
     sources.register sources.relations sources.rows sources.tables statistics.of statistics.of_partitions
     statistics.remove statistics.set tables.create tags.create topics.create users.create views.create store.ping
-    store.position consumer.lag cache.members lease.check lease.release lease.renew sources.now""",
+    store.position cache.members lease.check lease.release lease.renew sources.now""",
     many="""consumers.list drops.pending store.pins store.changes store.find catalogs.dropped catalogs.history
     catalogs.list
     catalogs.names crawls.list crawls.names groups.members leases.list models.versions owners.owned_by
     policies.targets roles.grants roles.members roles.of sources.below users.groups""",
-    all="store.export_to store.gc store.import_from store.stats store.verify secrets.rotate secrets.scrub",
+    all="consumer.lag store.export_to store.gc store.import_from store.stats store.verify secrets.rotate secrets.scrub",
     none="""cache.stats leases.close store.close store.metrics lease.closed lease.end lease.is_over lease.keep
     lease.refused
     lease.seconds_left lease.tokens transaction.enter_line transaction.holds transaction.leave_scope store.as_user
@@ -67,16 +67,17 @@ MORE: Final[Mapping[str, tuple[Answer, Callable[[ms.Store], Any]]]] = {
     "partitions": ("many", lambda store: store.partitions.list("m.c.s.hub")),
     "tags on a table": ("many", lambda store: store.tags.on("m.c.s.hub", kind="table")),
     "what has a tag": ("many", lambda store: store.tags.targets("m.common")),
-    "attach to what has most": ("one", lambda store: store.tags.attach("m.c.s.hub", "m.tag1", kind="table")),
-    "detach from what has most": ("one", lambda store: store.tags.detach("m.c.s.hub", "m.tag1", kind="table")),
+    "attach to what has most": ("one", lambda store: store.tags.attach("m.c.s.hub", "m.common", kind="table")),
+    "detach from what has most": ("one", lambda store: store.tags.detach("m.c.s.hub", "m.common", kind="table")),
     "roles of one": ("many", lambda store: store.roles.of("m.rita")),
     "find in a scope": ("one", lambda store: store.find("m.c.small", name="t*")),
     "find a rare kind": ("one", lambda store: store.find("m", kind="model")),
     "find a prefix": ("one", lambda store: store.find(name="t0000010*")),
     "find a property": ("all", lambda store: store.find("m.c.s", properties={"nobody": "has it"})),
+    "changes for one": ("all", lambda store: store.changes(limit=5)),
     "versions of a model": ("many", lambda store: store.models.versions(_MODEL)),
     "the newest changes": ("one", lambda store: store.changes_page(after=None, size=100)),
-    "lag": ("one", lambda store: store.consumers.get("lag", start="beginning").lag()),
+    "lag": ("all", lambda store: store.consumers.get("lag", start="beginning").lag()),
     "pins": ("one", lambda store: store.pins()),
     "at: load": ("one", lambda store: _then(store).tables.load("m.c.s.t00000001")),
     "at: load many": ("one", lambda store: _then(store).tables.load_many([f"m.c.s.t{n:08}" for n in range(500)])),

@@ -29,19 +29,22 @@ class Line(NamedTuple):
     large: Cost
 
 
-def judged(lines: Sequence[Line], growth: float) -> Iterator[str]:
-    """Yield what breaks a bar. ``growth``: how many times larger the larger store is."""
+def judged(lines: Sequence[Line], growth: float, rich: str) -> Iterator[str]:
+    """Yield what breaks a bar. ``growth``: how many times larger the larger store is, and the roles of ``rich``."""
     for line in lines:
-        yield from (f"{line.call} by {line.by}: {why}" for why in _broken(line, growth))
+        rights = growth if line.by == rich else 1.0
+        yield from (f"{line.call} by {line.by}: {why}" for why in _broken(line, growth, rights))
 
 
-def _broken(line: Line, growth: float) -> Iterator[str]:
+def _broken(line: Line, growth: float, rights: float) -> Iterator[str]:
     small, large = line.small, line.large
     items = max(1.0, large.answer / max(1, small.answer))
     allowed = {"one": max(_ONE, items * _EACH), "many": items * _EACH, "all": growth * _ONE}[line.answer]
     for what in ("blocks", "statements"):
         before, after = getattr(small, what), getattr(large, what)
-        if after > allowed * before + _FEW * (items if line.answer == "many" else 1):
+        if after > allowed * (rights if what == "blocks" else 1) * before + _FEW * (
+            items if line.answer == "many" else 1
+        ):
             yield f"{before} {what} for {small.answer} items became {after} for {large.answer}"
     if line.answer == "many" and large.peak > small.peak * _ONE + _MEMORY and line.call not in _LISTS:
         yield f"{small.peak} bytes became {large.peak}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from metastore.backends.postgres.fragments import DURABLE, NOW, fails_if
+from metastore.backends.postgres.fragments import DURABLE, NOW, fails_unless_seen
 from metastore.backends.postgres.parameters import Statement, plain, texts
 from metastore.backends.postgres.read_sql import each
 from metastore.backends.sql.comments import without_comments
@@ -129,11 +129,7 @@ _THERE = {
     AND slot = %(slot)s::bigint""",
     "incoming": "SELECT id, version FROM relation WHERE to_id = %(id)s::bigint AND kind = %(kind)s::text",
 }
-_SEEN = "SELECT * FROM unnest(%(ids)s::bigint[], %(versions)s::bigint[])"
-_CHECKS = {
-    which: fails_if(f"EXISTS (({there} EXCEPT {_SEEN}) UNION ALL ({_SEEN} EXCEPT {there}))")
-    for which, there in _THERE.items()
-}
+_CHECKS = {which: fails_unless_seen(there) for which, there in _THERE.items()}
 """Both differences: no relation came, went or changed since the transaction listed them."""
 
 
