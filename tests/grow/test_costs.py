@@ -13,10 +13,13 @@ import psycopg
 import pytest
 
 import metastore as ms
+from metastore.backends.postgres.relations import check
+from metastore.backends.postgres.settings import SESSION
 from metastore.feed.stood import tracked
 from metastore.governance import privileges
 from metastore.managers import models
 from metastore.managers.purge import delete_tree
+from metastore.port.conditions import Relations
 from tests.grow.counting import Cost, SqliteCounter, measured
 
 
@@ -250,3 +253,26 @@ def test_a_users_changes_are_read_in_whole_pages(store: ms.Store, counter: Sqlit
     cost = measured(counter, lambda: seen.changes(limit=5))
     assert cost.answer < 5
     assert cost.statements < 60
+
+
+@pytest.mark.postgres
+def test_a_detach_reads_the_relations_in_its_slot(postgres_url: str) -> None:
+    """The object with most tags loses the tag that is on most objects: the server expects thousands of rows there."""
+    rows = """INSERT INTO relation (from_id, kind, slot, column_id, value, id, to_id, version, created_at, modified_at)
+      SELECT {0}, '{4}', {1}, 0, '', {2} + n, {1}, 1, 0, 0 FROM generate_series(1, {3}) n"""
+    read = Relations(1, "tag_on", frozenset({(1, 1)}), 2)
+    text, values, *_ = check(read)
+    with psycopg.connect(postgres_url.replace("+psycopg", ""), autocommit=True) as connection:
+        for of in (
+            ("1", "2", 0, 1, "tag_on"),
+            ("1", "100000 + n", 100_000, 4_000, "tag_on"),
+            ("200000 + n", "2", 200_000, 12_000, "tag_on"),
+            ("200000 + n", "2 + n", 300_000, 4_000, "grant"),
+        ):
+            connection.execute(rows.format(*of))
+        connection.execute("ANALYZE")
+        connection.execute(SESSION)
+        explain: Any = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {text}"
+        told = psycopg.ClientCursor(connection).execute(explain, values).fetchall()
+    plan = told[0][0][0]["Plan"]
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 40

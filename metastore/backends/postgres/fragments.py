@@ -204,8 +204,7 @@ def fails_if(condition: str) -> str:
 def fails_unless_seen(there: str) -> str:
     """Return a statement that raises READ unless ``there``, pairs of id and version, are the ones that were seen.
 
-    They are read once, by what they have in common. A difference of two sub-selects is sorted by id: where the server
-    takes them for many, it reads the whole table in the order of ids instead, while the guards are locked.
+    They are read once, though both differences ask for them.
     """
     return fails_if(f"""EXISTS (WITH there AS MATERIALIZED ({there}),
     seen AS MATERIALIZED (SELECT * FROM unnest(%(ids)s::bigint[], %(versions)s::bigint[]))
