@@ -33,7 +33,7 @@ from metastore.managers.relations.writes import column_path, is_dropping
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
-from metastore.port.upkeep import HistoryLimits, Upkeep
+from metastore.port.upkeep import BEFORE_ALL, HistoryLimits, Upkeep
 
 __all__ = ["Collected", "collect"]
 
@@ -94,10 +94,10 @@ def collect(session: Session, retention: timedelta, keep_versions: int, keep_unr
 
 def _make_unrestorable(session: Session, before: int, pending: set[int]) -> None:
     """Give each entity that was dropped before ``before`` the state *purging*; not those above a pending drop."""
-    seen = set(pending)
-    while ids := [i for i in session.backend.dropped_before(before, _ROOTS + len(seen)) if i not in seen]:
-        for entity_id in ids:
-            seen.add(entity_id)
+    after = BEFORE_ALL
+    while gone := session.backend.dropped_before(before, after, _ROOTS):
+        after = gone[-1]
+        for entity_id in [one.id for one in gone if one.id not in pending]:
             with suppress(ScopeFrozen, DeadlineExceeded):  # another operation works on it: the next gc finds it again
                 _purge(session, entity_id, before)
 
@@ -116,11 +116,10 @@ def _purge(session: Session, entity_id: int, before: int) -> None:
 
 def _delete_trees(backend: Upkeep, pending: set[int]) -> int:
     """Delete every entity that is purging, and all below it, unless a drop is pending there; return how many."""
-    deleted, tried = 0, set(pending)
-    while roots := [root for root in backend.purging(_ROOTS + len(tried)) if root not in tried]:
-        for root in roots:
-            tried.add(root)  # another gc may delete the rest of it: this one tries each root once
-            deleted += delete_tree(backend, root)
+    deleted, after = 0, BEFORE_ALL
+    while gone := backend.purging(after, _ROOTS):
+        after = gone[-1]  # another gc may delete the rest of a root: this one tries each once
+        deleted += sum(delete_tree(backend, one.id) for one in gone if one.id not in pending)
     return deleted
 
 

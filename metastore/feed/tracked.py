@@ -32,6 +32,7 @@ class Tracked:
     seq: int
     """The position at which it stands there. Rows up to it whose commit ends later are not in that."""
     _begun: set[UUID] = field(default_factory=set)
+    """The commits of several rows that the feed is in the middle of."""
     _inside: set[tuple[int | None, int | None]] = field(default_factory=set)
 
     def see(self, steps: Sequence[Step]) -> None:
@@ -44,6 +45,8 @@ class Tracked:
             if subject.id == self.standing.id or self._holds(step, subject, below):
                 self._inside.add((step.entity_id, step.version))
             self.standing.apply(step)
+            if step.through == step.seq:  # the commit's last row: none of it comes later
+                self._begun.discard(step.operation_id)
 
     def has(self, step: Step) -> bool:
         """Whether a step of the page is of the entity, or of what was below it then."""

@@ -22,8 +22,8 @@ _FEED: Final = ("feed", "hearing", "hint", "feed_start", "event_at", "watermark"
 _PURGE: Final = ("below", "delete_relations", "delete_columns", "delete_entities", "delete_steps", "forget")
 """What deletes a tree of which the purge was allowed, and rows of refused operation ids."""
 
-_DATABASE: Final = ("origin", "identify", "now", "reserve_ids", "format", "pool_use", "ping", "leases")
-"""The database itself, and the rows of a lease that the service gave to a call."""
+_DATABASE: Final = ("origin", "identify", "now", "reserve_ids", "format", "pool_use", "ping", "leases", "search_sizes")
+"""The database itself, the rows of a lease that the service gave to a call, and which way of a search is shorter."""
 
 PASSED: Final = frozenset((*_COMMITS, *_FEED, *_PURGE, *_DATABASE))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -144,8 +145,14 @@ def needs_of(kind: str) -> Needs:
     return Needs((f"select_{kind}", f"modify_{kind}"), (f"create_{kind}",), (f"modify_{kind}",))
 
 
-def privileges() -> dict[str, tuple[str, ...]]:
+def privileges() -> Mapping[str, tuple[str, ...]]:
     """Return each privilege with the kinds of the objects on which it can be granted."""
+    return _table(tuple([(kind.name, kind.parents) for kind in KINDS.values()]))
+
+
+@lru_cache(maxsize=1)
+def _table(_: tuple[tuple[str, tuple[str, ...]], ...]) -> Mapping[str, tuple[str, ...]]:
+    """Build the table, once for the kinds that there are: a grant asks for it three times."""
     table: dict[str, tuple[str, ...]] = {}
     for kind in KINDS:
         needs = needs_of(kind)
@@ -153,7 +160,7 @@ def privileges() -> dict[str, tuple[str, ...]]:
             table[word] = ("metalake",) if word in _AT_METALAKE else _above(kind)
         for word in (*needs.see, *needs.alter, *needs.drop, *[word for own in needs.own.values() for word in own]):
             table[word] = ("metalake",) if word in _AT_METALAKE else tuple(dict.fromkeys((*_above(kind), kind)))
-    return dict(sorted({**table, REVEAL: tuple(KINDS)}.items()))
+    return MappingProxyType(dict(sorted({**table, REVEAL: tuple(KINDS)}.items())))
 
 
 def _above(kind: str) -> tuple[str, ...]:

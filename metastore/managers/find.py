@@ -1,8 +1,8 @@
 """Find entities by name, kind and properties, wherever they are: page by page, each page true at one instant.
 
-Where the name begins with plain text, or nothing says where to look, the index of names is scanned; otherwise the tree
-is walked from the scope down. Both hold one page at a time, and the ids of the containers still to visit. That index
-has names as they were given, so a catalog that folds case is always walked.
+There are two ways: to scan the index of names, or to walk the tree from the scope down. The shorter one is taken. Both
+hold one page at a time, and the ids of the containers still to visit. The index of names has them as they were given,
+so a catalog that folds case is always walked.
 """
 
 from __future__ import annotations
@@ -18,24 +18,36 @@ from metastore.arguments import shown
 from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
+from metastore.kinds.kind import to_json
 from metastore.kinds.registry import KINDS, kind_named
+from metastore.managers.pages.page import just_before
 from metastore.managers.target import Target, not_live, unless_back
 from metastore.names import MAX_NAME, Path, clean_text, fold, parse_path
 from metastore.operation.dropping import pending_at
 from metastore.operation.request import committed
 from metastore.operation.session import Session
 from metastore.operation.timed import timing
-from metastore.port.backend import Backend, Matches, Search
+from metastore.port.backend import Backend
 from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Lookup, Node, Record
+from metastore.port.search import Container, Matches, Search, Sizes, Span
 
 __all__ = ["CheckedSearch", "find", "wanted"]
 
 Ask = Callable[[Search], Matches]
 
 _PAGE: Final = 500
+_MORE, _MOST = 4, 40
+"""How much more each page of names scans that finds little, and how many times a page at most."""
+_FEW: Final = 1000
+"""Up to how many rows the two ways of a search are compared first."""
+_ROW, _STATEMENT = 2, 300
+"""What a walk costs for each row, or for each container in a statement of its own, in rows of a scan of names."""
 _BEYOND: Final = "\U0010ffff" * 256
 """After every name."""
+_ROOT: Final = Container(ROOT_ID, "root", False)
+_OTHERWISE: Final = ("env:", "file:", "sealed:", "redacted", "secret:")
+"""How a value begins that may stand for a secret."""
 
 
 @dataclass(frozen=True)
@@ -108,33 +120,145 @@ def _no_container(backend: Backend, under: Path, missed: Sequence[tuple[Lookup, 
 
 
 def find(session: Session, looked_for: CheckedSearch, scope_path: str) -> Iterator[Entity]:
-    """Yield the entities that fit; by name where the name begins with plain text, else container by container.
+    """Yield the entities that fit, in no promised order.
 
     ``scope_path`` is the scope's path, for messages. Raises EntityNotFound if the scope is dropped meanwhile.
     """
-    backend = session.backend
-    ask = timing(session, "find", backend.find)
-    for record in _records(ask, backend.find, looked_for):
-        entity = kind_named(record.chain[-1].kind).entity(record, backend.origin)
+    looking = _Looking(session.backend, timing(session, "find", session.backend.find), looked_for)
+    for record in looking.records():
+        entity = kind_named(record.chain[-1].kind).entity(record, session.backend.origin)
         if looked_for.properties.items() <= entity.properties.items():
             yield entity
     if looked_for.scope is not None:
-        _live(backend, looked_for.scope.id, scope_path)
+        _live(session.backend, looked_for.scope.id, scope_path)
 
 
-def _records(ask: Ask, uncounted: Ask, looked_for: CheckedSearch) -> Iterator[Record]:
-    scope, prefix = looked_for.scope, re.split(r"[*?]", looked_for.glob, maxsplit=1)[0]
-    if prefix and scope is not None and scope.fold:
-        yield from _by_parent(ask, looked_for, scope.id)
-    elif prefix:
-        yield from (record for record in _by_name(ask, looked_for, prefix) if not _folded(record))
-        if looked_for.recursive and (scope is None or scope.kind == "metalake"):
-            for catalog_id in _folding(uncounted, scope):
-                yield from _by_parent(ask, looked_for, catalog_id)
-    elif looked_for.recursive and scope is None:
-        yield from _by_name(ask, looked_for, prefix)
-    else:
-        yield from _by_parent(ask, looked_for, _id(scope))
+@dataclass(frozen=True)
+class _Looking:
+    """The two ways to look for something: by all names, or from the scope down."""
+
+    backend: Backend
+    ask: Ask
+    wanted: CheckedSearch
+
+    @property
+    def _top(self) -> Container:
+        scope = self.wanted.scope
+        return _ROOT if scope is None else Container(scope.id, scope.kind, scope.fold)
+
+    @property
+    def _prefix(self) -> str:
+        """The plain text with which the names begin."""
+        return re.split(r"[*?]", self.wanted.glob, maxsplit=1)[0]
+
+    @property
+    def _before(self) -> str:
+        """What comes after the names. If only one name fits: the least text that comes after it."""
+        return self._prefix + ("\x01" if self._prefix == self.wanted.glob else _BEYOND)
+
+    def records(self) -> Iterator[Record]:
+        """Yield the records whose names and kinds fit, and whose documents may."""
+        if self._walks():
+            yield from self._below(self._top)
+            return
+        if not self._prefix:
+            yield from self._by_name(("", -1))
+            return
+        # the index has names as they were given: what is below a catalog that folds case is walked
+        yield from (record for record in self._by_name((self._prefix, -1)) if not _folded(record))
+        scope = self.wanted.scope
+        if scope is None or scope.kind == "metalake":
+            for catalog in self._folding(scope):
+                yield from self._below(catalog)
+
+    def _walks(self) -> bool:
+        """Whether the way from the scope down is the shorter one, as counts of both say: each as far as needed."""
+        scope, kind = self.wanted.scope, self.wanted.kind
+        if not self.wanted.recursive or (scope is not None and (scope.fold or not self._prefix)):
+            return True
+        if scope is None and not kind:
+            return False
+        # of a kind, a walk reads only the containers on the way to it, each in a statement of its own
+        families = tuple(sorted({k.family for k in KINDS.values() if k.container})) if kind else None
+        weight = _STATEMENT if kind else _ROW
+        span, most = Span(self._prefix, self._before, self._top.id, families), _FEW
+        while True:
+            sizes = self.backend.search_sizes(span, Sizes(most, most // weight + 1))
+            if sizes.below * weight <= most:
+                return True
+            if sizes.names < most:
+                return False
+            most *= _MORE
+
+    # --- by all names
+
+    def _by_name(self, after: tuple[Any, ...]) -> Iterator[Record]:
+        yield from self._pages(self._search(-1, by_name=True, after=after, before=self._before), [])
+
+    def _folding(self, metalake: Node | None) -> list[Container]:
+        """Return the catalogs that fold case: of one metalake, or of all."""
+        lakes = [_ROOT] if metalake is None else []
+        metalakes = [one.id for top in lakes for one in self._children(top.id, "metalake")]
+        above = metalakes if metalake is None else [metalake.id]
+        return [one for lake in above for one in self._children(lake, "catalog") if one.fold]
+
+    def _children(self, parent: int, kind: str) -> list[Container]:
+        """Return the children of a kind that is its own family."""
+        found = list[Container]()
+        every = CheckedSearch(None, kind, "*", {}, recursive=False)
+        looking = _Looking(self.backend, self.backend.find, every)
+        for _ in looking._pages(looking._in_family(parent, kind), found):
+            pass
+        return [one for one in found if one.kind == kind]
+
+    # --- from the scope down
+
+    def _below(self, top: Container) -> Iterator[Record]:
+        waiting = [top]
+        while waiting:
+            above, below = waiting.pop(), list[Container]()
+            for search in self._parts(above):
+                yield from self._pages(search, below)
+            if self.wanted.recursive:
+                waiting += [one for one in below if kind_named(one.kind).container]
+
+    def _parts(self, above: Container) -> Iterator[Search]:
+        """Yield what to scan of the children: all, or of a kind its family, and the families that lead to it."""
+        kind = self.wanted.kind
+        if not kind:
+            yield self._search(above.id, by_name=False, after=("", ""))
+            return
+        here = [k for k in KINDS.values() if above.kind in (k.parents or (_ROOT.kind,))]
+        ways = {k.family for k in here if k.container and self.wanted.recursive}
+        for family in sorted({k.family for k in here if k.name == kind} | ways):
+            whole = family in ways or above.fold or not self._prefix
+            yield self._in_family(above.id, family, "" if whole else self._prefix, _BEYOND if whole else self._before)
+
+    def _in_family(self, parent: int, family: str, prefix: str = "", before: str = _BEYOND) -> Search:
+        after = (family, just_before(prefix))
+        return replace(self._search(parent, by_name=False, after=after, before=before), family=family)
+
+    # --- pages
+
+    def _search(self, parent: int, *, by_name: bool, after: tuple[Any, ...], before: str = "") -> Search:
+        glob = self.wanted.glob
+        search = Search(self._top.id, self.wanted.kind, glob, fold(glob), parent, by_name, after, before, _PAGE)
+        return replace(search, fragment=_fragment(self.wanted.properties), most=_PAGE)
+
+    def _pages(self, search: Search, containers: list[Container]) -> Iterator[Record]:
+        """Yield the records that fit; add what the scan met to ``containers``.
+
+        A scan of names that finds little reads more at once.
+        """
+        while True:
+            batch = self.ask(search)
+            containers += batch.scanned
+            yield from batch.records
+            if batch.last is None:
+                return
+            few = search.by_name and len(batch.records) * _MORE < search.most
+            limit = min(search.limit * _MORE, _PAGE * _MOST) if few else _PAGE
+            search = replace(search, after=batch.last, limit=limit)
 
 
 def _folded(record: Record) -> bool:
@@ -142,58 +266,14 @@ def _folded(record: Record) -> bool:
     return len(record.chain) > 1 and record.chain[-2].fold
 
 
-def _folding(ask: Ask, metalake: Node | None) -> list[int]:
-    """Return the ids of the catalogs that fold case: of one metalake, or of all."""
-    metalakes = [metalake.id] if metalake else [node.id for node in _children(ask, ROOT_ID, "metalake")]
-    return [node.id for above in metalakes for node in _children(ask, above, "catalog") if node.fold]
+def _fragment(properties: Mapping[str, str]) -> str:
+    """Return a text that the documents of all have that have the properties: the longest of them, as it is stored.
 
-
-def _children(ask: Ask, parent: int, kind: str) -> Iterator[Node]:
-    """Yield the children of a kind that is its own family: one part of the index, not users, roles and tags too."""
-    search = Search(ROOT_ID, kind, "*", "*", parent, False, (kind, ""), "", _PAGE)
-    while True:
-        batch = ask(search)
-        yield from (record.chain[-1] for record in batch.records)
-        if batch.last is None or batch.last[0] != kind:
-            return
-        search = replace(search, after=batch.last)
-
-
-def _id(scope: Node | None) -> int:
-    return ROOT_ID if scope is None else scope.id
-
-
-def _by_name(ask: Ask, looked_for: CheckedSearch, prefix: str) -> Iterator[Record]:
-    parent = -1 if looked_for.recursive else _id(looked_for.scope)
-    before = prefix if prefix == looked_for.glob else prefix + _BEYOND
-    # one name: up to the least text that comes after it
-    before = before + "\x01" if before == prefix else before
-    yield from _pages(ask, _search(looked_for, parent, True, (prefix, -1), before), [])
-
-
-def _by_parent(ask: Ask, looked_for: CheckedSearch, top: int) -> Iterator[Record]:
-    waiting = [top]
-    while waiting:
-        below: list[int] = []
-        yield from _pages(ask, _search(looked_for, waiting.pop(), False, ("", ""), ""), below)
-        if looked_for.recursive:
-            waiting += below
-
-
-def _search(looked_for: CheckedSearch, parent: int, by_name: bool, after: tuple[Any, ...], before: str) -> Search:
-    glob, scope = looked_for.glob, _id(looked_for.scope)
-    return Search(scope, looked_for.kind, glob, fold(glob), parent, by_name, after, before, _PAGE)
-
-
-def _pages(ask: Ask, search: Search, containers: list[int]) -> Iterator[Record]:
-    """Yield the records that fit; add the containers that the scan met to ``containers``."""
-    while True:
-        batch = ask(search)
-        containers += [entity_id for entity_id, kind in batch.scanned if kind_named(kind).container]
-        yield from batch.records
-        if batch.last is None:
-            return
-        search = replace(search, after=batch.last)
+    A value that may be a secret's is stored otherwise than it is shown, and its key alone must do.
+    """
+    pairs = [(key, value, value.startswith(_OTHERWISE)) for key, value in properties.items()]
+    texts = [f"{to_json(key)}:" if hidden else to_json({key: value})[1:-1] for key, value, hidden in pairs]
+    return max(texts, key=len, default="")
 
 
 def _live(backend: Backend, entity_id: int, path: str) -> Node:

@@ -16,6 +16,7 @@ from uuid import UUID
 from metastore.arguments import positive_integer, shown
 from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict, outcome_forgotten
 from metastore.kinds.change import Doc, EntityChange, RemoveProperty, SetComment, SetProperty, encode
+from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.model.changes import RemoveUri, SetUri
 from metastore.kinds.model.document import clean_alias, clean_aliases
@@ -30,7 +31,7 @@ from metastore.managers.pages.page import Page, TokenScope
 from metastore.managers.pages.sources import NumberedSource, page_after, parent_of
 from metastore.managers.secrets.sealing import sealed_call, sets_properties
 from metastore.managers.target import Target, check_standing, find, standing
-from metastore.names import Path
+from metastore.names import Path, format_path, parse_path
 from metastore.operation.kept_result import entity_at
 from metastore.operation.request import Attempt, Proposal, View
 from metastore.operation.seals import NO_SEAL, Seal
@@ -43,6 +44,8 @@ T = TypeVar("T")
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _CHANGES: Final = (SetComment, SetProperty, RemoveProperty, SetUri, RemoveUri)
+_PAGE: Final = 1000
+"""How many versions are read at once."""
 _ROUNDS: Final = 3
 """How often a transaction looks for an alias: what it has read does not change any more."""
 
@@ -77,8 +80,19 @@ class Models(Manager[Model]):
         raise VersionConflict(seen.path, None, None, f"{seen.path}: the alias {alias} moved meanwhile; run it again")
 
     def versions(self, model: Target) -> Iterator[ModelVersion]:
-        """Yield the versions by number. Raises EntityNotFound for a missing model."""
-        yield from sorted(self._rows.list(model), key=lambda version: version.number)
+        """Yield the versions by number, page by page. Raises EntityNotFound, also if the model goes meanwhile."""
+        if self._session.in_transaction:  # it notes the whole listing as read
+            yield from sorted(self._rows.list(model), key=lambda version: version.number)
+            return
+        view, after, rows = View(self._session.backend, trusting=False), 0, list[OwnedRecord]()
+        model_id = find(view, self._kind, model).chain[-1].id
+        while after == 0 or len(rows) == _PAGE:
+            rows = self._numbered(model_id, after, _PAGE)
+            if not isinstance(model, Entity) and find(view, self._kind, model).chain[-1].id != model_id:
+                path = format_path(parse_path(model))
+                raise EntityNotFound(path, f"{path} was renamed while its versions were listed; list again")
+            yield from map(ModelVersion, rows)
+            after = int(rows[-1].name) if rows else -1
 
     def versions_page(self, model: Target, *, size: int = 100, token: str | None = None) -> Page[ModelVersion]:
         """Return one page of the versions, by number; ``token`` is the ``next_token`` of the page before."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from metastore.port.upkeep import Upkeep
 
 __all__ = ["delete_tree"]
@@ -13,30 +15,23 @@ _BATCH = 500
 def delete_tree(backend: Upkeep, entity_id: int) -> int:
     """Delete an entity that is purging and all below it; return how many were deleted.
 
-    Rows that another process deletes at the same time are left to that process.
+    It goes down in batches: the children of a whole batch are asked for at once. Rows that another process deletes at
+    the same time are left to that process.
     """
     deleted = 0
-    stack = [entity_id]
-    tried: set[int] = set()
+    stack: list[Sequence[int]] = [[entity_id]]
     while stack:
-        children = [child for child, _ in backend.below(stack[-1], _BATCH)]
-        if not children:
-            deleted += _delete(backend, [stack.pop()])
+        if children := backend.below(stack[-1], _BATCH):
+            stack.append(children)
             continue
-        gone = _delete(backend, children)
+        gone = _delete(backend, stack.pop())
         deleted += gone
-        if gone:
-            continue
-        deeper = next((c for c in children if c not in tried), None)
-        if deeper is None:
-            stack.pop()  # another process deletes it at this moment
-        else:
-            tried.add(deeper)
-            stack.append(deeper)
+        if not gone:
+            return deleted  # another process deletes them at this moment, and goes on with the rest
     return deleted
 
 
-def _delete(backend: Upkeep, ids: list[int]) -> int:
+def _delete(backend: Upkeep, ids: Sequence[int]) -> int:
     """Delete entities, their relations first: after the end itself no index would lead from it to them."""
     while backend.delete_relations(ids, _BATCH):
         pass

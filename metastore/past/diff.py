@@ -1,8 +1,9 @@
 """The difference between two positions: the changes of the feed between them, folded for each entity.
 
-It reads all changes between the two, and then looks up where each changed entity stood at both. So its cost grows with
-the number of changes, not with the tree. An entity whose path changed only because one above it was renamed has no
-difference. A relation belongs to its object, and exists while both of its ends are live.
+It reads all changes between the two, and looks up where each changed entity stood at both. So its cost grows with the
+number of changes, not with the tree. Of what changed elsewhere it remembers no more than ids. An entity whose path
+changed only because one above it was renamed has no difference. A relation belongs to its object, and exists while both
+of its ends are live.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, NamedTuple
+from itertools import compress, islice
+from typing import Any, NamedTuple, TypeVar
 
 from metastore.feed.feed import steps_between
 from metastore.kinds.change import EntityChange, decode, encode
@@ -32,8 +33,11 @@ from metastore.port.relations import RelationKey
 
 __all__ = ["Difference", "Differing", "differences", "differing", "scope_at"]
 
+T = TypeVar("T")
 _AT_ONCE = 500
 """How many entities are looked up at once."""
+_REMEMBERED = 50_000
+"""Of how many entities it is remembered whether they stand in the place; of others it is asked again."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,9 @@ class _Folded:
     """The steps of one entity, owned row or relation between the two positions."""
 
     first: Step
+    """This and the last step are without their texts, which may have a megabyte."""
     last: Step
+    key: RelationKey | None = None
     changes: list[dict[str, Any]] = field(default_factory=list)
 
     def versions(self, *, backwards: bool) -> tuple[int | None, int | None]:
@@ -113,16 +119,52 @@ def differing(session: Session, a: int, b: int, under: int | None, *, hidden: bo
     before, after = reads_at(session, a), reads_at(session, b)
     low, high = sorted((a, b))
     found = list[Differing]()
-    entities, relations = _folded(steps_between(session.backend, session.clock, low, high))
+    below = None if under is None else _Below(under, before, after, hidden)
+    entities, relations = _folded(steps_between(session.backend, session.clock, low, high), below)
     reads_at(session, low)  # again: gc may have removed some of these steps, and what they are of, meanwhile
     for some in _batches(entities.values()):
-        found += _differences(some, before, after, under, backwards=a > b, hidden=hidden)
+        found += _differences(some, before, after, backwards=a > b, hidden=hidden)
     for some in _batches(relations.values()):
-        found += _relations(some, before, after, under, backwards=a > b, hidden=hidden)
+        found += _relations(some, before, after, below, backwards=a > b, hidden=hidden)
     yield from sorted(found, key=_in_path_order)
 
 
-def _batches(folded: Iterable[_Folded]) -> Iterator[list[_Folded]]:
+@dataclass
+class _Below:
+    """Says what stands at or below an entity, at one of two positions."""
+
+    under: int
+    before: PastReads
+    after: PastReads
+    hidden: bool
+    _known: dict[int, bool] = field(default_factory=dict)
+
+    def has(self, ids: Sequence[int]) -> list[bool]:
+        """Say it of each of these entities."""
+        if len(self._known) > _REMEMBERED:
+            self._known.clear()
+        if new := list(dict.fromkeys(i for i in ids if i not in self._known)):
+            for i, *pair in zip(new, self.before.by_id(new), self.after.by_id(new), strict=True):
+                self._known[i] = self.leads(*pair)
+        return [self._known[i] for i in ids]
+
+    def wants(self, steps: Sequence[Step]) -> list[bool]:
+        """Whether each step may be of something there. The object of an exclusive relation may change."""
+        of = [None if step.other_id is None else relation_named(step.kind or "") for step in steps]
+        subjects = [
+            (step.other_id if kind is not None and kind.to_the_object else step.owner_id or step.entity_id) or 0
+            for step, kind in zip(steps, of, strict=True)
+        ]
+        changes = [kind is not None and kind.exclusive and kind.to_the_object for kind in of]
+        return [there or other for there, other in zip(self.has(subjects), changes, strict=True)]
+
+    def leads(self, old: Known | None, new: Known | None) -> bool:
+        """Whether an entity stands there that is so at the two positions."""
+        there = (old if self.hidden else _live(old), _live(new))
+        return any(node.id == self.under for known in there if known is not None for node in known.record.chain)
+
+
+def _batches(folded: Iterable[T]) -> Iterator[list[T]]:
     left = iter(folded)
     while some := list(islice(left, _AT_ONCE)):
         yield some
@@ -145,30 +187,33 @@ def scope_at(reads: PastReads, under: Target | None, kind: str | None) -> int | 
     return led_to(reads, under, kind).chain[-1].id
 
 
-def _folded(steps: Iterable[Step]) -> tuple[dict[int, _Folded], dict[RelationKey, _Folded]]:
-    """Return the steps of each entity and owned row by its id, and those of each relation by its key."""
+def _folded(steps: Iterable[Step], below: _Below | None) -> tuple[dict[int, _Folded], dict[RelationKey, _Folded]]:
+    """Return the steps of each entity and owned row by its id, and those of each relation by its key.
+
+    ``below``: only of what stands there; what does not is left out page by page, so that it takes no memory.
+    """
     entities: dict[int, _Folded] = {}
     relations: dict[RelationKey, _Folded] = {}
-    for step in steps:
-        if step.entity_id is None or step.kind == "lease":
-            continue
-        if step.other_id is not None:
-            relations.setdefault(key_of(step), _Folded(step, step)).last = step
-            continue
-        one = entities.setdefault(step.entity_id, _Folded(step, step))
-        one.last = step
-        one.changes += json.loads(masked(step.changes or "[]"))
+    every = (step for step in steps if step.entity_id is not None and step.kind != "lease")
+    for page in _batches(every):
+        wanted = [True] * len(page) if below is None else below.wants(page)
+        for step in compress(page, wanted):
+            slim = step._replace(doc=None, changes=None)
+            if step.other_id is not None:
+                key = key_of(step)
+                relations.setdefault(key, _Folded(slim, slim, key)).last = slim
+                continue
+            one = entities.setdefault(step.entity_id or 0, _Folded(slim, slim))
+            one.last = slim
+            one.changes += json.loads(masked(step.changes or "[]"))
     return entities, relations
 
 
 def _differences(
-    some: Sequence[_Folded], before: PastReads, after: PastReads, under: int | None, *, backwards: bool, hidden: bool
+    some: Sequence[_Folded], before: PastReads, after: PastReads, *, backwards: bool, hidden: bool
 ) -> Iterator[Differing]:
     ids = [one.first.owner_id or one.first.entity_id or 0 for one in some]
     for one, old, new in zip(some, before.by_id(ids), after.by_id(ids), strict=True):
-        chains = [known.record.chain for known in (old if hidden else _live(old), _live(new)) if known is not None]
-        if under is not None and not any(node.id == under for chain in chains for node in chain):
-            continue
         if one.first.owner_id is not None:
             made = _owned(one, old, new, backwards=backwards, hidden=hidden)
         else:
@@ -180,15 +225,22 @@ def _differences(
 
 
 def _relations(
-    some: Sequence[_Folded], before: PastReads, after: PastReads, under: int | None, *, backwards: bool, hidden: bool
+    some: Sequence[_Folded],
+    before: PastReads,
+    after: PastReads,
+    below: _Below | None,
+    *,
+    backwards: bool,
+    hidden: bool,
 ) -> Iterator[Differing]:
     between = [_between(one) for one in some]
+    if below is not None:  # only now it is known to what an exclusive relation leads
+        between = list(compress(between, below.has([_object_of(one) for one in between])))
     low, high = (after, before) if backwards else (before, after)
     pairs = connected(between, low, high, also=before if hidden else None)
-    inside = None if under is None else _objects_below(under, between, before, after, hidden=hidden)
     for one, pair in zip(between, pairs, strict=True):
         old, new = reversed(pair) if backwards else pair
-        if (old and old.to_id) == (new and new.to_id) or not (inside is None or _object_of(one) in inside):
+        if (old and old.to_id) == (new and new.to_id):
             continue
         shown = new or old
         assert shown is not None
@@ -216,19 +268,10 @@ def _object_of(one: Between) -> int:
     return one.to_after if relation_named(one.key.kind).to_the_object else one.key.from_id
 
 
-def _objects_below(
-    under: int, some: Sequence[Between], before: PastReads, after: PastReads, *, hidden: bool
-) -> set[int]:
-    """Return the objects that stand at or below an entity at one of the positions, with the relation or without."""
-    ids = list(dict.fromkeys(map(_object_of, some)))
-    now = [known if hidden else _live(known) for known in before.by_id(ids)]
-    found = zip(ids * 2, [*now, *map(_live, after.by_id(ids))], strict=True)
-    return {i for i, known in found if known is not None and any(node.id == under for node in known.record.chain)}
-
-
 def _between(one: _Folded) -> Between:
     before, after = one.versions(backwards=False)
-    return Between(key_of(one.last), before, after, one.last.other_id or 0, one.last.entity_id or 0)
+    assert one.key is not None
+    return Between(one.key, before, after, one.last.other_id or 0, one.last.entity_id or 0)
 
 
 def _entity(one: _Folded, old: Known | None, new: Known | None) -> Difference | None:

@@ -150,13 +150,18 @@ def _check_target(session: Session, target: Target, scope: int, to: int) -> None
 def _fill(session: Session, plan: Plan, scope: int, to: int) -> None:
     entities = [one for one in plan.wanted if one.owner_id is None]
     ids = [one.difference.entity_id for one in entities]
-    present = dict(zip(ids, in_batches(session.backend, ids), strict=True))
+    old = {one.difference.entity_id for one in entities if one.difference.path_after is not None}
+    present, reached = dict[int, Known | None](), set[int]()
+    pairs = zip(ids, in_batches(session.backend, ids), in_batches(reads_at(session, to), ids), strict=True)
+    for i, known, then in pairs:  # the documents of a batch are compared, and not kept
+        present[i] = known and known._replace(record=known.record._replace(doc=""))
+        if i in old and then is not None:
+            goal = _goal(then, known if i == scope else None)
+            if _is_reached(goal, then, known):
+                reached.add(i)
+            else:
+                plan.goals[i] = goal
     _check_purged(session, plan, present)
-    old = [one.difference.entity_id for one in entities if one.difference.path_after is not None]
-    then = {known.record.chain[-1].id: known for known in in_batches(reads_at(session, to), old) if known}
-    goals = {i: _goal(known, present[i] if i == scope else None) for i, known in then.items()}
-    plan.goals = {i: goal for i, goal in goals.items() if not _is_reached(goal, then[i], present[i])}
-    reached = goals.keys() - plan.goals.keys()
     is_reached, stays_gone = _is_reached_row(session, to), _stays_gone(session, plan)
     plan.wanted = [
         one

@@ -116,8 +116,7 @@ class PastReads:
         return RowPage(True, self._ask(lambda past: past.owned(self.at, owner_id, kind, after, limit)))
 
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
-        wanted = list(zip(owner_ids, names, strict=True))
-        return self._ask(lambda past: [past.owned_by_name(self.at, owner, kind, name) for owner, name in wanted])
+        return self._ask(lambda past: past.owned_by_name(self.at, owner_ids, kind, names))
 
     def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
         return read_owning(self, target, kinds, names)

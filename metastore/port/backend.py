@@ -34,7 +34,7 @@ from metastore.port.records import (
 from metastore.port.relations import Owning, Related, Relating, RelationRecord
 from metastore.port.restore import Restorer
 from metastore.port.rights import Chosen, RightRows, Whose
-from metastore.port.search import Matches, Search
+from metastore.port.search import Matches, Search, Sizes, Span
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.snapshot import TableSnapshot
 from metastore.port.stats import DatabaseStats, PoolUse
@@ -313,6 +313,10 @@ class Content(Protocol):
 
     def find(self, search: Search) -> Matches:
         """Return the matches among the next rows of a scan; all of it is true at one instant."""
+        ...
+
+    def search_sizes(self, span: Span, most: Sizes) -> Sizes:
+        """Return how many rows each way to look for something would read, counted up to ``most`` of each."""
         ...
 
     def stats(self, since: int, limit: int) -> DatabaseStats:

@@ -87,8 +87,10 @@ class PastRows(Protocol):
         """Return at most ``limit`` owned rows after the name ``after``, ordered by name."""
         ...
 
-    def owned_by_name(self, at: int, owner_id: int, kind: str, name: str) -> OwnedRecord | None:
-        """Return one owned row; None: there was none."""
+    def owned_by_name(
+        self, at: int, owner_ids: Sequence[int], kind: str, names: Sequence[str]
+    ) -> list[OwnedRecord | None]:
+        """Return the owned row of each owner and name; None: there was none."""
         ...
 
     def related(self, at: int, from_id: int, kind: str) -> list[OwnedRecord]:

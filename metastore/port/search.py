@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from metastore.port.records import Record
 
-__all__ = ["Matches", "Search"]
+__all__ = ["Container", "Matches", "Search", "Sizes", "Span"]
 
 
 @dataclass(frozen=True)
@@ -28,16 +29,47 @@ class Search:
     after: tuple[Any, ...]
     """(name, id), or of children (family, key), after which the scan begins."""
     before: str
-    """Of names: before which it ends."""
+    """Of names, or of the keys in one family: before which it ends."""
     limit: int
     """How many rows are scanned."""
+    family: str = ""
+    """Of children: only those in this family; empty: any, to the end of the index."""
+    fragment: str = ""
+    """A text that is in the document of each match."""
+    most: int = 500
+    """How many matches come at most; the scan of names goes on behind the last of them."""
+
+
+class Container(NamedTuple):
+    """A child of a container, to look below it."""
+
+    id: int
+    kind: str
+    fold: bool
 
 
 class Matches(NamedTuple):
     """What a search found, in the order of its scan, and what it scanned."""
 
     records: list[Record]
-    scanned: list[tuple[int, str]]
-    """The id and kind of each."""
+    scanned: list[Container]
+    """The children that were scanned; a scan of names does not say."""
     last: tuple[Any, ...] | None
     """Where the next page begins; None: the scan is at its end."""
+
+
+class Span(NamedTuple):
+    """Two ways to look for the same: all names in a range, or what is below an entity."""
+
+    begin: str
+    before: str
+    scope: int
+    families: Sequence[str] | None
+    """Below the entity only children in these families count; None: all."""
+
+
+class Sizes(NamedTuple):
+    """How many rows each way would read; at its limit it may be more."""
+
+    names: int
+    below: int

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from metastore.port.relations import Sweep
 
-__all__ = ["HistoryLimits", "Upkeep"]
+__all__ = ["BEFORE_ALL", "Gone", "HistoryLimits", "Upkeep"]
 
 
 class HistoryLimits(NamedTuple):
@@ -23,19 +23,31 @@ class HistoryLimits(NamedTuple):
     """Consumers of the feed have not read what comes after this position: it stays."""
 
 
+class Gone(NamedTuple):
+    """An entity that is not live, in the order of the index of these."""
+
+    parent_id: int
+    family: str
+    key: str
+    id: int
+
+
+BEFORE_ALL = Gone(-1, "", "", -1)
+
+
 class Upkeep(Protocol):
     """What gc does, in bounded batches. Any number of processes may do it at once."""
 
-    def dropped_before(self, time: int, limit: int) -> list[int]:
-        """Return the ids of entities that were dropped before ``time`` (µs since 1970) and are not purging yet."""
+    def dropped_before(self, time: int, after: Gone, limit: int) -> list[Gone]:
+        """Return the next entities that were dropped before ``time`` (µs since 1970), and are not purging yet."""
         ...
 
-    def purging(self, limit: int) -> list[int]:
-        """Return the ids of entities that wait for their deletion."""
+    def purging(self, after: Gone, limit: int) -> list[Gone]:
+        """Return the next entities that wait for their deletion."""
         ...
 
-    def below(self, entity_id: int, limit: int) -> list[tuple[int, str]]:
-        """Return (id, kind) of children, in whatever state."""
+    def below(self, entity_ids: Sequence[int], limit: int) -> list[int]:
+        """Return children of these entities, in whatever state."""
         ...
 
     def delete_relations(self, ids: Sequence[int], limit: int) -> int:

@@ -26,6 +26,7 @@ __all__ = ["READ_ONLY", "ReplicaReads", "Replicas", "replicas_opened"]
 _READS: Final = frozenset(
     {
         *("by_id", "children", "find", "gone", "has_children", "history", "hold", "named", "names", "owned"),
+        "search_sizes",
         *("owned_by_name", "owning", "related", "related_page", "relating", "relations", "resolve"),
     }
 )

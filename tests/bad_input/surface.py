@@ -16,7 +16,7 @@ import metastore as ms
 from metastore.aio.derive import INTERNAL
 from tests.bad_input.conftest import TABLE
 
-__all__ = ["METHODS", "Method", "good", "grow", "of_another_database"]
+__all__ = ["EVERY", "METHODS", "TABLE", "WHERE", "Method", "good", "grow", "of_another_database"]
 
 _LAKE, _CATALOG, _SCHEMA = "m", "m.c", "m.c.s"
 
@@ -60,9 +60,9 @@ def grow(store: ms.Store) -> None:
     store.schemas.create(_SCHEMA, **new)
     store.tables.create(TABLE, columns=[ms.Column("id", "long"), ms.Column("name", "string")], **new)
     for kind, fields in _FIELDS.items():
-        store.manager(kind).create(_WHERE[kind], **fields, **new)
-    if not list(store.models.versions(_WHERE["model"])):
-        store.models.add_version(_WHERE["model"], uris={"u": "x"}, aliases=["al"])
+        store.manager(kind).create(WHERE[kind], **fields, **new)
+    if not list(store.models.versions(WHERE["model"])):
+        store.models.add_version(WHERE["model"], uris={"u": "x"}, aliases=["al"])
     store.schemas.create("m.c.gone", **new)
     store.schemas.drop("m.c.gone")
 
@@ -81,7 +81,7 @@ _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "job_template": {"type": "shell", "executable": "x"},
     "job": {"template": "job_template1"},
 }
-_WHERE: Final[Mapping[str, str]] = {
+WHERE: Final[Mapping[str, str]] = {
     **{kind: f"{_SCHEMA}.{kind}1" for kind in ("view", "function", "fileset", "topic", "model")},
     **{kind: f"m.{kind}1" for kind in ("tag", "policy", "user", "group", "role", "job_template", "job")},
     "metalake": _LAKE,
@@ -90,7 +90,7 @@ _WHERE: Final[Mapping[str, str]] = {
     "table": TABLE,
 }
 _KINDS: Final = {
-    **{f"{kind}s": kind for kind in _WHERE},
+    **{f"{kind}s": kind for kind in WHERE},
     "policies": "policy",
     "partitions": "table",
     "statistics": "table",
@@ -118,7 +118,7 @@ _NEEDED: Final[Mapping[str, Any]] = {
     "key": "k",
     "when": "2030-01-01T00:00:00+00:00",
     "a": "2030-01-01T00:00:00+00:00",
-    "fn": lambda tx: None,
+    "fn": lambda *_: None,
     "token": 1,
     "member": 1,
     "operation_id": ms.new_operation_id(),
@@ -129,7 +129,7 @@ _NEEDED: Final[Mapping[str, Any]] = {
     "group": "m.group1",
     "role": "m.role1",
     "table": TABLE,
-    "model": _WHERE["model"],
+    "model": WHERE["model"],
     "on": TABLE,
     "path": TABLE,
     "paths": [TABLE],
@@ -149,6 +149,9 @@ _NEEDED: Final[Mapping[str, Any]] = {
     "before": None,
     "after": None,
     "action": "create",
+    "start": "beginning",
+    "on_lost": lambda: None,
+    "refused": None,
 }
 """A good argument for each parameter that a caller must give, by its name."""
 
@@ -163,7 +166,7 @@ def good(method: Method, parameter: str, store: ms.Store) -> Any:
     made = _MADE.get(f"{method.owner} {parameter}") or _MADE.get(f"{method.name} {parameter}") or _MADE.get(parameter)
     if made is not None:
         return made(store)
-    return _WHERE[parameter] if parameter in _WHERE else _NEEDED[parameter]
+    return WHERE[parameter] if parameter in WHERE else _NEEDED[parameter]
 
 
 def of_another_database(method: Method, parameter: inspect.Parameter, other: ms.Store) -> ms.Entity | None:
@@ -176,7 +179,7 @@ def of_another_database(method: Method, parameter: inspect.Parameter, other: ms.
     where = good(method, parameter.name, other)
     if not isinstance(where, str):
         return where if isinstance(where, ms.Entity) else None
-    return other.manager(next(kind for kind, path in _WHERE.items() if path == where)).load(where)
+    return other.manager(next(kind for kind, path in WHERE.items() if path == where)).load(where)
 
 
 def _export(store: ms.Store) -> BytesIO:
@@ -198,10 +201,10 @@ _MADE: Final[Mapping[str, Callable[[ms.Store], Any]]] = {
     "statistics values": lambda _: {"custom-x": "1"},
     "statistics names": lambda _: ["custom-x"],
     "job_templates type": lambda _: "shell",
-    "roles member": lambda _: _WHERE["user"],
+    "roles member": lambda _: WHERE["user"],
     "metalakes parent": lambda _: None,
     "catalogs parent": lambda _: _LAKE,
-    "policies other": lambda _: _WHERE["policy"],
+    "policies other": lambda _: WHERE["policy"],
     **{
         f"{owner} parent": lambda _: _LAKE
         for owner in ("groups", "job_templates", "jobs", "policies", "roles", "tags", "users")
@@ -236,7 +239,8 @@ def _managers(store: ms.Store) -> Iterator[tuple[str, Any]]:
 def _all() -> list[Method]:
     with ms.open("memory://") as store:
         grow(store)
-        return [method for method in methods(store) if method.parameters]
+        return list(methods(store))
 
 
-METHODS: Final = _all()
+EVERY: Final = _all()
+METHODS: Final = [method for method in EVERY if method.parameters]

@@ -248,12 +248,12 @@ def test_a_prefix_is_looked_up_in_the_index(chosen: str, request: pytest.Fixture
         for by_name, index in ((True, "guard_name"), (False, "guard_live_name")):
             plan = _plan(backend, chosen, by_name)
             assert index in plan
-            assert "Seq Scan" not in plan
+            assert "Seq Scan on guard" not in plan
             assert "SCAN g" not in plan
 
 
 def _plan(backend: Backend, chosen: str, by_name: bool) -> str:
-    asked: dict[str, Any] = {"scope": 0, "kind": "", "parent": -1, "page_size": 5}
+    asked: dict[str, Any] = {"scope": 0, "kind": "", "parent": -1, "page_size": 5, "fragment": "", "most": 5}
     asked |= {"before": "p", "after_name": "o", "after_id": -1} if by_name else {"after_family": "", "after_key": ""}
     port: Any = backend
     text = port.sql.by_name if by_name else port.sql.by_parent

@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from metastore.port.commit import Committed, Conflicted
 from metastore.port.conditions import DROPPED, Guard
+from metastore.port.upkeep import BEFORE_ALL
 from metastore.port.writes import Place, Result, Update, Write
 from tests.contract.ground import (
     NEW_DOC,
@@ -163,9 +164,11 @@ class TestVersions:
 
     def test_drop_and_restore_time(self, ground: Ground) -> None:
         now = ground.backend.now()
-        assert ground.backend.dropped_before(now + 10**6, 9) == [ground.old.id]
+        (gone,) = ground.backend.dropped_before(now + 10**6, BEFORE_ALL, 9)
+        assert gone.id == ground.old.id
+        assert ground.backend.dropped_before(now + 10**6, gone, 9) == []
         ground.store.schemas.restore("m.c.old")
-        assert ground.backend.dropped_before(now + 10**6, 9) == []
+        assert ground.backend.dropped_before(now + 10**6, BEFORE_ALL, 9) == []
 
     def test_positions(self, ground: Ground) -> None:
         """Positions grow with every commit, and in a commit with the ordinals."""

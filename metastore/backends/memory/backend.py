@@ -43,7 +43,7 @@ from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats
 from metastore.port.tickets import NOBODY, Line
-from metastore.port.upkeep import HistoryLimits
+from metastore.port.upkeep import Gone, HistoryLimits
 from metastore.port.writes import Result
 
 __all__ = ["MemoryBackend"]
@@ -214,18 +214,20 @@ class MemoryBackend(MemoryReads):
 
     # --- gc
 
-    def dropped_before(self, time: int, limit: int) -> list[int]:
-        with self._lock:
-            gone = [s for s in self._tables.stands.values() if s.state == DROPPED]
-            return sorted(s.id for s in gone if s.dropped_at is not None and s.dropped_at < time)[:limit]
+    def dropped_before(self, time: int, after: Gone, limit: int) -> list[Gone]:
+        return self._gone(DROPPED, after, limit, time)
 
-    def purging(self, limit: int) -> list[int]:
-        with self._lock:
-            return sorted(s.id for s in self._tables.stands.values() if s.state == PURGING)[:limit]
+    def purging(self, after: Gone, limit: int) -> list[Gone]:
+        return self._gone(PURGING, after, limit)
 
-    def below(self, entity_id: int, limit: int) -> list[tuple[int, str]]:
+    def _gone(self, state: int, after: Gone, limit: int, time: int = 1 << 62) -> list[Gone]:
         with self._lock:
-            return sorted((s.id, s.kind) for s in self._tables.children(entity_id))[:limit]
+            gone = [s for s in self._tables.stands.values() if s.state == state and (s.dropped_at or 0) < time]
+            return sorted(g for s in gone if (g := Gone(s.parent_id, s.family, s.key, s.id)) > after)[:limit]
+
+    def below(self, entity_ids: Sequence[int], limit: int) -> list[int]:
+        with self._lock:
+            return sorted(s.id for i in entity_ids for s in self._tables.children(i))[:limit]
 
     def delete_relations(self, ids: Sequence[int], limit: int) -> int:
         with self._lock:

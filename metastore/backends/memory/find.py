@@ -9,24 +9,42 @@ from typing import Any
 from metastore.backends.memory.tables import Stand, Tables
 from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.records import Known, Record
-from metastore.port.search import Matches, Search
+from metastore.port.search import Container, Matches, Search, Sizes, Span
 
-__all__ = ["find"]
+__all__ = ["find", "sizes"]
 
 
 def find(tables: Tables, search: Search, known_of: Callable[[int], Known | None]) -> Matches:
     """Return one page of what is looked for."""
     page = [pair for pair in _scanned(tables, search) if pair[0] > search.after][: search.limit]
-    matching = [record for _, stand in page if (record := _fitting(stand, search, known_of)) is not None]
+    fit = [(at, record) for at, stand in page if (record := _fitting(stand, search, known_of)) is not None]
     last = page[-1][0] if len(page) == search.limit else None
-    return Matches(matching, [(stand.id, stand.kind) for _, stand in page], last)
+    if len(fit) >= search.most and fit[search.most - 1][0] != page[-1][0]:
+        last = fit[search.most - 1][0]
+    scanned = [] if search.by_name else [Container(stand.id, stand.kind, stand.fold) for _, stand in page]
+    return Matches([record for _, record in fit[: search.most]], scanned, last)
+
+
+def sizes(tables: Tables, span: Span, most: Sizes) -> Sizes:
+    """Return how many rows each way of a search would read."""
+    live = [s for s in tables.stands.values() if s.state == LIVE and s.id != ROOT_ID]
+    waiting, below = [span.scope], 0
+    while waiting:
+        above = waiting.pop()
+        there = [s.id for s in live if s.parent_id == above and (span.families is None or s.family in span.families)]
+        waiting, below = waiting + there, below + len(there)
+    names = sum(span.begin <= s.name < span.before for s in live)
+    return Sizes(min(names, most.names), min(below, most.below))
 
 
 def _scanned(tables: Tables, search: Search) -> list[tuple[tuple[Any, ...], Stand]]:
     live = [s for s in tables.stands.values() if s.state == LIVE and s.id != ROOT_ID]
     if search.by_name:
         return sorted(((s.name, s.id), s) for s in live if s.name < search.before)
-    return sorted(((s.family, s.key), s) for s in live if s.parent_id == search.parent)
+    below = [s for s in live if s.parent_id == search.parent]
+    if search.family:
+        below = [s for s in below if s.family == search.family and s.key < search.before]
+    return sorted(((s.family, s.key), s) for s in below)
 
 
 def _fitting(stand: Stand, search: Search, known_of: Callable[[int], Known | None]) -> Record | None:
@@ -35,6 +53,7 @@ def _fitting(stand: Stand, search: Search, known_of: Callable[[int], Known | Non
         return None
     above = [ROOT_ID, *(node.id for node in known.record.chain[:-1])]
     fits = _like(search.glob, stand.name) or (_folds(known.record) and _like(search.folded, stand.key))
+    fits = fits and search.fragment in known.record.doc
     return known.record if fits and search.parent in (-1, stand.parent_id) and search.scope in above else None
 
 

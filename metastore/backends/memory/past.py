@@ -123,10 +123,12 @@ class MemoryPast:
         wanted = (to_id, kind, LIVE)
         return [self._owned(s) for s in self._then(at).values() if (s.other_id, s.kind, s.state) == wanted]
 
-    def owned_by_name(self, at: int, owner_id: int, kind: str, name: str) -> OwnedRecord | None:
-        wanted = (owner_id, kind, name, LIVE)
-        rows = [s for s in self._then(at).values() if (s.owner_id, s.kind, s.name, s.state) == wanted]
-        return self._owned(rows[0]) if rows else None
+    def owned_by_name(
+        self, at: int, owner_ids: Sequence[int], kind: str, names: Sequence[str]
+    ) -> list[OwnedRecord | None]:
+        live = [s for s in self._then(at).values() if (s.kind, s.state) == (kind, LIVE)]
+        rows = {(s.owner_id, s.name): self._owned(s) for s in live if s.owner_id is not None}
+        return [rows.get(wanted) for wanted in zip(owner_ids, names, strict=True)]
 
     def _owned(self, s: Step) -> OwnedRecord:
         return OwnedRecord(s.entity_id or 0, s.owner_id or 0, s.kind or "", s.name or "", *self._body(s))

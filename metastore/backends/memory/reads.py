@@ -10,7 +10,7 @@ from uuid import UUID
 
 from metastore.backends.memory import relations
 from metastore.backends.memory.commit import newest_dropped
-from metastore.backends.memory.find import find
+from metastore.backends.memory.find import find, sizes
 from metastore.backends.memory.rights import rights
 from metastore.backends.memory.tables import TAKEN, Body, MemorySnapshot, Stand, Tables
 from metastore.clock import Clock
@@ -31,7 +31,7 @@ from metastore.port.records import (
 )
 from metastore.port.relations import Owning, Related, Relating, RelationRecord, end_of_known
 from metastore.port.rights import Chosen, RightRows, Whose
-from metastore.port.search import Matches, Search
+from metastore.port.search import Matches, Search, Sizes, Span
 from metastore.port.snapshot import TableSnapshot, Watermark
 from metastore.port.touched import Touch, Touched
 from metastore.port.unreadable import DEEPEST, too_deep
@@ -157,6 +157,10 @@ class MemoryReads:
     def find(self, search: Search) -> Matches:
         with self._lock:
             return find(self._tables, search, self._known)
+
+    def search_sizes(self, span: Span, most: Sizes) -> Sizes:
+        with self._lock:
+            return sizes(self._tables, span, most)
 
     def named(self, parent_id: int, family: str, key: str, guards: Guards) -> RowPage[Child]:
         with self._lock:

@@ -63,14 +63,14 @@ from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.port.tickets import NOBODY, Line
-from metastore.port.upkeep import HistoryLimits
+from metastore.port.upkeep import Gone, HistoryLimits
 from metastore.port.writes import Insert, Update, Write
 
 __all__ = ["PostgresBackend"]
 
 _DROPPED_BEFORE = from_named(collect_sql.DROPPED_BEFORE, "%(name)s")
 _PURGING = from_named(collect_sql.PURGING_ROOTS, "%(name)s")
-_BELOW = from_named(collect_sql.BELOW, "%(name)s")
+_BELOW = from_named(collect_sql.BELOW.format(among="= ANY(%(ids)s::bigint[])"), "%(name)s")
 _SWEEP = relations.READ_RELATIONS.sweep()
 _FORGET = f"""DELETE FROM operation WHERE seq IS NULL AND time < %(before)s
   AND coalesce(deadline, 0) < {NOW} RETURNING 1"""
@@ -265,14 +265,15 @@ class PostgresBackend(PostgresReads):
     def now(self) -> int:
         return int(self._rows(f"SELECT {NOW}", {})[0][0])
 
-    def dropped_before(self, time: int, limit: int) -> list[int]:
-        return [row[0] for row in self._rows(_DROPPED_BEFORE, {"before": time, "page_size": limit})]
+    def dropped_before(self, time: int, after: Gone, limit: int) -> list[Gone]:
+        values = {**after._asdict(), "before": time, "page_size": limit}
+        return [Gone(*row) for row in self._rows(_DROPPED_BEFORE, values)]
 
-    def purging(self, limit: int) -> list[int]:
-        return [row[0] for row in self._rows(_PURGING, {"page_size": limit})]
+    def purging(self, after: Gone, limit: int) -> list[Gone]:
+        return [Gone(*row) for row in self._rows(_PURGING, {**after._asdict(), "page_size": limit})]
 
-    def below(self, entity_id: int, limit: int) -> list[tuple[int, str]]:
-        return [(row[0], row[1]) for row in self._rows(_BELOW, {"entity_id": entity_id, "page_size": limit})]
+    def below(self, entity_ids: Sequence[int], limit: int) -> list[int]:
+        return [row[0] for row in self._rows(_BELOW, {"ids": list(entity_ids), "page_size": limit})]
 
     def delete_relations(self, ids: Sequence[int], limit: int) -> int:
         ((deleted, _),) = self._rows(relations.DELETE_RELATIONS, {"ids": list(ids), "limit": limit})
@@ -327,7 +328,7 @@ class PostgresBackend(PostgresReads):
 
     @property
     def past(self) -> PastRows:
-        return SqlPast(PAST, self._quick, _listed)
+        return SqlPast(PAST, self._quick, _listed, _spread)
 
     @property
     def readers(self) -> Readers:
@@ -436,3 +437,9 @@ def _is_rare(commit: Commit) -> bool:
 
 def _listed(values: Sequence[int] | Sequence[str]) -> str:
     return texts([str(value) for value in values])
+
+
+def _spread(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return rows as one array for each column: ids first, then texts."""
+    first, *others = columns
+    return {first: plain([row[first] for row in rows]), **{one: texts([row[one] for row in rows]) for one in others}}

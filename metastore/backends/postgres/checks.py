@@ -8,8 +8,9 @@ everything that is sent in the same message.
 
 from __future__ import annotations
 
-from metastore.backends.postgres.fragments import fails_if
+from metastore.backends.postgres.fragments import fails_if, fails_unless_seen
 from metastore.backends.postgres.parameters import Statement, plain, texts
+from metastore.backends.postgres.read_sql import each
 from metastore.backends.postgres.relations import check as relations_check
 from metastore.port.commit import Commit
 from metastore.port.conditions import DROPPED, Absent, Children, Listing, Newest, Relations
@@ -51,16 +52,15 @@ _NEWEST = fails_if(
 )
 
 _MEMBERS = {
-    False: """SELECT g.id, e.version FROM guard g JOIN entity e ON e.id = g.id
+    False: f"""SELECT g.id, e.version FROM guard g CROSS JOIN {each("entity", "e", "e.id = g.id")}
     WHERE g.parent_id = %(parent_id)s::bigint AND g.kind = %(kind)s::text AND g.state = %(state)s::smallint""",
-    True: "SELECT id, version FROM owned WHERE owner_id = %(parent_id)s::bigint AND kind = %(kind)s::text",
+    # the owner comes from a row of its own: see relations.py
+    True: f"""SELECT o.id, o.version FROM unnest(ARRAY[%(parent_id)s::bigint]) AS w(id)
+    CROSS JOIN {each("owned", "o", "o.owner_id = w.id AND o.kind = %(kind)s::text")}""",
 }
-_SEEN = "SELECT * FROM unnest(%(ids)s::bigint[], %(versions)s::bigint[])"
 
 # Both differences: no member came (a phantom), went or changed since the transaction listed them.
-_LISTING = {
-    owned: fails_if(f"EXISTS (({m} EXCEPT {_SEEN}) UNION ALL ({_SEEN} EXCEPT {m}))") for owned, m in _MEMBERS.items()
-}
+_LISTING = {owned: fails_unless_seen(members) for owned, members in _MEMBERS.items()}
 """By whether the members are owned rows."""
 
 

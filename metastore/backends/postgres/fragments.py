@@ -51,6 +51,7 @@ __all__ = [
     "WRITER",
     "LeaseParts",
     "fails_if",
+    "fails_unless_seen",
     "marked",
     "pending_on",
     "quiet",
@@ -198,3 +199,13 @@ def fails_if(condition: str) -> str:
     would always raise.
     """
     return f"SELECT ln(CASE WHEN {condition} THEN 0 ELSE 1 END)"
+
+
+def fails_unless_seen(there: str) -> str:
+    """Return a statement that raises READ unless ``there``, pairs of id and version, are the ones that were seen.
+
+    They are read once, though both differences ask for them.
+    """
+    return fails_if(f"""EXISTS (WITH there AS MATERIALIZED ({there}),
+    seen AS MATERIALIZED (SELECT * FROM unnest(%(ids)s::bigint[], %(versions)s::bigint[]))
+    (TABLE there EXCEPT TABLE seen) UNION ALL (TABLE seen EXCEPT TABLE there))""")

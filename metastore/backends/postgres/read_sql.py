@@ -66,16 +66,19 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC"""),
             self.parameter,
         )
 
-    def _among(self, only: bool) -> str:
-        # the plan is made for these ids: a hash table of them, or a look-up of each where they are few
-        return f" AND g.id {'= ANY' if only else '<> ALL'}(%(chosen)s::bigint[])"
+    def _among(self, only: bool, few: bool) -> tuple[str, str]:
+        ids = "SELECT unnest(%(chosen)s::bigint[]) AS id"
+        if only and few:
+            return f"({ids}) w CROSS JOIN {each('guard', 'g', 'g.id = w.id')}", ""
+        # CASE: a hash table of the ids is asked for each child in the order of names, and no join takes its place
+        return "guard g", f" AND CASE WHEN g.id IN ({ids}) THEN {only} ELSE {not only} END"
 
-    def _children(self, state: int, among: str) -> str:
+    def _children(self, state: int, source: str, among: str) -> str:
         after = (
             "g.key > :after_key" if state == LIVE else f"g.state <> {LIVE} AND (g.key, g.id) > (:after_key, :after_id)"
         )
         return f"""SELECT g.key AS k, {NODE.format("g")}, g.state, {ENTITY}
-  FROM (SELECT * FROM guard g WHERE g.parent_id = :parent_id AND g.family = :family AND g.kind = :kind
+  FROM (SELECT g.* FROM {source} WHERE g.parent_id = :parent_id AND g.family = :family AND g.kind = :kind
     AND g.state = {state} AND {after}{among} ORDER BY {"g.key" if state == LIVE else "g.key, g.id"} LIMIT :page_size) g
   CROSS JOIN {each("entity", "e", "e.id = g.id")}"""
 

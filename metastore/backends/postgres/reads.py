@@ -46,7 +46,7 @@ from metastore.names import fold
 from metastore.port.backend import Guards
 from metastore.port.feed import Hearing
 from metastore.port.format import check_compatible
-from metastore.port.records import Lookup, OwnedRecord, Resolved, RowPage, Step
+from metastore.port.records import Lookup, Node, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import RelationRecord
 from metastore.port.replica import NewestChange, Shown
 from metastore.port.snapshot import Watermark
@@ -63,8 +63,12 @@ _MANY = 8
 _FIND = FindSql(
     parameter="%(name)s",
     fits="{} LIKE {}::text",
-    by_id=each("guard", "g", "g.id = {}"),
-    entity=each("entity", "e", "e.id = up.id AND up.height = 0") + " ON true",
+    contains="strpos({}, {}::text) > 0",
+    each=each("guard", "g", "{}"),
+    entity="LEFT JOIN " + each("entity", "e", "e.id = f.id") + " ON true",
+    array="json_build_array",
+    gathered="json_agg({})::text",
+    among="{} = ANY(:families::text[])",
 )
 _TEXTS = Texts(
     _READ,
@@ -79,6 +83,10 @@ PAST = PastSql(
     ids="(SELECT unnest(%(ids)s::bigint[]) AS id) AS w",
     join="CROSS JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias}",
     left_join="LEFT JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias} ON true",
+    many=lambda columns: (
+        f"unnest({', '.join(['%(start)s::bigint[]', *[f'%({c})s::text[]' for c in columns]])}) WITH ORDINALITY"
+        f" AS w(start, {', '.join(columns)}, n)"
+    ),
     kinds="(:kinds::text[] IS NULL OR n.kind = ANY(:kinds::text[]))",
     distinct="DISTINCT ON (c.key, c.entity_id, c.name)",
     read=_READ,
@@ -134,9 +142,6 @@ class PostgresReads(Questions):
                 raise_read_error(error)
             return self._rows(text, parameters)
 
-    def _planned(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-        return self._read(lambda connection: connection.execute(text, parameters, prepare=False).fetchall())
-
     @staticmethod
     def _ids(ids: Iterable[int]) -> str:
         return plain(ids)
@@ -160,20 +165,14 @@ class PostgresReads(Questions):
             depth = len(lookups[0].names)
             rows = self._quick(_TEXTS.resolve(depth), lookup_parameters(lookups[0]))
             return [resolved(rows[0] if rows else None, depth)]
-        if len(lookups) > _MANY and len({(w.families, w.start) for w in lookups}) == 1:
-            return self._resolve_alike(lookups)
-        return self._read(lambda connection: _resolve_many(connection, lookups))
-
-    def _resolve_alike(self, lookups: Sequence[Lookup]) -> list[Resolved]:
-        """Follow paths through the same families in one statement: one for each would take ten times as long."""
-        first, where = lookups[0], lookup_parameters(lookups[0])
-        depth = len(first.names)
-        for n in range(1, depth + 1):
-            names = [w.names[n - 1] for w in lookups]
-            folded = {name: fold(name) for name in set(names)}
-            where[f"k{n}"] = texts([folded[name] for name in names])
-            where[f"n{n}"] = where["k1"] if n == 1 and first.start.fold else texts(names)
-        return [resolved(row, depth) for row in self._rows(_resolve_in_one(depth), where)]
+        if len(lookups) <= _MANY:
+            return self._read(lambda connection: _resolve_many(connection, lookups))
+        alike: dict[tuple[tuple[str, ...], Node], list[Lookup]] = {}
+        for lookup in lookups:
+            alike.setdefault((lookup.families, lookup.start), []).append(lookup)
+        if len(alike) == 1:
+            return _decoded(lookups, self._rows(*_alike(lookups)))
+        return self._read(lambda connection: _resolve_groups(connection, lookups, list(alike.values())))
 
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
         parameters = {"owner_ids": list(owner_ids), "names": list(names), "kind": kind}
@@ -357,6 +356,36 @@ class _Snapshot:
 
     def not_utf8(self) -> Iterator[tuple[str, int | None, str]]:
         return iter(())
+
+
+def _alike(lookups: Sequence[Lookup]) -> tuple[str, dict[str, Any]]:
+    """Return one statement for paths through the same families: one for each would take ten times as long."""
+    first, where = lookups[0], lookup_parameters(lookups[0])
+    depth = len(first.names)
+    for n in range(1, depth + 1):
+        names = [w.names[n - 1] for w in lookups]
+        folded = {name: fold(name) for name in set(names)}
+        where[f"k{n}"] = texts([folded[name] for name in names])
+        where[f"n{n}"] = where["k1"] if n == 1 and first.start.fold else texts(names)
+    return _resolve_in_one(depth), where
+
+
+def _decoded(lookups: Sequence[Lookup], rows: Sequence[Any]) -> list[Resolved]:
+    return [resolved(row, len(w.names)) for row, w in zip(rows, lookups, strict=True)]
+
+
+def _resolve_groups(
+    connection: psycopg.Connection[Any], lookups: Sequence[Lookup], groups: Sequence[list[Lookup]]
+) -> list[Resolved]:
+    """Follow paths that may be of several kinds: one statement for each way through the families."""
+    with connection.pipeline():
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")  # all of them at one instant
+        cursors = [connection.execute(*_alike(group)) for group in groups]
+        connection.execute("COMMIT")
+    found: dict[Lookup, Resolved] = {}
+    for group, cursor in zip(groups, cursors, strict=True):
+        found.update(zip(group, _decoded(group, cursor.fetchall()), strict=True))
+    return [found[lookup] for lookup in lookups]
 
 
 def _resolve_many(connection: psycopg.Connection[Any], lookups: Sequence[Lookup]) -> list[Resolved]:

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from metastore.names import fold
-from metastore.port.backend import Matches, Search
 from metastore.port.conditions import DROPPING, LIVE, PURGING
 from metastore.port.intents import PENDING
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Pending, Record, Resolved, RowPage, Step
+from metastore.port.search import Container, Matches, Search
 from metastore.port.tickets import NOBODY, Line
 from metastore.port.unreadable import DEEPEST, too_deep
 
@@ -82,24 +82,30 @@ def entities_by_id(rows: Iterable[Row], ids: Sequence[int]) -> list[Known | None
 def find_parameters(search: Search) -> dict[str, Any]:
     """Return the parameters of a search, but for its pattern."""
     shared = {"scope": search.scope, "kind": search.kind, "parent": search.parent, "page_size": search.limit}
+    shared |= {"fragment": search.fragment, "most": search.most}
     first, second = search.after
     if search.by_name:
         return {**shared, "after_name": first, "after_id": second, "before": search.before}
+    if search.family:
+        return {**shared, "family": search.family, "after_key": second, "before": search.before}
     return {**shared, "after_family": first, "after_key": second}
 
 
-def found(rows: Iterable[Row], search: Search) -> Matches:
-    """Return what a search found from its rows: each scanned, with the nodes down to it if it is wanted."""
-    records: list[Record] = []
-    scanned: list[tuple[int, str]] = []
-    last: tuple[Any, ...] = ()
-    for (entity_id, kind, a, b), group in groupby(rows, key=itemgetter(0, 1, 2, 3)):
-        scanned.append((entity_id, kind))
-        last = (a, entity_id) if search.by_name else (a, b)
-        chain = [row for row in group if row[4] is not None]
-        if chain:
-            records.append(Record(tuple([_node(row, 4) for row in chain]), *chain[-1][10:]))
-    return Matches(records, scanned, last if len(scanned) == search.limit else None)
+def found(rows: Sequence[Row], search: Search) -> Matches:
+    """Return what a search found: each row has how far the scan came, and a match with the nodes down to it."""
+    total, *last = rows[0][:3]
+    fit = [row for row in rows if row[4] is not None]
+    records = [Record(_nodes(row[6]), *row[7:]) for row in fit]
+    scanned = [Container(i, kind, bool(folds)) for i, kind, folds in json.loads(rows[0][3] or "[]")]
+    ends = list(fit[-1][4:6]) if len(fit) == search.most else last  # there may be more behind the last of a full page
+    more = total == search.limit or (len(fit) == search.most and ends != last)
+    return Matches(records, scanned, tuple(ends) if more else None)
+
+
+def _nodes(text: str) -> tuple[Node, ...]:
+    """Return nodes from the root down, which come with their heights and in no order."""
+    up = sorted(json.loads(text), key=itemgetter(0), reverse=True)
+    return tuple([Node(i, kind, name, scope, bool(used), bool(folds)) for _, i, kind, name, scope, used, folds in up])
 
 
 def child(row: Row) -> Child:

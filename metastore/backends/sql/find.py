@@ -1,8 +1,9 @@
-"""The statement that finds entities, on both SQL backends: one page, true at one instant.
+"""The statements that find entities, on both SQL backends: one page, true at one instant.
 
-It scans a bounded part of an index (of names, or of the children of one parent) and keeps the rows that fit. From each
-of these it climbs to the root, and drops it if it is not live, or not below the scope. So a page costs no more than its
-scan, however large the tree is. Each scanned row comes back, with the nodes from the root down to it if it is wanted.
+A page scans a bounded part of an index (of names, or of the children of one parent) and keeps the rows that fit. From
+each of these it climbs to the root, and drops it if it is not live, or not below the scope. So a page costs no more
+than its scan, however large the tree is. Each climb is a look-up by id in a sub-select of its own: no plan, made with
+wrong statistics or none, can join them in another way.
 """
 
 from __future__ import annotations
@@ -10,17 +11,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from metastore.backends.sql.comments import without_comments
-from metastore.backends.sql.reads import ENTITY, NODE, from_named
+from metastore.backends.sql.reads import ENTITY, from_named
 from metastore.port.unreadable import DEEPEST
 
 __all__ = ["FindSql", "glob_of", "like_of"]
 
-_NAMES = """SELECT g.id, g.kind, g.name AS a, '' AS b FROM guard g
+_SCANNED = "g.id, g.parent_id, g.kind, g.name, g.key, g.fold"
+_NAMES = f"""SELECT {_SCANNED}, g.name AS a, g.id AS b FROM guard g
   WHERE g.state = 0 AND g.id <> 0 AND (g.name, g.id) > (:after_name, :after_id) AND g.name < :before
   ORDER BY g.name, g.id LIMIT :page_size"""
-_CHILDREN = """SELECT g.id, g.kind, g.family AS a, g.key AS b FROM guard g
+_CHILDREN = f"""SELECT {_SCANNED}, g.family AS a, g.key AS b FROM guard g
   WHERE g.state = 0 AND g.id <> 0 AND g.parent_id = :parent AND (g.family, g.key) > (:after_family, :after_key)
   ORDER BY g.family, g.key LIMIT :page_size"""
+_FAMILY = f"""SELECT {_SCANNED}, g.family AS a, g.key AS b FROM guard g
+  WHERE g.state = 0 AND g.id <> 0 AND g.parent_id = :parent AND g.family = :family AND g.key > :after_key
+    AND g.key < :before
+  ORDER BY g.key LIMIT :page_size"""
 _COLUMNS = "g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state"
 
 
@@ -31,51 +37,94 @@ class FindSql:
     parameter: str
     fits: str
     """Whether the text ``{}`` has the pattern ``{}``, a parameter."""
-    by_id: str
-    """The guard ``g`` with the id ``{}``."""
+    contains: str
+    """Whether the text ``{}`` contains the text ``{}``, a parameter."""
+    each: str
+    """The join with ``guard g`` by the condition ``{}``, for each row to the left."""
     entity: str
-    """The entity ``e`` of the node ``up``, if that is the last of its path."""
+    """The left join with the entity ``e`` of the row ``f``."""
+    array: str
+    """The function that makes a JSON array of its arguments."""
+    gathered: str
+    """What gathers the values ``{}`` of all rows in a JSON array, as a text."""
+    among: str
+    """Whether ``{}`` is among the texts of the parameter ``:families``."""
 
     def by_name(self) -> str:
         """Scan names, from the one after ``after_name``, ``after_id`` up to ``before``."""
-        return self._statement(_NAMES, "s.a, s.id")
+        return self._statement(_NAMES, "NULL")
 
     def by_parent(self) -> str:
         """Scan the children of ``parent``, from the one after ``after_family``, ``after_key``."""
-        return self._statement(_CHILDREN, "s.a, s.b")
+        return self._statement(_CHILDREN, self._all_scanned())
+
+    def by_family(self) -> str:
+        """Scan the children of ``parent`` in one family, from the key after ``after_key`` up to ``before``."""
+        return self._statement(_FAMILY, self._all_scanned())
+
+    def sizes(self, *, families: bool) -> str:
+        """Count names in a range, and what is below an entity (only in some ``families``), each up to a limit."""
+        only = f" AND {self.among.format('g.family')}" if families else ""
+        below = self.each.format(f"g.parent_id = w.id AND g.state = 0{only}")
+        return from_named(
+            without_comments(f"""SELECT (SELECT count(*) FROM (SELECT 1 FROM guard g
+    WHERE g.state = 0 AND g.id <> 0 AND g.name >= :begin AND g.name < :before LIMIT :most_names) n),
+  -- both read no more than their limits: a recursion ends when enough rows were taken from it
+  (WITH RECURSIVE w AS (
+    SELECT g.id FROM guard g WHERE g.state = 0 AND g.id <> 0 AND g.parent_id = :scope{only}
+    UNION ALL
+    SELECT g.id FROM w CROSS JOIN {below})
+  SELECT count(*) FROM (SELECT 1 FROM w LIMIT :most_below) b)"""),
+            self.parameter,
+        )
+
+    def _all_scanned(self) -> str:
+        pairs = self.gathered.format(f"{self.array}(s.id, s.kind, s.fold)")
+        return f"(SELECT {pairs} FROM scanned s)"
 
     def _fits(self) -> str:
         """Return the condition on a name. A guard folds if the names below it are compared without case.
 
         Everything but the catalog itself has that from above, and its key is its name without case.
         """
-        exact, folded = self.fits.format("g.name", ":pattern"), self.fits.format("g.key", ":folded")
-        return f"({exact} OR (g.fold AND g.kind <> 'catalog' AND {folded}))"
+        exact, folded = self.fits.format("s.name", ":pattern"), self.fits.format("s.key", ":folded")
+        return f"({exact} OR (s.fold AND s.kind <> 'catalog' AND {folded}))"
 
-    def _statement(self, scan: str, order: str) -> str:
+    def _climb(self) -> str:
+        """A scalar: the nodes from a row ``s`` up to the root; NULL if one is not live, or the scope is not above it.
+
+        A drop changes one row, and none below it. What somebody put below itself by hand never reaches the root.
+        """
+        up = self.each.format("g.id = u.parent_id")
+        nodes = self.gathered.format(f"{self.array}(u.height, u.id, u.kind, u.name, u.scope_version, u.in_use, u.fold)")
+        return f"""(WITH RECURSIVE u AS (
+      SELECT 0 AS height, {_COLUMNS} FROM (SELECT s.id AS id) o CROSS JOIN {self.each.format("g.id = o.id")}
+      UNION ALL
+      SELECT u.height + 1, {_COLUMNS} FROM u CROSS JOIN {up} WHERE u.parent_id <> 0 AND u.height < {DEEPEST})
+    SELECT {nodes} FROM u
+    HAVING max(u.state) = 0 AND min(u.state) = 0 AND min(u.parent_id) = 0
+      AND (:scope = 0 OR max(CASE WHEN u.id = :scope AND u.height > 0 THEN 1 ELSE 0 END) = 1))"""
+
+    def _statement(self, scan: str, scanned: str) -> str:
+        contains = self.contains.format("e.doc", ":fragment")
         return from_named(
             without_comments(f"""
--- A bounded part of an index, whether its rows fit or not, so that a page costs no more than its scan. Materialized,
--- because its limit must hold before the joins.
-WITH RECURSIVE scanned AS MATERIALIZED ({scan}),
--- From each guard that fits, up to the root.
-up AS (
-  SELECT g.id AS wanted, 0 AS height, {_COLUMNS} FROM scanned s CROSS JOIN {self.by_id.format("s.id")}
-  WHERE (:kind = '' OR g.kind = :kind) AND {self._fits()} AND (:parent < 0 OR g.parent_id = :parent)
-  UNION ALL
-  SELECT up.wanted, up.height + 1, {_COLUMNS} FROM up CROSS JOIN {self.by_id.format("up.parent_id")}
-  WHERE up.parent_id <> 0 AND up.height < {DEEPEST}),
--- Those whose guards are live up to the root (a drop changes one row, and none below it), and below the scope, if any.
--- What somebody put below itself by hand never reaches the root.
-good AS (
-  SELECT wanted FROM up GROUP BY wanted
-  HAVING max(state) = 0 AND min(state) = 0 AND min(parent_id) = 0
-    AND (:scope = 0 OR max(CASE WHEN id = :scope AND height > 0 THEN 1 ELSE 0 END) = 1))
--- Each scanned row comes back: the next page starts after the last one, also if it did not fit.
-SELECT s.id, s.kind, s.a, s.b, {NODE.format("up")}, {ENTITY}
-FROM scanned s LEFT JOIN good ON good.wanted = s.id LEFT JOIN up ON up.wanted = good.wanted
-LEFT JOIN {self.entity}
-ORDER BY {order}, up.height DESC"""),
+-- A bounded part of an index, whether its rows fit or not.
+WITH scanned AS MATERIALIZED ({scan}),
+-- Those that fit, each with the nodes down to it.
+climbed AS MATERIALIZED (
+  SELECT s.id, s.a, s.b, {self._climb()} AS nodes FROM scanned s
+  WHERE (:kind = '' OR s.kind = :kind) AND {self._fits()} AND (:parent < 0 OR s.parent_id = :parent)
+    AND (:fragment = '' OR (SELECT {contains} FROM entity e WHERE e.id = s.id))),
+-- A page of these, so that no page holds more documents, however many rows it scans.
+page AS MATERIALIZED (SELECT * FROM climbed WHERE nodes IS NOT NULL ORDER BY a, b LIMIT :most)
+-- One row at least, which says how far the scan came.
+SELECT counted.total, last.a, last.b, {scanned}, f.a, f.b, f.nodes, {ENTITY}
+FROM (SELECT count(*) AS total FROM scanned) counted
+LEFT JOIN (SELECT a, b FROM scanned ORDER BY a DESC, b DESC LIMIT 1) last ON true
+LEFT JOIN page f ON true
+{self.entity}
+ORDER BY f.a, f.b"""),
             self.parameter,
         )
 

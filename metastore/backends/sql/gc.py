@@ -21,13 +21,16 @@ __all__ = [
     "SQLITE_NEEDLESS",
 ]
 
-# "state <> 0" beside the state that is meant: the partial index guard_gone needs it
-DROPPED_BEFORE = f"""SELECT id FROM guard WHERE state <> 0 AND state = {DROPPED} AND dropped_at < :before
-  ORDER BY id LIMIT :page_size"""
-PURGING_ROOTS = f"SELECT id FROM guard WHERE state <> 0 AND state = {PURGING} ORDER BY id LIMIT :page_size"
+# "state <> 0" beside the state that is meant: the partial index guard_gone needs it. In its order: so a page goes on
+# where the last one ended, and no page reads what is live.
+_GONE = """SELECT parent_id, family, key, id FROM guard WHERE state <> 0 AND state = {}
+  AND (parent_id, family, key, id) > (:parent_id, :family, :key, :id)
+  ORDER BY parent_id, family, key, id LIMIT :page_size"""
+DROPPED_BEFORE = _GONE.format(f"{DROPPED} AND dropped_at < :before")
+PURGING_ROOTS = _GONE.format(PURGING)
 # two searches, because live and dropped children are in two partial indexes
-BELOW = """SELECT id, kind FROM guard WHERE parent_id = :entity_id AND state = 0
-  UNION ALL SELECT id, kind FROM guard WHERE parent_id = :entity_id AND state <> 0
+BELOW = """SELECT id FROM guard WHERE parent_id {among} AND state = 0
+  UNION ALL SELECT id FROM guard WHERE parent_id {among} AND state <> 0
   LIMIT :page_size"""
 
 _CHILDLESS = """NOT EXISTS (SELECT 1 FROM guard c WHERE c.parent_id = guard.id AND c.state = 0)

@@ -28,11 +28,13 @@ from metastore.port.past import NotKept, PastRow
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
 from metastore.port.unreadable import DEEPEST, too_deep
 
-__all__ = ["PastSql", "SqlPast", "as_json"]
+__all__ = ["PastSql", "SqlPast", "as_json", "rows_as_json"]
 
 Row = tuple[Any, ...]
 Fetch = Callable[[str, dict[str, Any]], list[Row]]
 """Runs a statement with named parameters, and returns its rows."""
+Many = Callable[[Sequence[str], Sequence[dict[str, Any]]], dict[str, Any]]
+"""Returns the parameters of ``PastSql.many`` from the columns and the rows."""
 
 _LAST = 1 << 62
 """An id beyond all others."""
@@ -45,6 +47,11 @@ _KEPT = "(SELECT past_from <= :at OR EXISTS (SELECT 1 FROM pin WHERE seq = :at) 
 _NODE = "{0}.entity_id, {0}.kind, {0}.name, {0}.scope_version, {0}.in_use, {0}.fold"
 _BODY = """{0}.version, {0}.doc, CASE WHEN e.id IS NULL THEN f.principal ELSE e.created_by END AS created_by,
   coalesce(e.created_at, f.time, {0}.time) AS created_at, {0}.principal, {0}.time"""
+
+
+def columns_of(depth: int) -> list[str]:
+    """Return the columns of a path of so many names: see ``decode.lookup_parameters``."""
+    return ["f1", "n1", *[f"{which}{n}" for n in range(2, depth + 1) for which in "fnk"]]
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,8 @@ class PastSql:
     """The same, which keeps a row for which nothing is found."""
     distinct: str
     """The word that selects distinct rows in their order, without reading all of them first."""
+    many: Callable[[Sequence[str]], str]
+    """A table ``w`` of the rows in the parameters of ``Many``, with ``start`` (an id) and these columns (texts)."""
     kinds: str
     """A condition on ``n.kind``: it is among the parameter ``:kinds``, or that is NULL."""
     read: ReadSql
@@ -76,19 +85,19 @@ class PastSql:
         first = f"f.entity_id = {alias}.entity_id AND f.version = 1 AND e.id IS NULL"
         return f"{row} {self.left_join.format(table='operation', alias='f', condition=first)}"
 
-    def resolve(self, depth: int) -> str:
-        """One path of ``depth`` names: its nodes, and the entity of the last."""
+    def resolve(self, depth: int, table: str = "entity") -> str:
+        """Paths of ``depth`` names: of each its nodes, and the entity of the last, or the row of another table."""
         nodes = ", ".join(_NODE.format(f"g{n}") for n in range(1, depth + 1))
         levels = "\n".join(self._level(n) for n in range(1, depth + 1))
-        sql = f"""SELECT {_KEPT} AS kept, {nodes}, {_BODY.format(f"g{depth}")} FROM (SELECT 1 AS one) AS one
+        sql = f"""SELECT {_KEPT} AS kept, {nodes}, {_BODY.format(f"g{depth}")} FROM {self.many(columns_of(depth))}
 {levels}
-{self._made(f"g{depth}")}"""
+{self._made(f"g{depth}", table)} ORDER BY w.n"""
         return from_named(sql, self.parameter)
 
     def _level(self, n: int) -> str:
-        parent = ":start" if n == 1 else f"g{n - 1}.entity_id"
-        key = f":n{n}" if n == 1 else f"CASE WHEN g{n - 1}.fold THEN :k{n} ELSE :n{n} END"
-        took = f"""c{n}.seq = (SELECT c.seq FROM operation c WHERE c.parent_id = {parent} AND c.family = :f{n}
+        parent = "w.start" if n == 1 else f"g{n - 1}.entity_id"
+        key = f"w.n{n}" if n == 1 else f"CASE WHEN g{n - 1}.fold THEN w.k{n} ELSE w.n{n} END"
+        took = f"""c{n}.seq = (SELECT c.seq FROM operation c WHERE c.parent_id = {parent} AND c.family = w.f{n}
     AND c.key = {key} AND c.key IS NOT NULL AND {_VISIBLE.format("c")} ORDER BY c.seq DESC LIMIT 1)"""
         still = f" AND g{n}.parent_id = {parent} AND g{n}.name = c{n}.name AND g{n}.state = {LIVE}"
         taker = self.left_join.format(table="operation", alias=f"c{n}", condition=took)
@@ -225,26 +234,38 @@ ORDER BY n.entity_id"""),
 class SqlPast:
     """Keeps the promises of :class:`metastore.port.past.PastRows` on a SQL database."""
 
-    def __init__(self, sql: PastSql, fetch: Fetch, listed: Callable[[Sequence[int] | Sequence[str]], Any]) -> None:
-        self._sql, self._fetch, self._listed = sql, fetch, listed
+    def __init__(
+        self, sql: PastSql, fetch: Fetch, listed: Callable[[Sequence[int] | Sequence[str]], Any], many: Many
+    ) -> None:
+        self._sql, self._fetch, self._listed, self._many = sql, fetch, listed, many
 
     def resolve(self, at: int, lookups: Sequence[Lookup]) -> list[Resolved]:
-        return [self._resolve(at, lookup) for lookup in lookups]
+        """Follow paths: those of one length in one statement, at any depth."""
+        found: dict[Lookup, Resolved] = {}
+        for depth in {len(lookup.names) for lookup in lookups}:
+            some = list(dict.fromkeys(lookup for lookup in lookups if len(lookup.names) == depth))
+            found.update(zip(some, self._resolve(at, depth, some), strict=True))
+        return [found[lookup] for lookup in lookups]
 
-    def _resolve(self, at: int, lookup: Lookup) -> Resolved:
-        nodes: tuple[Node, ...] = ()
-        families, names, start = lookup
-        while True:  # the past does not change: a deep path may be followed in several statements
-            part = Lookup(families[:DEEP], names[:DEEP], start)
-            depth = len(part.names)
-            ((kept, *row),) = self._fetch(_resolve(self._sql, depth), {**lookup_parameters(part), "at": at})
-            self._require(kept)
-            answer = resolved(row, depth)
-            if answer.record is None or depth == len(names):
-                whole = (*nodes, *answer.nodes)
-                return Resolved(whole, answer.record and answer.record._replace(chain=whole))
-            nodes, start = (*nodes, *answer.nodes), answer.nodes[-1]
-            families, names = families[DEEP:], names[DEEP:]
+    def _resolve(self, at: int, depth: int, lookups: Sequence[Lookup]) -> list[Resolved]:
+        here = min(depth, DEEP)
+        answers = [resolved(row, here) for row in self._followed("entity", at, here, lookups)]
+        if here < depth:  # the past does not change: a deep path may be followed in several statements
+            there = [n for n, answer in enumerate(answers) if answer.record is not None]
+            rest = [
+                Lookup(w.families[here:], w.names[here:], answers[n].nodes[-1]) for n in there for w in [lookups[n]]
+            ]
+            for n, low in zip(there, self._resolve(at, depth - here, rest) if rest else [], strict=True):
+                nodes = (*answers[n].nodes, *low.nodes)
+                answers[n] = Resolved(nodes, low.record and low.record._replace(chain=nodes))
+        return answers
+
+    def _followed(self, table: str, at: int, depth: int, lookups: Sequence[Lookup]) -> list[Row]:
+        values = [lookup_parameters(Lookup(w.families[:depth], w.names[:depth], w.start)) for w in lookups]
+        named = self._many(["start", *columns_of(depth)], values)
+        rows = self._fetch(_resolve(self._sql, depth, table), {**named, "at": at})
+        self._require(rows[0][0])
+        return [row[1:] for row in rows]
 
     def by_id(self, at: int, ids: Sequence[int]) -> list[Known | None]:
         rows = self._kept(self._fetch(self._sql.by_id, {"ids": self._listed(list(dict.fromkeys(ids))), "at": at}))
@@ -294,10 +315,14 @@ class SqlPast:
         rows = self._kept(self._fetch(self._sql.led, {"at": at, "to_id": to_id, "kind": kind}))
         return [OwnedRecord(*row) for row in rows]
 
-    def owned_by_name(self, at: int, owner_id: int, kind: str, name: str) -> OwnedRecord | None:
-        rows = self._below(self._sql.owned, at, owner_id, kind, kind, LIVE, (name, 0), 1)
-        records = [OwnedRecord(row[1], owner_id, row[2], row[3], *row[8:]) for row in rows]
-        return next((row for row in records if row.name == name), None)
+    def owned_by_name(
+        self, at: int, owner_ids: Sequence[int], kind: str, names: Sequence[str]
+    ) -> list[OwnedRecord | None]:
+        # a row stands below its owner, as an entity below its parent
+        starts = [Node(i, "", "", 0, True, False) for i in owner_ids]
+        lookups = [Lookup((kind,), (name,), start) for start, name in zip(starts, names, strict=True)]
+        rows = zip(owner_ids, self._followed("owned", at, 1, lookups) if lookups else [], strict=True)
+        return [None if row[0] is None else OwnedRecord(row[0], i, row[1], row[2], *row[6:]) for i, row in rows]
 
     def rows(self, at: int, low: int, high: int, kinds: Sequence[str] | None = None) -> list[PastRow]:
         named = None if kinds is None else self._listed(kinds)
@@ -339,14 +364,14 @@ class SqlPast:
             raise NotKept(self.since())
 
 
-def _resolve(sql: PastSql, depth: int) -> str:
-    text = _TEXTS.get((id(sql), depth))
+def _resolve(sql: PastSql, depth: int, table: str) -> str:
+    text = _TEXTS.get((id(sql), depth, table))
     if text is None:
-        text = _TEXTS[id(sql), depth] = sql.resolve(depth)
+        text = _TEXTS[id(sql), depth, table] = sql.resolve(depth, table)
     return text
 
 
-_TEXTS: dict[tuple[int, int], str] = {}
+_TEXTS: dict[tuple[int, int, str], str] = {}
 
 
 def _node(row: Sequence[Any], at: int) -> Node:
@@ -367,3 +392,8 @@ def _known(wanted: int, rows: list[Row]) -> Known | None:
 def as_json(values: Sequence[int] | Sequence[str]) -> str:
     """Return a list as SQLite's parameter."""
     return json.dumps(list(values))
+
+
+def rows_as_json(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return rows as SQLite's parameter."""
+    return {"wanted": json.dumps([[row[one] for one in columns] for row in rows])}

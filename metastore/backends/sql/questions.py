@@ -29,16 +29,19 @@ from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import FindSql
 from metastore.backends.sql.reads import ReadSql, from_named
 from metastore.backends.sql.relations import RelationSql
-from metastore.port.backend import Guards, Matches, Search
+from metastore.port.backend import Guards
 from metastore.port.conditions import LIVE
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import Owning, Related, Relating
 from metastore.port.rights import Chosen, RightRows, Whose
+from metastore.port.search import Matches, Search, Sizes, Span
 
 __all__ = ["Questions", "Rows", "Texts"]
 
 Rows = list[tuple[Any, ...]]
 Values = dict[str, Any]
+_FEW = 2000
+"""Up to so many children that a user sees are looked up one by one; of more of them, some come soon in their order."""
 
 
 class Texts:
@@ -55,7 +58,8 @@ class Texts:
         self.owning = cache(relations.owning)
         self.related, self.relating = cache(relations.related), cache(relations.relating)
         self.related_page, self.relations = relations.related_page(), relations.relations()
-        self.by_name, self.by_parent = find.by_name(), find.by_parent()
+        self.by_name, self.by_parent, self.by_family = find.by_name(), find.by_parent(), find.by_family()
+        self.sizes = cache(find.sizes)
 
         def in_lake(places: str, lake: str) -> str:
             return of_rights.statement(places, join, lake=lake)
@@ -128,8 +132,8 @@ class Questions(ABC):
         chosen: Chosen,
     ) -> RowPage[Child]:
         values = _below(parent_id, kind, family, after[0], limit) | _after_id(state, after) | self._guards(guards)
-        text = self.sql.children_chosen(state, only=chosen.only)
-        return page(self._planned(text, {**values, "chosen": self._ids(chosen.ids)}), len(guards), child)
+        text = self.sql.children_chosen(state, only=chosen.only, few=len(chosen.ids) <= _FEW)
+        return page(self._rows(text, {**values, "chosen": self._ids(chosen.ids)}), len(guards), child)
 
     def names(
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
@@ -141,13 +145,21 @@ class Questions(ABC):
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards, chosen: Chosen
     ) -> RowPage[tuple[str, str]]:
         values = _below(parent_id, kind, family, after, limit) | self._guards(guards)
-        text = self.sql.names_chosen(only=chosen.only)
-        return page(self._planned(text, {**values, "chosen": self._ids(chosen.ids)}), len(guards), tuple)
+        text = self.sql.names_chosen(only=chosen.only, few=len(chosen.ids) <= _FEW)
+        return page(self._rows(text, {**values, "chosen": self._ids(chosen.ids)}), len(guards), tuple)
 
     def find(self, search: Search) -> Matches:
         patterns = {"pattern": self._pattern(search.glob), "folded": self._pattern(search.folded)}
-        text = self.sql.by_name if search.by_name else self.sql.by_parent
+        by_children = self.sql.by_family if search.family else self.sql.by_parent
+        text = self.sql.by_name if search.by_name else by_children
         return found(self._rows(text, {**find_parameters(search), **patterns}), search)
+
+    def search_sizes(self, span: Span, most: Sizes) -> Sizes:
+        values = {"begin": span.begin, "before": span.before, "scope": span.scope}
+        named = {} if span.families is None else {"families": self._names(span.families)}
+        limits = {"most_names": most.names, "most_below": most.below}
+        (row,) = self._rows(self.sql.sizes(families=span.families is not None), {**values, **named, **limits})
+        return Sizes(*row)
 
     def named(self, parent_id: int, family: str, key: str, guards: Guards) -> RowPage[Child]:
         values = {"parent_id": parent_id, "family": family, "key": key, **self._guards(guards)}
@@ -202,10 +214,6 @@ class Questions(ABC):
 
     def _quick(self, text: str, parameters: Values) -> Rows:
         """Run a statement of the hot path."""
-        return self._rows(text, parameters)
-
-    def _planned(self, text: str, parameters: Values) -> Rows:
-        """Run a statement whose best plan depends on its parameters."""
         return self._rows(text, parameters)
 
     @staticmethod

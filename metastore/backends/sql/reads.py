@@ -149,18 +149,24 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
     @cached_property
     def children(self) -> dict[int, str]:
         """A page of children with their documents, by state."""
-        return {state: self._page(self._children(state, ""), "page.k, page.id") for state in (LIVE, DROPPED, DROPPING)}
+        return {
+            state: self._page(self._children(state, "guard g", ""), "page.k, page.id")
+            for state in (LIVE, DROPPED, DROPPING)
+        }
 
-    def children_chosen(self, state: int, *, only: bool) -> str:
-        """A page of those children that have the ids in ``:chosen``, or of all others."""
-        return self._page(self._children(state, self._among(only)), "page.k, page.id")
+    def children_chosen(self, state: int, *, only: bool, few: bool) -> str:
+        """A page of those children that have the ids in ``:chosen``, or of all others; ``few``: each is looked up."""
+        return self._page(self._children(state, *self._among(only, few)), "page.k, page.id")
 
-    def _among(self, only: bool) -> str:
-        return f" AND g.id {'IN' if only else 'NOT IN'} ({self.chosen})"
+    def _among(self, only: bool, few: bool) -> tuple[str, str]:
+        """Return the table to read, and a condition; the plus keeps the order of names, in which a page ends soon."""
+        if only and few:
+            return f"({self.chosen}) AS w CROSS JOIN guard g ON g.id = w.value", ""
+        return "guard g", f" AND +g.id {'IN' if only else 'NOT IN'} ({self.chosen})"
 
-    def _children(self, state: int, among: str) -> str:
+    def _children(self, state: int, source: str, among: str) -> str:
         return f"""SELECT g.key AS k, {NODE.format("g")}, g.state, {ENTITY}
-  FROM guard g JOIN entity e ON e.id = g.id
+  FROM {source} JOIN entity e ON e.id = g.id
   WHERE g.parent_id = :parent_id AND g.family = :family AND g.kind = :kind AND g.state = {state}
     AND {"g.key > :after_key" if state == LIVE else f"g.state <> {LIVE} AND (g.key, g.id) > (:after_key, :after_id)"}
     {among}
@@ -169,15 +175,15 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
     @cached_property
     def names(self) -> str:
         """A page of names."""
-        return self._names("")
+        return self._names("guard g", "")
 
-    def names_chosen(self, *, only: bool) -> str:
+    def names_chosen(self, *, only: bool, few: bool) -> str:
         """A page of the names of those children that have the ids in ``:chosen``, or of all others."""
-        return self._names(self._among(only))
+        return self._names(*self._among(only, few))
 
-    def _names(self, among: str) -> str:
+    def _names(self, source: str, among: str) -> str:
         return self._page(
-            f"""SELECT g.key AS k, g.name FROM guard g
+            f"""SELECT g.key AS k, g.name FROM {source}
   WHERE g.parent_id = :parent_id AND g.family = :family AND g.kind = :kind AND g.state = 0 AND g.key > :after_key{among}
   ORDER BY g.key LIMIT :page_size""",
             "page.k",

@@ -15,6 +15,8 @@ from metastore.port.rights import GrantRow, MembershipRow, RightRows, RoleRow
 __all__ = ["decoded", "statement"]
 
 _MEMBER, _ROLE, _OWNER, _GRANT = range(4)
+_FEW = 100
+"""Up to so many roles of a user are few."""
 
 
 @cache
@@ -22,7 +24,7 @@ def statement(places: str, join: str, *, below: bool = False, lake: str = ":lake
     """Return the statement. ``below``: for the children of an entity too; ``lake``: the metalake's id.
 
     ``places`` is a table ``w`` with an ``id``. ``join`` looks up in ``{table}`` by a ``{condition}`` for each row to
-    its left, as ``{alias}``: so the cost follows the places, not all that the roles grant elsewhere.
+    its left, as ``{alias}``: so the cost follows the places and the user's roles, not what else these or others grant.
     """
 
     def each(table: str, alias: str, condition: str) -> str:
@@ -65,11 +67,16 @@ UNION ALL
 SELECT {_OWNER}, r.from_id, r.to_id, 0, '', '' FROM {places}
   {each("relation", "r", "r.from_id = w.id AND r.kind = 'owner'")}
   WHERE r.to_id IN (SELECT id FROM member)
--- what the user's roles grant on the places
+-- what the user's roles grant on the places: few roles are looked up one by one, because others may grant much there
+UNION ALL
+SELECT {_GRANT}, r.from_id, r.to_id, 0, r.value, '' FROM (SELECT DISTINCT id FROM role) o CROSS JOIN {places}
+  {each("relation", "r", "r.from_id = o.id AND r.kind = 'grant' AND r.slot = w.id")}
+  WHERE (SELECT count(*) FROM role) <= {_FEW}
+-- of many roles, all that is granted there is read
 UNION ALL
 SELECT {_GRANT}, r.from_id, r.to_id, 0, r.value, '' FROM {places}
   {each("relation", "r", "r.to_id = w.id AND r.kind = 'grant'")}
-  WHERE r.from_id IN (SELECT id FROM role){children if below else ""}""")
+  WHERE (SELECT count(*) FROM role) > {_FEW} AND r.from_id IN (SELECT id FROM role){children if below else ""}""")
 
 
 def decoded(rows: Iterable[Sequence[Any]]) -> RightRows:

@@ -21,7 +21,7 @@ from metastore.backends.sql.decode import (
     step,
 )
 from metastore.backends.sql.limits import Limits
-from metastore.backends.sql.past import SqlPast, as_json
+from metastore.backends.sql.past import SqlPast, as_json, rows_as_json
 from metastore.backends.sql.relations import sweep
 from metastore.backends.sql.stats import sqlite_stats
 from metastore.backends.sqlite import intents, relations, tickets
@@ -53,7 +53,7 @@ from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.port.tickets import NOBODY, TICKETS_STAY, Line
-from metastore.port.upkeep import HistoryLimits
+from metastore.port.upkeep import Gone, HistoryLimits
 from metastore.port.writes import Result
 from metastore.retry.classify import Consequence, of_sqlite
 
@@ -61,6 +61,7 @@ __all__ = ["SqliteBackend"]
 
 _SCOPES = "SELECT id, scope_version FROM guard WHERE id IN (SELECT value FROM json_each(:ids))"
 _SWEEP = relations.READ_RELATIONS.sweep()
+_BELOW = collect_sql.BELOW.format(among="IN (SELECT value FROM json_each(:ids))")
 
 T = TypeVar("T")
 
@@ -203,15 +204,15 @@ class SqliteBackend(SqliteReads):
     def now(self) -> int:
         return self._clock.micros()
 
-    def dropped_before(self, time: int, limit: int) -> list[int]:
-        return [row[0] for row in self._rows(collect_sql.DROPPED_BEFORE, {"before": time, "page_size": limit})]
+    def dropped_before(self, time: int, after: Gone, limit: int) -> list[Gone]:
+        values = {**after._asdict(), "before": time, "page_size": limit}
+        return [Gone(*row) for row in self._rows(collect_sql.DROPPED_BEFORE, values)]
 
-    def purging(self, limit: int) -> list[int]:
-        return [row[0] for row in self._rows(collect_sql.PURGING_ROOTS, {"page_size": limit})]
+    def purging(self, after: Gone, limit: int) -> list[Gone]:
+        return [Gone(*row) for row in self._rows(collect_sql.PURGING_ROOTS, {**after._asdict(), "page_size": limit})]
 
-    def below(self, entity_id: int, limit: int) -> list[tuple[int, str]]:
-        rows = self._rows(collect_sql.BELOW, {"entity_id": entity_id, "page_size": limit})
-        return [(row[0], row[1]) for row in rows]
+    def below(self, entity_ids: Sequence[int], limit: int) -> list[int]:
+        return [row[0] for row in self._rows(_BELOW, {"ids": json.dumps(list(entity_ids)), "page_size": limit})]
 
     def delete_relations(self, ids: Sequence[int], limit: int) -> int:
         return self._written(lambda connection, _: relations.delete_relations(connection, ids, limit))
@@ -278,7 +279,7 @@ class SqliteBackend(SqliteReads):
 
     @property
     def past(self) -> PastRows:
-        return SqlPast(PAST, self._rows, as_json)
+        return SqlPast(PAST, self._rows, as_json, rows_as_json)
 
     @property
     def readers(self) -> Readers:

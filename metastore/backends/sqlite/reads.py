@@ -54,8 +54,12 @@ READ = ReadSql(
 _FIND = FindSql(
     parameter=":name",
     fits="{} GLOB {}",
-    by_id="guard g ON g.id = {}",
-    entity="entity e ON e.id = up.id AND up.height = 0",
+    contains="instr({}, {}) > 0",
+    each="guard g ON {}",
+    entity="LEFT JOIN entity e ON e.id = f.id",
+    array="json_array",
+    gathered="json_group_array({})",
+    among="{} IN (SELECT value FROM json_each(:families))",
 )
 _TEXTS = Texts(
     READ,
@@ -71,6 +75,11 @@ PAST = PastSql(
     join="JOIN {table} {alias} ON {condition}",
     left_join="LEFT JOIN {table} {alias} ON {condition}",
     distinct="DISTINCT",
+    many=lambda columns: (
+        "(SELECT key AS n, json_extract(value, '$[0]') AS start"
+        + "".join(f", json_extract(value, '$[{at}]') AS {c}" for at, c in enumerate(columns, 1))
+        + " FROM json_each(:wanted)) AS w"
+    ),
     kinds="(:kinds IS NULL OR n.kind IN (SELECT value FROM json_each(:kinds)))",
     read=READ,
 )

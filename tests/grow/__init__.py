@@ -1,0 +1,1 @@
+"""A large and skewed store, and what each call costs in it at two sizes."""

@@ -1,0 +1,69 @@
+"""The table of what calls cost at two sizes, and the bars that they must keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from tests.grow.counting import Cost
+
+__all__ = ["Line", "judged", "table"]
+
+_ONE: Final = 1.3
+"""How much more blocks and statements what returns one entity or a page may take in the larger store."""
+_EACH: Final = 1.3
+"""How much more each item of a longer answer may take."""
+_FEW: Final = 40
+"""Blocks and statements that do not count: an index is a level deeper."""
+_MEMORY: Final = 4_000_000
+"""Bytes that a longer listing may take more at most, because of its pages."""
+
+
+class Line(NamedTuple):
+    """One call by one caller, at two sizes."""
+
+    call: str
+    by: str
+    answer: str
+    small: Cost
+    large: Cost
+
+
+def judged(lines: Sequence[Line], growth: float, rich: str) -> Iterator[str]:
+    """Yield what breaks a bar. ``growth``: how many times larger the larger store is, and the roles of ``rich``."""
+    for line in lines:
+        rights = growth if line.by == rich else 1.0
+        yield from (f"{line.call} by {line.by}: {why}" for why in _broken(line, growth, rights))
+
+
+def _broken(line: Line, growth: float, rights: float) -> Iterator[str]:
+    small, large = line.small, line.large
+    items = max(1.0, large.answer / max(1, small.answer))
+    allowed = {"one": max(_ONE, items * _EACH), "many": items * _EACH, "all": growth * _ONE}[line.answer]
+    for what in ("blocks", "statements"):
+        before, after = getattr(small, what), getattr(large, what)
+        if after > allowed * (rights if what == "blocks" else 1) * before + _FEW * (
+            items if line.answer == "many" else 1
+        ):
+            yield f"{before} {what} for {small.answer} items became {after} for {large.answer}"
+    if line.answer == "many" and large.peak > small.peak * _ONE + _MEMORY and line.call not in _LISTS:
+        yield f"{small.peak} bytes became {large.peak}"
+
+
+_LISTS: Final = ("tags on a table", "roles of one", "users.groups", "roles.of")
+"""Calls that return a list: it takes memory for all its items."""
+
+
+def table(lines: Sequence[Line], small: int, large: int) -> Iterator[str]:
+    """Yield a table in Markdown."""
+    yield f"| call | by | items | statements | rows | blocks | memory (kB): {small:,} and {large:,} entities |"
+    yield "|---|---|---|---|---|---|---|"
+    for line in lines:
+        pairs = [(getattr(line.small, one), getattr(line.large, one)) for one in _SHOWN]
+        memory = f"{line.small.peak // 1000} / {line.large.peak // 1000}"
+        shown = " | ".join(f"{a} / {b}" if a != b else str(a) for a, b in pairs)
+        refused = f" ({line.large.refused})" if line.large.refused else ""
+        yield f"| {line.call}{refused} | {line.by} | {shown} | {memory} |"
+
+
+_SHOWN: Final = ("answer", "statements", "rows", "blocks")

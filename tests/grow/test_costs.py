@@ -1,0 +1,278 @@
+"""What grew with more than its answer, and does not any more: by statements, steps, and memory at two sizes."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import metastore as ms
+from metastore.backends.postgres.relations import check
+from metastore.backends.postgres.settings import SESSION
+from metastore.feed.stood import tracked
+from metastore.governance import privileges
+from metastore.managers import models
+from metastore.managers.purge import delete_tree
+from metastore.port.conditions import Relations
+from tests.grow.counting import Cost, SqliteCounter, measured
+
+
+@pytest.fixture
+def counter() -> Iterator[SqliteCounter]:
+    with (one := SqliteCounter()).installed():
+        yield one
+
+
+@pytest.fixture
+def store(counter: SqliteCounter, sqlite_url: str) -> Iterator[ms.Store]:
+    with ms.open(sqlite_url, principal="tester") as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        store.schemas.create("m.c.s")
+        store.schemas.create("m.c.small")
+        yield store
+
+
+def _tables(store: ms.Store, schema: str, begin: int, end: int, **more: Any) -> None:
+    store.tables.create_many(schema, [{"name": f"t{n:05}", **more} for n in range(begin, end)])
+
+
+def _noted(name: str, method: Callable[..., Any], asked: list[str]) -> Callable[..., Any]:
+    def noted(*args: Any) -> Any:
+        asked.append(name)
+        return method(*args)
+
+    return noted
+
+
+def _grown(counter: SqliteCounter, grow: Callable[[int, int], None], call: Callable[[], Any]) -> tuple[Cost, Cost]:
+    """Return what a call costs before and after the store has grown tenfold beside its answer."""
+    grow(0, 300)
+    small = measured(counter, call)
+    grow(300, 3000)
+    return small, measured(counter, call)
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"name": "t0000*"}, {"kind": "model"}, {"name": "t00001", "kind": "table"}], ids=str
+)
+def test_a_search_costs_what_is_in_its_scope(store: ms.Store, counter: SqliteCounter, wanted: dict[str, str]) -> None:
+    _tables(store, "m.c.small", 0, 5)
+    store.models.create("m.c.small.model")
+    found: Callable[[], Any] = partial(store.find, "m.c.small", **wanted)  # type: ignore[arg-type]
+    small, large = _grown(counter, lambda a, b: _tables(store, "m.c.s", a, b), found)
+    assert small.answer == large.answer > 0
+    assert large.blocks <= 1.3 * small.blocks
+    assert large.statements == small.statements
+
+
+def test_a_search_for_a_rare_kind_passes_by_the_others(store: ms.Store, counter: SqliteCounter) -> None:
+    store.models.create("m.c.s.model")
+    for under in (None, "m"):
+        counter.reset()
+        assert [one.path for one in store.find(under, kind="model")] == ["m.c.s.model"]
+    found = lambda: store.find("m", kind="model")  # noqa: E731
+    small, large = _grown(counter, lambda a, b: _tables(store, "m.c.s", a, b), found)
+    assert large.blocks <= 1.3 * small.blocks
+
+
+def test_a_search_by_properties_reads_no_documents_that_cannot_fit(store: ms.Store, counter: SqliteCounter) -> None:
+    store.tables.create("m.c.s.it", properties={"team": "x", "kept": ms.secret("env:HERE")})
+    _tables(store, "m.c.s", 0, 1000, properties={"team": "y"})
+    found = partial(store.find, properties={"team": "x"})
+    assert [one.path for one in found()] == ["m.c.s.it"]
+    assert [one.path for one in store.find(properties={"kept": "env:HERE"})] == ["m.c.s.it"]
+    assert measured(counter, found).peak < 1_000_000
+
+
+def test_pages_of_names_that_find_little_become_longer(store: ms.Store, counter: SqliteCounter) -> None:
+    for n in range(6):
+        store.schemas.create(f"m.c.s{n}")
+        _tables(store, f"m.c.s{n}", 0, 1000)
+    assert measured(counter, lambda: store.find(name="t*", properties={"no": "one"})).statements <= 12
+
+
+def test_paths_of_the_past_are_followed_in_one_statement(store: ms.Store, counter: SqliteCounter) -> None:
+    _tables(store, "m.c.s", 0, 300)
+    then = store.at(store.position())
+    paths = [f"m.c.s.t{n:05}" for n in range(300)]
+    counter.reset()
+    found = then.tables.load_many([*paths, "m.c.s.none", "m.none.s.t"])
+    assert [one.path if one else None for one in found] == [*paths, None, None]
+    assert counter.statements <= 3
+
+
+def test_rows_of_the_past_are_read_in_one_statement(store: ms.Store, counter: SqliteCounter) -> None:
+    store.models.create("m.c.s.model")
+    for n in range(30):
+        store.models.add_version("m.c.s.model", uris={"u": f"{n}"})
+    then = store.at(store.position())
+    store.models.drop_version("m.c.s.model", 7)
+    counter.reset()
+    assert [one.number for one in then.models.versions("m.c.s.model")] == [*range(1, 31)]
+    assert counter.statements <= 8
+
+
+def test_versions_of_a_model_come_page_by_page(
+    store: ms.Store, counter: SqliteCounter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.models.create("m.c.s.model")
+    for n in range(30):
+        store.models.add_version("m.c.s.model", uris={"u": f"{n}"})
+    for number in (1, 2, 3, 17):
+        store.models.drop_version("m.c.s.model", number)
+    monkeypatch.setattr(models, "_PAGE", 4)
+    counter.reset()
+    versions = store.models.versions("m.c.s.model")
+    assert next(versions).number == 4
+    first = counter.statements
+    assert [one.number for one in versions] == [n for n in range(5, 31) if n != 17]
+    assert first * 4 < counter.statements
+    versions = store.models.versions("m.c.s.model")
+    next(versions)
+    store.models.rename("m.c.s.model", "other")
+    with pytest.raises(ms.EntityNotFound):
+        list(versions)
+
+
+def test_a_purge_goes_down_in_batches(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(60):
+        store.schemas.create(f"m.c.s.s{n}")
+        store.tables.create(f"m.c.s.s{n}.t")
+    store.schemas.drop(top := store.schemas.load("m.c.s"), cascade=True)
+    backend, asked = type(store._session.backend), list[str]()
+    for name in ("below", "delete_relations", "delete_entities"):
+        monkeypatch.setattr(backend, name, _noted(name, getattr(backend, name), asked))
+    store.schemas.purge(top)
+    assert len(asked) < 15
+    assert store.verify() == []
+    store.schemas.create("m.c.s")
+
+
+def test_gc_passes_once_over_what_is_gone(store: ms.Store, counter: SqliteCounter) -> None:
+    def gone(begin: int, end: int) -> None:
+        _tables(store, "m.c.s", begin, end)
+        for n in range(begin, end):
+            store.tables.drop(f"m.c.s.t{n:05}")
+
+    backend = store._session.backend
+    asked = list[int]()
+    before = backend.dropped_before
+
+    def noted(time: int, after: Any, limit: int) -> Any:
+        found = before(time, after, limit)
+        asked.append(len(found))
+        return found
+
+    gone(0, 250)
+    backend.dropped_before = noted  # type: ignore[method-assign]
+    assert store.gc(retention=timedelta(0), keep_versions=1).entities == 250
+    assert sum(asked) == 250
+    assert delete_tree(backend, 10**9) == 0
+
+
+def test_the_table_of_privileges_is_built_once(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.roles.create("m.r")
+    store.roles.grant("m.r", "use_schema", "m.c.s", kind="schema")
+
+    def above(kind: str) -> Any:
+        raise AssertionError(f"it builds the table again, for {kind}")
+
+    monkeypatch.setattr(privileges, "_above", above)
+    store.roles.grant("m.r", "create_table", "m.c.s", kind="schema")
+
+
+def test_a_follower_remembers_no_commits_of_others(store: ms.Store) -> None:
+    follower = tracked(store._session, "m.c.small", "schema", None)
+    for n in range(5):
+        _tables(store, "m.c.s", 10 * n, 10 * n + 10)
+    follower.see(store._session.backend.feed(0, 500).rows)
+    assert follower._begun == set()
+
+
+def test_a_difference_below_a_place_holds_nothing_of_what_changed_elsewhere(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metastore.feed.feed._PAGE", 50)
+    monkeypatch.setattr("metastore.past.diff._AT_ONCE", 50)
+
+    def peak(count: int) -> int:
+        since = store.position()
+        for n in range(count):
+            store.tables.alter("m.c.s.t00000", ms.SetProperty("k", f"{n:04}" * 500))
+        store.tables.alter("m.c.small.t00000", ms.SetComment(f"{count}"))
+        tracemalloc.start()
+        try:
+            assert [one.path_after for one in store.diff(since, under="m.c.small", kind="schema")] == [
+                "m.c.small.t00000"
+            ]
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    _tables(store, "m.c.s", 0, 1)
+    _tables(store, "m.c.small", 0, 1)
+    pages = peak(150)
+    assert peak(600) < 1.2 * pages
+
+
+@pytest.mark.postgres
+def test_many_targets_of_any_kind_are_found_in_a_statement_for_each_family(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = list[str]()
+    execute = psycopg.Connection.execute
+
+    def noted(self: Any, text: Any, *args: Any, **options: Any) -> Any:
+        sent.append(str(text))
+        return execute(self, text, *args, **options)
+
+    with ms.open(postgres_url) as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        store.schemas.create("m.c.s")
+        store.tags.create("m.tag")
+        _tables(store, "m.c.s", 0, 200)
+        monkeypatch.setattr(psycopg.Connection, "execute", noted)
+        assert store.tags.attach_many("m.tag", [{"target": f"m.c.s.t{n:05}"} for n in range(200)]) == 200
+        assert len([text for text in sent if "guard g1" in text]) < 20
+        monkeypatch.undo()
+        assert len(store.tags.on("m.c.s.t00001")) == 1
+
+
+def test_a_users_changes_are_read_in_whole_pages(store: ms.Store, counter: SqliteCounter, tmp_path: Path) -> None:
+    store.users.create("m.ann")
+    _tables(store, "m.c.s", 0, 3000)
+    seen = store.as_user("ann")
+    cost = measured(counter, lambda: seen.changes(limit=5))
+    assert cost.answer < 5
+    assert cost.statements < 60
+
+
+@pytest.mark.postgres
+def test_a_detach_reads_the_relations_in_its_slot(postgres_url: str) -> None:
+    """The object with most tags loses the tag that is on most objects: the server expects thousands of rows there."""
+    rows = """INSERT INTO relation (from_id, kind, slot, column_id, value, id, to_id, version, created_at, modified_at)
+      SELECT {0}, '{4}', {1}, 0, '', {2} + n, {1}, 1, 0, 0 FROM generate_series(1, {3}) n"""
+    read = Relations(1, "tag_on", frozenset({(1, 1)}), 2)
+    text, values, *_ = check(read)
+    with psycopg.connect(postgres_url.replace("+psycopg", ""), autocommit=True) as connection:
+        for of in (
+            ("1", "2", 0, 1, "tag_on"),
+            ("1", "100000 + n", 100_000, 4_000, "tag_on"),
+            ("200000 + n", "2", 200_000, 12_000, "tag_on"),
+            ("200000 + n", "2 + n", 300_000, 4_000, "grant"),
+        ):
+            connection.execute(rows.format(*of))
+        connection.execute("ANALYZE")
+        connection.execute(SESSION)
+        explain: Any = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {text}"
+        told = psycopg.ClientCursor(connection).execute(explain, values).fetchall()
+    plan = told[0][0][0]["Plan"]
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 40

@@ -1,0 +1,68 @@
+"""No statement of a bounded answer reads more in a larger store, with statistics or without: the plans say so."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+import metastore as ms
+from tests.bad_input import surface
+from tests.grow.__main__ import RICH, calls, mend
+from tests.grow.lines import ANSWERS
+from tests.grow.plans import SETTINGS, Log, Ran, wide
+from tests.grow.skew import Skew, fill
+from tests.servers.postgres import PostgresServer
+
+pytestmark = [pytest.mark.long, pytest.mark.postgres]
+
+_SMALL, _LARGE = 1_500, 15_000
+_ROWS = 3_000
+"""So many rows one node of a plan may read for a bounded answer."""
+Plans = dict[tuple[str, str], list[Ran]]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer(settings=SETTINGS, in_memory=True) as one:
+        yield one
+
+
+def _ran(server: PostgresServer, entities: int, analyzed: bool) -> Plans:
+    ms.migrate(url := server.create_database())
+    fill(url, Skew(entities))
+    if analyzed:
+        with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+            connection.execute("VACUUM ANALYZE")
+    log, found = Log(server.log), Plans()
+    with ms.open(url, principal="grow", deadline=60.0) as store:
+        for call, by, work in calls(store):
+            if ANSWERS[call] != "one":
+                continue
+            log.new()
+            with contextlib.suppress(ms.MetastoreError):
+                answer = work()
+                list(answer) if isinstance(answer, Iterator) else None
+            found[call, by] = log.new()
+            mend(store)
+    return found
+
+
+@pytest.mark.parametrize("analyzed", [True, False])
+def test_a_bounded_answer_reads_the_same_in_a_larger_store(server: PostgresServer, analyzed: bool) -> None:
+    small, large = (_ran(server, entities, analyzed) for entities in (_SMALL, _LARGE))
+    assert len(large) > len(surface.METHODS) // 2
+    broken = [
+        f"{call}: {why} in {ran.text[:300]}"
+        for call, found in large.items()
+        for ran in found
+        for why in wide(ran, _ROWS)
+    ]
+    for call, found in large.items():
+        before, after = (sum(ran.blocks for ran in some) for some in (small[call], found))
+        of_roles = _LARGE // _SMALL if call[1] == RICH else 1  # a user's rights cost what its roles are
+        if after > 1.3 * of_roles * before + 60:
+            broken.append(f"{call}: {before} blocks became {after}")
+    assert broken == []
