@@ -20,16 +20,19 @@ from metastore.deadlines import remaining
 from metastore.errors import MetastoreError
 from metastore.port.feed import Hearing
 
-__all__ = ["HINT", "hearing"]
+__all__ = ["FOLLOWED", "HINT", "hearing"]
 
 _CHANNEL: Final = "metastore_feed"
 _NAME: Final = "metastore follower"
 _BEGIN: Final = f"UNLISTEN *; LISTEN {_CHANNEL}; SET application_name = '{_NAME}'"
 _END: Final = "UNLISTEN *; RESET application_name"
 
-HINT: Final = f"""SELECT pg_notify('{_CHANNEL}', '') WHERE EXISTS (SELECT 1 FROM pg_stat_activity
+_FOLLOWS: Final = f"""EXISTS (SELECT 1 FROM pg_stat_activity
   WHERE datname = current_database() AND application_name = '{_NAME}')"""
+HINT: Final = f"SELECT pg_notify('{_CHANNEL}', '') WHERE {_FOLLOWS}"
 """Tells those that follow that there are new changes. One row: there are some."""
+FOLLOWED: Final = f"SELECT 1 WHERE {_FOLLOWS}"
+"""One row: somebody follows."""
 
 
 @contextmanager
