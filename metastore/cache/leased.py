@@ -51,10 +51,7 @@ class Leased:
         self._rows, self._clock, self._options = rows, clock, options
         self._raises = options.when_fenced == "raise"
         self._lock = threading.RLock()
-        self._hits, self._misses, self._waits = _Counter(), _Counter(), _Counter()
-        self._hit = self._hits.add
-        self._clears = self._evicted = 0
-        self._entries = Entries(options.max_entries, options.max_bytes)
+        self._count_from_0()
         self._announced = Announced()
         self._monotonic, self._boottime, self._wall = CacheLease(clock, Entries(1, 1)).clocks
         self._member = self._new_member()
@@ -77,11 +74,18 @@ class Leased:
             self._announced = Announced()
             return CacheLease(self._clock, self._entries)
 
+    def _count_from_0(self) -> None:
+        self._evicted, self._entries = 0, Entries(self._options.max_entries, self._options.max_bytes)
+        self._hits, self._misses, self._waits = _Counter(), _Counter(), _Counter()
+        self._hit = self._hits.add
+
     def fork(self) -> None:
         """End the lease in a forked child: the parent's thread renews it, and evicts in the parent only."""
         self._lock = threading.RLock()  # another thread of the parent may have held it
         self._member.lease.end()
         self._member.lease.serving = False
+        self._count_from_0()
+        self._member.fences = 0
 
     def close(self) -> None:
         """Leave, so that no writer waits for this process."""
