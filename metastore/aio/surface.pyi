@@ -155,6 +155,7 @@ class AsyncStore:
         name: str | None = ...,
         properties: Mapping[str, str] | None = ...,
         recursive: bool = ...,
+        text: str | None = ...,
     ) -> Stream[Entity]: ...
     async def gc(
         self,
@@ -1647,6 +1648,7 @@ class AsyncReplica:
         name: str | None = ...,
         properties: Mapping[str, str] | None = ...,
         recursive: bool = ...,
+        text: str | None = ...,
     ) -> Stream[Entity]: ...
     @property
     def from_primary(self) -> bool: ...

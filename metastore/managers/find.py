@@ -20,6 +20,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.target import Target, not_live, unless_back
+from metastore.managers.text import clean, text_of
 from metastore.names import MAX_NAME, Path, clean_text, fold, parse_path
 from metastore.operation.dropping import pending_at
 from metastore.operation.request import committed
@@ -49,6 +50,8 @@ class CheckedSearch:
     glob: str
     properties: Mapping[str, str]
     recursive: bool
+    text: str | None = None
+    """Without case; None: all fits."""
 
 
 def wanted(
@@ -58,6 +61,7 @@ def wanted(
     name: str | None,
     properties: Mapping[str, str] | None,
     recursive: bool,
+    text: str | None,
 ) -> CheckedSearch:
     """Check a search. Raises InvalidArgument, and EntityNotFound for a scope that is not there."""
     if kind is not None and (not isinstance(kind, str) or kind not in KINDS):
@@ -70,7 +74,8 @@ def wanted(
         raise InvalidArgument("the name to find has no NUL: no name has one")
     if len(glob.replace("*", "")) > MAX_NAME:  # SQLite takes no pattern of any length
         raise InvalidArgument(f"the name to find has more than {MAX_NAME} characters beside *: no name has so many")
-    return CheckedSearch(_scope(backend, under), kind or "", re.sub(r"\*+", "*", glob), _pairs(properties), recursive)
+    glob, pairs, looked_for = re.sub(r"\*+", "*", glob), _pairs(properties), clean(text)
+    return CheckedSearch(_scope(backend, under), kind or "", glob, pairs, recursive, looked_for)
 
 
 def _pairs(properties: object) -> dict[str, str]:
@@ -114,12 +119,26 @@ def find(session: Session, looked_for: CheckedSearch, scope_path: str) -> Iterat
     """
     backend = session.backend
     ask = timing(session, "find", backend.find)
-    for record in _records(ask, backend.find, looked_for):
-        entity = kind_named(record.chain[-1].kind).entity(record, backend.origin)
-        if looked_for.properties.items() <= entity.properties.items():
+    text = text_of(session, looked_for.text, _tags(session, looked_for.scope))
+    for entity in _found(session, ask, looked_for):
+        if looked_for.properties.items() <= entity.properties.items() and (text is None or text.is_in(entity)):
             yield entity
     if looked_for.scope is not None:
         _live(backend, looked_for.scope.id, scope_path)
+
+
+def _found(session: Session, ask: Ask, looked_for: CheckedSearch) -> Iterator[Entity]:
+    for record in _records(ask, session.backend.find, looked_for):
+        yield kind_named(record.chain[-1].kind).entity(record, session.backend.origin)
+
+
+def _tags(session: Session, scope: Node | None) -> Iterator[Entity]:
+    """Yield all tags: of the scope's metalake, or of all."""
+    ask = session.backend.find
+    known = None if scope is None else session.backend.by_id([scope.id])[0]
+    lakes = _children(ask, ROOT_ID, "metalake") if known is None else [known.record.chain[0]]
+    for lake in lakes:
+        yield from _found(session, ask, CheckedSearch(lake, "tag", "*", {}, recursive=False))
 
 
 def _records(ask: Ask, uncounted: Ask, looked_for: CheckedSearch) -> Iterator[Record]:

@@ -316,17 +316,20 @@ class Store(Managers):
         name: str | None = None,
         properties: Mapping[str, str] | None = None,
         recursive: bool = True,
+        text: str | None = None,
     ) -> Iterator[Entity]:
         """Yield the entities below ``under`` (None: all) of this kind, name and properties, in no promised order.
 
         ``name`` is a glob on stored names: ``*`` is any text, ``?`` any character, everything else itself. Below a
         catalog that folds case it is compared without case. An index serves a glob that begins with plain text, except
         below such a catalog. An entity matches if it has all of ``properties``.
-        ``recursive=False``: direct children only. Each page that it reads is true at one instant. Raises
+        ``recursive=False``: direct children only. ``text``, compared without case, is in its name or comment, in those
+        of a column, or in the name of a tag that stands on it or on a column; no index serves it. Each page that it
+        reads is true at one instant. Raises
         EntityNotFound, InvalidArgument.
         """
         backend = self._session.backend
-        looked_for = wanted(backend, under, kind, name, properties, recursive)
+        looked_for = wanted(backend, under, kind, name, properties, recursive, text)
         return find(self._session, looked_for, under.path if isinstance(under, Entity) else str(under))
 
     def transaction(
