@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
+import os
+import pwd
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from metastore.cli.output import tell
 from metastore.cli.unregistered import unregistered_at
-from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
+from metastore.errors import BackendUnavailable, EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, kind_named
@@ -23,6 +26,7 @@ from metastore.managers.declared import DeclaredManager
 from metastore.names import format_path, parse_path
 from metastore.port.unreadable import Unreadable
 from metastore.store import Store, open_store
+from metastore.urls import parse_url, redacted
 
 __all__ = [
     "Json",
@@ -34,6 +38,7 @@ __all__ = [
     "kinds_at",
     "left_out",
     "manager_of",
+    "os_user",
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
@@ -59,11 +64,36 @@ class Settings:
     principal: str | None
 
     @contextmanager
-    def open(self, admins: Iterable[str] = ()) -> Iterator[Store]:
-        """Open the store. Log records are not shown: warnings about the machine concern programs that run for long."""
+    def open(self, admins: Iterable[str] = (), *, makes: bool = False) -> Iterator[Store]:
+        """Open the store; a SQLite file that is not there is made only if the command ``makes`` databases.
+
+        Log records are not shown: warnings about the machine concern programs that run for long. Raises
+        BackendUnavailable for a file that is not there.
+        """
+        if not makes:
+            _require_file(self.url)
         logging.getLogger("metastore").addHandler(logging.NullHandler())
         with open_store(self.url, principal=self.principal, admins=admins) as store:
             yield store
+
+
+def os_user() -> str:
+    """Return the name of the operating system's user, or its number."""
+    number = os.geteuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"uid {number}"
+
+
+def _require_file(url: str | None) -> None:
+    parsed = parse_url(url)
+    is_file = parsed.drivername == "sqlite" and parsed.database not in (None, "", ":memory:")
+    if is_file and not Path(str(parsed.database)).exists():
+        raise BackendUnavailable(
+            f"there is no database {redacted(parsed)}; name one with --url or METASTORE_URL, or make one: "
+            "metastore migrate"
+        )
 
 
 def left_out(skip: bool) -> Unreadable | None:
