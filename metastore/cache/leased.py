@@ -47,6 +47,9 @@ class Leased:
     The member's thread does not keep it alive: one that no store uses any more leaves.
     """
 
+    _entries: Entries
+    _evicted: int
+
     def __init__(self, rows: MemberRows, clock: Clock, options: Cache) -> None:
         self._rows, self._clock, self._options = rows, clock, options
         self._raises = options.when_fenced == "raise"
@@ -75,7 +78,8 @@ class Leased:
             return CacheLease(self._clock, self._entries)
 
     def _count_from_0(self) -> None:
-        self._evicted, self._entries = 0, Entries(self._options.max_entries, self._options.max_bytes)
+        self._entries = Entries(self._options.max_entries, self._options.max_bytes)
+        self._evicted = 0
         self._hits, self._misses, self._waits = _Counter(), _Counter(), _Counter()
         self._hit = self._hits.add
 

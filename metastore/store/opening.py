@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from metastore.arguments import items, positive_seconds
@@ -87,14 +88,26 @@ def prepared(
     return parsed, connect(parsed, policy.deadline, pool_size=pool_size, max_wait=max_wait), policy
 
 
-def restore(url: str | None, source: FileOrName, *, progress: Callable[[float], None] | None = None) -> Imported:
-    """Import an export with ids into an empty database, as ``import_from`` does; or go on where that was stopped.
+def restore(
+    source: FileOrName | None, url: FileOrName | None = None, *, progress: Callable[[float], None] | None = None
+) -> Imported:
+    """Put the database ``url`` (None: as for :func:`open_store`) into the state of a file; the URL may also come first.
 
-    No store can open the database before the import is finished. Raises InvalidArgument for a bad file, or a database
-    that is not empty.
+    An export with ids is imported into an empty database, as ``import_from`` does; if that was stopped, it goes on. No
+    store can open the database before the import is finished. A file of ``store.backup`` takes the place of a SQLite
+    database, which no program may have open. Raises InvalidArgument for a bad file, a database that is not empty, and a
+    backup of PostgreSQL, which has tools of its own; BackendUnavailable.
     """
     from metastore.transfer import calls  # noqa: PLC0415
+    from metastore.transfer.backup import is_backup, put_back  # noqa: PLC0415
 
+    if source is None or (isinstance(source, str) and "://" in source):
+        source, url = url, source
+    if source is None or not (url is None or isinstance(url, str)):
+        raise InvalidArgument("a restore takes a file, and the URL of the database")
+    if isinstance(source, str | Path) and is_backup(source):
+        put_back(url, source)
+        return Imported(0, 0, 0, "", "", restored=True)
     backend = connect(parse_url(url), _DEADLINE, restoring=True)
     try:
         return calls.restore_into(backend, SYSTEM, source, progress)

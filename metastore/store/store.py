@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path as FilePath
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 from uuid import UUID
@@ -415,6 +416,16 @@ class Store(Managers):
         return calls.export_to(
             self._session, to, target, ids=ids, history=history, progress=progress, unreadable=unreadable
         )
+
+    def backup(self, file: str | FilePath) -> None:
+        """Write a SQLite database, as it is at one instant, into a new file; others may go on writing.
+
+        :func:`metastore.restore` puts it back. Raises InvalidArgument for another kind of database, which has tools of
+        its own, and for a file that exists; BackendUnavailable, BackendRefused.
+        """
+        from metastore.transfer.backup import back_up  # noqa: PLC0415  (a process imports only what it uses)
+
+        back_up(self._url.render_as_string(hide_password=False), file)
 
     def import_from(
         self,

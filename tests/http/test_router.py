@@ -124,11 +124,12 @@ def test_create(http: TestClient, store: ms.Store) -> None:
     assert code(http.post("/v1/tables/lake.c.new.t", json=body)) == (409, "entity_already_exists")
     new = {"If-None-Match": "*"}
     assert code(http.post("/v1/tables/lake.c.new.t", json=body, headers=new)) == (412, "version_conflict")
+    wrong: object
     for wrong in ({"principal": "eve"}, {"columns": [{"nam": "a"}]}, [], {"colour": 1}):
         assert code(http.post("/v1/tables/lake.c.s.x", json=wrong)) == (400, "invalid_argument")
     assert code(http.post("/v1/tables/lake.c.s.x", content=b"{")) == (400, "invalid_argument")
-    definition = {"parameters": [{"name": "a", "type": "int"}], "returns": "int"}
-    definition["implementations"] = [{"language": "sql", "body": "a + 1"}]  # type: ignore[assignment]
+    definition: dict[str, object] = {"parameters": [{"name": "a", "type": "int"}], "returns": "int"}
+    definition["implementations"] = [{"language": "sql", "body": "a + 1"}]
     assert http.post("/v1/functions/lake.c.s.f", json={"definitions": [definition]}).status_code == 201
     view = {"representations": [{"dialect": "spark", "text": "select 1"}]}
     assert http.post("/v1/views/lake.c.s.v", json=view).json()["representations"] == view["representations"]
