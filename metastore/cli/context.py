@@ -89,7 +89,8 @@ def os_user() -> str:
 def _require_file(url: str | None) -> None:
     parsed = parse_url(url)
     is_file = parsed.drivername == "sqlite" and parsed.database not in (None, "", ":memory:")
-    if is_file and not Path(str(parsed.database)).exists():
+    file = Path(str(parsed.database))
+    if is_file and file.parent.is_dir() and not file.exists():
         raise BackendUnavailable(
             f"there is no database {redacted(parsed)}; name one with --url or METASTORE_URL, or make one: "
             "metastore migrate"

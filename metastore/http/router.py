@@ -211,7 +211,8 @@ def _posted(call: _Call) -> Response:
 
 def _created(call: _Call) -> Response:
     manager, absent = call.manager, call.if_none_match
-    fields = fields_of(manager._kind.name, manager.create, call.json or {})  # noqa: SLF001
+    body = call.json if call.body else {}
+    fields = fields_of(manager._kind.name, manager.create, body)  # noqa: SLF001
     options: dict[str, Any] = {"parents": call.flag("parents"), "if_exists": call.text("if_exists") or "error"}
     if (operation_id := call.key()) is not None:
         options["operation_id"] = operation_id

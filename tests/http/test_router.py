@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from functools import partialmethod
 from typing import Any
 
+import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Mount
-from starlette.testclient import TestClient
 
 import metastore as ms
 import metastore.http
@@ -17,6 +19,24 @@ from metastore.http.etags import Tags, tags_in
 
 COMMENT = [{"change": "SetComment", "text": "new"}]
 TABLE = "/v1/tables/lake.c.s.t"
+
+
+class Http:
+    """A client of an application in this process."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        async def ask() -> httpx.Response:
+            transport = httpx.ASGITransport(self._app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+                return await client.request(method, path, **options)
+
+        return asyncio.run(ask())
+
+    get, post = partialmethod(request, "GET"), partialmethod(request, "POST")
+    patch, delete = partialmethod(request, "PATCH"), partialmethod(request, "DELETE")
 
 
 @pytest.fixture
@@ -29,12 +49,11 @@ def store() -> Iterator[ms.Store]:
 
 
 @pytest.fixture
-def http(store: ms.Store) -> Iterator[TestClient]:
+def http(store: ms.Store) -> Http:
     def view(request: Request) -> ms.Store:
         return store.bind(principal=request.headers.get("x-user", "nobody"))
 
-    with TestClient(Starlette(routes=[Mount("/v1", metastore.http.router(view))])) as client:
-        yield client
+    return Http(Starlette(routes=[Mount("/v1", metastore.http.router(view))]))
 
 
 def code(answer: Any) -> tuple[int, str]:
@@ -59,9 +78,10 @@ def test_what_a_header_says(header: str | None, meaning: Tags | None) -> None:
     assert tags_in(header) == meaning
 
 
-def test_a_write_under_a_tag(http: TestClient, store: ms.Store) -> None:
+def test_a_write_under_a_tag(http: Http, store: ms.Store) -> None:
     tag = http.get(TABLE).headers["etag"]
-    for header in (tag, f'"1-1", {tag}', "*"):
+    for given in ("{tag}", '"1-1", {tag}', "*"):
+        header = given.format(tag=tag)
         done = http.patch(TABLE, json=[{"change": "SetComment", "text": header}], headers={"If-Match": header})
         assert done.status_code == 200, done.text
         assert done.json()["comment"] == header
@@ -76,9 +96,7 @@ def test_a_write_under_a_tag(http: TestClient, store: ms.Store) -> None:
 
 
 @pytest.mark.parametrize("header", ["{tag}", '"1-1", {tag}', '{tag}, "{id}-9"', "*"])
-def test_a_repeat_gets_what_the_first_got_whatever_happened_since(
-    http: TestClient, store: ms.Store, header: str
-) -> None:
+def test_a_repeat_gets_what_the_first_got_whatever_happened_since(http: Http, store: ms.Store, header: str) -> None:
     table = store.tables.load("lake.c.s.t")
     tag = http.get(TABLE).headers["etag"]
     headers = {"If-Match": header.format(tag=tag, id=table.id), "Idempotency-Key": "k"}
@@ -93,10 +111,10 @@ def test_a_repeat_gets_what_the_first_got_whatever_happened_since(
     assert code(http.patch(TABLE, json=other, headers=headers)) == (422, "operation_id_reused")
     mine = http.patch(TABLE, json=COMMENT, headers={**headers, "X-User": "ann"})
     assert mine.status_code in (200, 404, 412)  # another user's key is another key
-    assert len(list(store.tables.history(table))) == (5 if header == "*" else 4)
+    assert len(list(store.tables.history(table))) == 4
 
 
-def test_a_repeated_drop_under_a_tag(http: TestClient, store: ms.Store) -> None:
+def test_a_repeated_drop_under_a_tag(http: Http, store: ms.Store) -> None:
     headers = {"If-Match": http.get(TABLE).headers["etag"], "Idempotency-Key": "k"}
     for _ in range(2):
         assert http.delete(TABLE, headers=headers).json() == {"dropped": True}
@@ -106,7 +124,7 @@ def test_a_repeated_drop_under_a_tag(http: TestClient, store: ms.Store) -> None:
     assert store.tables.exists("lake.c.s.t")  # it has another id
 
 
-def test_create(http: TestClient, store: ms.Store) -> None:
+def test_create(http: Http, store: ms.Store) -> None:
     body = {
         "columns": [{"name": "a", "type": "int"}],
         "properties": {"k": "v"},
@@ -137,7 +155,7 @@ def test_create(http: TestClient, store: ms.Store) -> None:
     assert store.tables.load("lake.c.new.t").properties == {"k": "v"}
 
 
-def test_pages(http: TestClient, store: ms.Store) -> None:
+def test_pages(http: Http, store: ms.Store) -> None:
     store.tables.create_many("lake.c.s", [{"name": f"u{n}"} for n in range(5)])
     first = http.get("/v1/schemas/lake.c.s/tables", params={"size": "2", "prefix": "u"}).json()
     assert [one["names"][-1] for one in first["items"]] == ["u0", "u1"]
@@ -152,7 +170,7 @@ def test_pages(http: TestClient, store: ms.Store) -> None:
     assert code(http.get("/v1/tabels/lake.c.s.t")) == (404, "entity_not_found")
 
 
-def test_what_is_kept_and_names_with_slashes(http: TestClient, store: ms.Store) -> None:
+def test_what_is_kept_and_names_with_slashes(http: Http, store: ms.Store) -> None:
     tag = http.get(TABLE).headers["etag"]
     for seen in (tag, f"W/{tag}", f'"1-1", W/{tag}', "*"):
         kept = http.get(TABLE, headers={"If-None-Match": seen})
@@ -174,9 +192,9 @@ def test_a_client_says_how_long_it_waits(store: ms.Store, monkeypatch: pytest.Mo
         return bind(self, **options)
 
     monkeypatch.setattr(ms.Store, "bind", noted)
-    with TestClient(metastore.http.router(store, deadline=5)) as client:
-        for prefer in ("wait=2", "respond-async, Wait=99", "return=minimal; wait=0", "waiting=3"):
-            client.get("/tables/lake.c.s.t", headers={"Prefer": prefer})
+    client = Http(metastore.http.router(store, deadline=5))
+    for prefer in ("wait=2", "respond-async, Wait=99", "return=minimal; wait=0", "waiting=3"):
+        client.get("/tables/lake.c.s.t", headers={"Prefer": prefer})
     assert seen == [2.0, 5.0, 0.001, 5.0]
     with pytest.raises(ms.InvalidArgument):
         metastore.http.router(store, deadline=0)
