@@ -23,9 +23,9 @@ def allowed(
     kind: KindOption = None,
     json: Json = False,
 ) -> None:
-    """Show whether a user has a privilege on an object, and why.
+    """Show what a user may do, and why.
 
-    Without PRIVILEGE, all privileges that the user has there.
+    With PRIVILEGE, whether the user has it on the object. Without, all privileges that the user has there.
 
     The exit code is 1 if the user does not have the privilege.
     """

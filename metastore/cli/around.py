@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from metastore.cli.context import manager_of
 from metastore.kinds.attached import Attached, attached
 from metastore.kinds.entity import Entity
+from metastore.kinds.registry import kind_named
 from metastore.kinds.relation import TAG_ON
 from metastore.managers.all import Managers
 from metastore.managers.relations.ends import end_of
 from metastore.managers.relations.reads import live_related
 from metastore.managers.relations.writes import column_path
-from metastore.port.records import Node
 from metastore.port.relations import NO_COLUMN
 
 __all__ = ["Around", "around", "granted"]
@@ -44,16 +43,18 @@ def around(store: Managers, entity: Entity) -> Around:
 
 def granted(store: Managers, entity: Entity) -> Iterator[dict[str, str]]:
     """Yield what roles are allowed or denied on an entity, then on what is above it."""
-    nodes = entity.record.chain
-    for depth in range(len(nodes), 0, -1):
-        for one in _on(store, nodes[:depth]):
-            effect, _, privilege = (one.value or "").partition(":")
-            yield {"role": one.target_path, "privilege": privilege, "effect": effect, "on": one.path}
+    for one in (entity, *_above(store, entity)):
+        for grant in store.relations("grant").targets(one):
+            effect, _, privilege = (grant.value or "").partition(":")
+            yield {"role": grant.target_path, "privilege": privilege, "effect": effect, "on": grant.path}
 
 
-def _on(store: Managers, chain: tuple[Node, ...]) -> Iterator[Attached]:
-    there = manager_of(store, chain[-1].kind).load(tuple([node.name for node in chain]))
-    return store.relations("grant").targets(there)
+def _above(store: Managers, entity: Entity) -> list[Entity]:
+    """Return what is above an entity, the nearest first; its kind may be of a package that is not installed."""
+    backend = store._session.backend  # noqa: SLF001  (a manager loads one kind at a time)
+    known = backend.by_id([node.id for node in reversed(entity.record.chain[:-1])])
+    records = [one.record for one in known if one is not None and one.live]
+    return [kind_named(record.chain[-1].kind).entity(record, backend.origin) for record in records]
 
 
 def _of_columns(store: Managers, entity: Entity) -> Iterator[Attached]:

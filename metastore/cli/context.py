@@ -10,14 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from metastore.cli.output import tell
 from metastore.cli.unregistered import unregistered_at
-from metastore.errors import BackendUnavailable, EntityNotFound, InvalidArgument, MetastoreError
+from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, kind_named
@@ -26,7 +25,6 @@ from metastore.managers.declared import DeclaredManager
 from metastore.names import format_path, parse_path
 from metastore.port.unreadable import Unreadable
 from metastore.store import Store, open_store
-from metastore.urls import parse_url, redacted
 
 __all__ = [
     "Json",
@@ -70,10 +68,8 @@ class Settings:
         Log records are not shown: warnings about the machine concern programs that run for long. Raises
         BackendUnavailable for a file that is not there.
         """
-        if not makes:
-            _require_file(self.url)
         logging.getLogger("metastore").addHandler(logging.NullHandler())
-        with open_store(self.url, principal=self.principal, admins=admins) as store:
+        with open_store(self.url, principal=self.principal, admins=admins, must_exist=not makes) as store:
             yield store
 
 
@@ -84,17 +80,6 @@ def os_user() -> str:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         return f"uid {number}"
-
-
-def _require_file(url: str | None) -> None:
-    parsed = parse_url(url)
-    is_file = parsed.drivername == "sqlite" and parsed.database not in (None, "", ":memory:")
-    file = Path(str(parsed.database))
-    if is_file and file.parent.is_dir() and not file.exists():
-        raise BackendUnavailable(
-            f"there is no database {redacted(parsed)}; name one with --url or METASTORE_URL, or make one: "
-            "metastore migrate"
-        )
 
 
 def left_out(skip: bool) -> Unreadable | None:

@@ -82,9 +82,9 @@ def restore(
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Bring back the newest dropped entity of a path, or a backup.
+    """Bring back a dropped entity, or a backup.
 
-    Everything below it comes back too.
+    Of a path the newest one; everything below it comes back too.
 
     If PATH is a file of the command backup, it takes the place of the SQLite database, which no program may have open.
     """

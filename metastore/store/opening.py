@@ -18,7 +18,7 @@ from metastore.port.backend import Backend
 from metastore.retry.policy import Hook, RetryPolicy
 from metastore.store.store import Store
 from metastore.transfer.outcomes import Imported
-from metastore.urls import parse_url
+from metastore.urls import parse_url, require_file
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -43,6 +43,7 @@ def open_store(
     admins: Iterable[str] = (),
     cache: Cache | None = None,
     read_from: Iterable[str] = (),
+    must_exist: bool = False,
 ) -> Store:
     """Open a database: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
 
@@ -51,11 +52,13 @@ def open_store(
     this store may have at once. ``max_wait`` is how long a call waits for one of them before it raises PoolExhausted
     (seconds; None: until its deadline). ``admins`` are names that may do everything through ``as_user``. ``cache`` says
     what keeps what is read (None: nothing does). ``read_from`` has the URLs of PostgreSQL's read replicas, one server
-    each, for :meth:`Store.replica`. Raises MigrationNeeded, BackendUnavailable, InvalidArgument; BackendRefused if the
-    role may not cache under a lease.
+    each, for :meth:`Store.replica`. ``must_exist``: a SQLite file that is not there is not made. Raises
+    MigrationNeeded, BackendUnavailable, InvalidArgument; BackendRefused if the role may not cache under a lease.
     """
     named = clean_admins(admins)
     check_cache(cache, url)
+    if must_exist:
+        require_file(parse_url(url))
     parsed, backend, policy = prepared(url, principal, deadline, hooks, pool_size, max_wait)
     try:
         replicas = replicas_of(parsed, read_from, policy.deadline, pool_size=pool_size, max_wait=max_wait)
