@@ -71,6 +71,8 @@ def test_each_sqlstate_becomes_an_error_of_ours() -> None:
     states = {one.sqlstate: one for one in kinds if one.sqlstate}
     assert len(states) > 200
     for state, kind in states.items():
+        if of_sqlstate(state) in (Consequence.CHECK, Consequence.UNIQUE):
+            continue  # a statement of ours raises it on purpose, and its caller knows what it means
         with pytest.raises(ms.MetastoreError) as caught:
             raise_read_error(kind("the words of the server"))
         assert "the words of the server" in str(caught.value), state

@@ -52,6 +52,8 @@ _MEANINGS: dict[Consequence, tuple[type[MetastoreError], str]] = {
     Consequence.UNKNOWN: _AGAIN,
     Consequence.RETRY: _AGAIN,
 }
+_OF_STATEMENTS: Final = (Consequence.CHECK, Consequence.UNIQUE)
+"""What a statement raises on purpose: the code that sends it knows what it means."""
 _BROKEN: Final = "the database failed: {} (SQLSTATE {}); look at the server's log, then run: metastore verify"
 
 
@@ -67,5 +69,7 @@ def _translated(error: psycopg.Error) -> MetastoreError | psycopg.Error:
         consequence = Consequence.REJECTED
     elif error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
         return error  # the client refused it: a defect of ours
+    if consequence in _OF_STATEMENTS:
+        return error
     meaning, message = _MEANINGS.get(consequence, (BackendRefused, _BROKEN))
     return meaning(message.format(text, error.sqlstate))
