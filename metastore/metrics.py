@@ -250,9 +250,9 @@ class Metrics:
                 self._overtaken_before = self._overtaken
 
     def ended_operations(self) -> int:
-        """Return how many operations have ended by now, with whatever result."""
+        """Return how many operations have ended by now that may have changed something."""
         with self._lock:
-            return sum(sum(verb.decided.values()) for verb in self._verbs.values())
+            return sum(n for verb in self._verbs.values() for decided, n in verb.decided.items() if decided != "value")
 
     def conflict(self, verb: str, cause: str, entity_id: int | None = None) -> None:
         """Note that an attempt lost, and on which entity, if that is known."""

@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from metastore.errors import InvalidArgument
+from metastore.errors import BackendUnavailable, InvalidArgument
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-__all__ = ["DEFAULT_URL", "parse_url", "reachable_url", "redacted"]
+__all__ = ["DEFAULT_URL", "parse_url", "reachable_url", "redacted", "require_file"]
 
 DEFAULT_URL = "sqlite:///metastore.db"
 _SHOWN = frozenset(
@@ -114,3 +114,15 @@ def reachable_url(url: str | None) -> str:
 def redacted(url: URL) -> str:
     """Return the URL with its password hidden, and without the options that may be secrets."""
     return url.difference_update_query(set(url.query) - _SHOWN).render_as_string(hide_password=True)
+
+
+def require_file(url: URL) -> None:
+    """Raise BackendUnavailable for a SQLite file that is not there. (A folder that is missing is told by SQLite.)"""
+    if url.drivername != "sqlite" or url.database in (None, "", ":memory:"):
+        return
+    file = Path(str(url.database))
+    if file.parent.is_dir() and not file.exists():
+        raise BackendUnavailable(
+            f"there is no database {redacted(url)}; name one with --url or METASTORE_URL, or make one: "
+            "metastore migrate"
+        )

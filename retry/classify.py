@@ -23,7 +23,7 @@ class Consequence(Enum):
     REJECTED = "not applied; the database rejects the values"
     CHECK = "not applied; a check of the commit failed"
     UNIQUE = "not applied; a unique index refused it"
-    OTHER = "not applied; a defect"
+    OTHER = "not applied; a defect of this program, or damage in the database"
 
 
 _STATES = {
@@ -32,6 +32,7 @@ _STATES = {
     "55P03": Consequence.RETRY,  # lock_not_available
     "57014": Consequence.RETRY,  # query_canceled (a statement time-out)
     "25P04": Consequence.RETRY,  # transaction_timeout
+    "25P03": Consequence.UNKNOWN,  # idle_in_transaction_session_timeout, which ends the session
     "40003": Consequence.UNKNOWN,  # statement_completion_unknown
     "22012": Consequence.CHECK,  # division_by_zero, which our checks raise
     "2201E": Consequence.CHECK,  # invalid_argument_for_logarithm, likewise
@@ -62,6 +63,9 @@ _CLASSES = {
     "23": Consequence.REJECTED,  # integrity constraint violations
     "28": Consequence.UNAVAILABLE,  # invalid authorization
     "53": Consequence.UNAVAILABLE,  # insufficient resources: disk full, too many connections
+    "54": Consequence.REJECTED,  # program limits: what was sent is too large or too deep
+    "55": Consequence.UNAVAILABLE,  # an object is not in the state that is needed
+    "57": Consequence.UNAVAILABLE,  # an operator intervened
     "58": Consequence.UNAVAILABLE,  # system errors, external to PostgreSQL
 }
 

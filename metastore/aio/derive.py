@@ -56,7 +56,9 @@ AT_ONCE: Final = frozenset(
     }
 )
 """Methods that stay sync: they send nothing, or the sync code itself calls them (of a lease)."""
-WHOLE: Final = frozenset({"close", "create_many", "export_to", "gc", "import_from", "rotate", "scrub", "verify"})
+WHOLE: Final = frozenset(
+    {"backup", "close", "create_many", "export_to", "gc", "import_from", "rotate", "scrub", "verify"}
+)
 """Long work: it is done in a thread of its own, where it does not hold up the loop while Python runs."""
 INTERNAL: Final = frozenset({"place", "relate", "unrelate"})
 """Methods that managers call on each other: they are no surface."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from metastore.cache.options import Cache
 from metastore.errors import InvalidArgument
 from metastore.retry.policy import Hook
+from metastore.urls import parse_url, require_file
 
 if TYPE_CHECKING:
     from metastore.aio.surface import AsyncStore
@@ -26,6 +27,7 @@ async def open_async(
     admins: Iterable[str] = (),
     cache: Cache | None = None,
     read_from: Iterable[str] = (),
+    must_exist: bool = False,
 ) -> AsyncStore:
     """Open a database for asyncio: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
 
@@ -38,4 +40,6 @@ async def open_async(
         raise InvalidArgument("the async API needs greenlet: pip install 'versioned-metastore[async]'") from None
     from metastore.aio.store import opened  # noqa: PLC0415  (a process imports only what it uses)
 
+    if must_exist:
+        require_file(parse_url(url))
     return await opened(url, principal, deadline, hooks, pool_size, max_wait, admins, cache, read_from)

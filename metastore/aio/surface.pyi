@@ -4,6 +4,7 @@ import builtins
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path as FilePath
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 from uuid import UUID
@@ -107,6 +108,7 @@ class AsyncStore:
     async def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = ...) -> Decision: ...
     def as_user(self, user: Path | Entity) -> AsyncStore: ...
     async def at(self, when: str | datetime) -> AsyncPast: ...
+    async def backup(self, file: str | FilePath) -> None: ...
     def bind(self, *, principal: str | None = ..., deadline: float | None = ...) -> AsyncStore: ...
     @property
     def cache(self) -> StoreCache: ...
@@ -155,6 +157,7 @@ class AsyncStore:
         name: str | None = ...,
         properties: Mapping[str, str] | None = ...,
         recursive: bool = ...,
+        text: str | None = ...,
     ) -> Stream[Entity]: ...
     async def gc(
         self,
@@ -1647,6 +1650,7 @@ class AsyncReplica:
         name: str | None = ...,
         properties: Mapping[str, str] | None = ...,
         recursive: bool = ...,
+        text: str | None = ...,
     ) -> Stream[Entity]: ...
     @property
     def from_primary(self) -> bool: ...

@@ -47,14 +47,14 @@ class Leased:
     The member's thread does not keep it alive: one that no store uses any more leaves.
     """
 
+    _entries: Entries
+    _evicted: int
+
     def __init__(self, rows: MemberRows, clock: Clock, options: Cache) -> None:
         self._rows, self._clock, self._options = rows, clock, options
         self._raises = options.when_fenced == "raise"
         self._lock = threading.RLock()
-        self._hits, self._misses, self._waits = _Counter(), _Counter(), _Counter()
-        self._hit = self._hits.add
-        self._clears = self._evicted = 0
-        self._entries = Entries(options.max_entries, options.max_bytes)
+        self._count_from_0()
         self._announced = Announced()
         self._monotonic, self._boottime, self._wall = CacheLease(clock, Entries(1, 1)).clocks
         self._member = self._new_member()
@@ -77,11 +77,19 @@ class Leased:
             self._announced = Announced()
             return CacheLease(self._clock, self._entries)
 
+    def _count_from_0(self) -> None:
+        self._entries = Entries(self._options.max_entries, self._options.max_bytes)
+        self._evicted = 0
+        self._hits, self._misses, self._waits = _Counter(), _Counter(), _Counter()
+        self._hit = self._hits.add
+
     def fork(self) -> None:
         """End the lease in a forked child: the parent's thread renews it, and evicts in the parent only."""
         self._lock = threading.RLock()  # another thread of the parent may have held it
         self._member.lease.end()
         self._member.lease.serving = False
+        self._count_from_0()
+        self._member.fences = 0
 
     def close(self) -> None:
         """Leave, so that no writer waits for this process."""

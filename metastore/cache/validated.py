@@ -149,6 +149,8 @@ class Validated:
 
     def stats(self) -> CacheStats:
         """Return the figures."""
+        if process_id() != self._pid:
+            self._begin()
         with self._lock:
             entries = self._era.entries
             return CacheStats(

@@ -1,11 +1,12 @@
 """Run the command line, ``metastore``. :mod:`metastore.cli.app` has the commands, and is imported only when needed.
 
-Exit codes: 0 done, 1 an error, or a violation that verify found, 130 interrupted; of ``lease run`` also 75, 124, 126
-and 127.
+Exit codes: 0 done, 1 an error, or a violation that verify found, 130 interrupted, 141 the reader of the output, such as
+head, has read enough; of ``lease run`` also 75, 124, 126 and 127.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -14,6 +15,7 @@ __all__ = ["app", "main"]
 
 def main() -> None:
     """Run the command line, and exit with its code."""
+    _hold_standard_files()
     try:
         from metastore.cli.app import run  # noqa: PLC0415  (Ctrl-C during the import must be reported too)
 
@@ -22,6 +24,15 @@ def main() -> None:
         sys.stderr.write("metastore: interrupted\n")
         code = 130
     sys.exit(code)
+
+
+def _hold_standard_files() -> None:
+    """Let no file get the number of a closed stdin, stdout or stderr: what is printed would land in it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
 
 
 def __getattr__(name: str) -> Any:

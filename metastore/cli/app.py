@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOBase
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from metastore.cli import (
+    allowed,
     alter,
     cache,
     consumers,
@@ -35,7 +39,7 @@ from metastore.cli import (
     stats,
     transfer,
 )
-from metastore.cli.context import Settings
+from metastore.cli.context import Settings, os_user
 from metastore.cli.output import tell
 from metastore.errors import LeaseHeld, LeaseLost, MetastoreError
 from metastore.kinds.installed import load_installed_kinds
@@ -92,13 +96,18 @@ def _settings(
         typer.Option("--url", help="The database: METASTORE_URL, else sqlite:///metastore.db.", show_default=False),
     ] = None,
     principal: Annotated[
-        str | None, typer.Option("--principal", help="Who acts; history shows it.", show_default=False)
+        str | None,
+        typer.Option(
+            "--principal",
+            help="Who acts; history shows it. The operating system's user, if it is not given.",
+            show_default=False,
+        ),
     ] = None,
     _version: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    ctx.obj = Settings(url, principal)
+    ctx.obj = Settings(url, os_user() if principal is None else principal)
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
     load_installed_kinds()
@@ -112,6 +121,7 @@ for _commands in (
     show,
     find,
     governance,
+    allowed,
     history,
     diff,
     past,
@@ -142,8 +152,33 @@ def _command() -> Any:
     return typer.main.get_command(app)
 
 
+class _Closed(TextIOBase):
+    """Stands for a standard output that was closed: what writes there is told so."""
+
+    def write(self, _: str) -> int:
+        raise OSError(errno.EBADF, "standard output is closed")
+
+
+def _open_streams() -> None:
+    """Let there be a stream for each of stdout and stderr. Python has None for one that was closed."""
+    streams: Any = sys
+    if streams.stdout is None:
+        streams.stdout = _Closed()
+    if streams.stderr is None:
+        streams.stderr = Path(os.devnull).open("w")  # noqa: SIM115  (for the whole process)
+
+
+def _let_go() -> None:
+    """Drop what stdout does not take: Python would try again at its end, and tell of it."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. A user's error is one line on stderr."""
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -151,10 +186,10 @@ def run(arguments: Sequence[str]) -> int:
         code = _command().main(list(arguments), prog_name="metastore", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
-    except BrokenPipeError:  # the reader, such as head, has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except (_Interrupted, KeyboardInterrupt):
+    except BrokenPipeError:  # the reader, such as head, has read enough: the code of a shell for SIGPIPE
+        _let_go()
+        return 141
+    except (_Interrupted, KeyboardInterrupt, typer.Abort):  # the last: Ctrl-C, or no input, at a question
         return _say("interrupted", 130)
     except MetastoreError as error:
         message = str(error)
@@ -162,6 +197,7 @@ def run(arguments: Sequence[str]) -> int:
             message = message.replace(call, command)
         return _say(message, _CODES.get(type(error), 1))
     except OSError as error:
+        _let_go()
         return _say(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", 1)
     except Exception as error:
         if not hasattr(error, "format_message"):

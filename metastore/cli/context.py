@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import pwd
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +36,7 @@ __all__ = [
     "kinds_at",
     "left_out",
     "manager_of",
+    "os_user",
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
@@ -59,11 +62,24 @@ class Settings:
     principal: str | None
 
     @contextmanager
-    def open(self, admins: Iterable[str] = ()) -> Iterator[Store]:
-        """Open the store. Log records are not shown: warnings about the machine concern programs that run for long."""
+    def open(self, admins: Iterable[str] = (), *, makes: bool = False) -> Iterator[Store]:
+        """Open the store; a SQLite file that is not there is made only if the command ``makes`` databases.
+
+        Log records are not shown: warnings about the machine concern programs that run for long. Raises
+        BackendUnavailable for a file that is not there.
+        """
         logging.getLogger("metastore").addHandler(logging.NullHandler())
-        with open_store(self.url, principal=self.principal, admins=admins) as store:
+        with open_store(self.url, principal=self.principal, admins=admins, must_exist=not makes) as store:
             yield store
+
+
+def os_user() -> str:
+    """Return the name of the operating system's user, or its number."""
+    number = os.geteuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"uid {number}"
 
 
 def left_out(skip: bool) -> Unreadable | None:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from metastore.cli.context import Json, Settings
 from metastore.cli.output import console, one_line, safe, table, write, write_json, write_lines, write_table
+from metastore.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from metastore.crawl.report import CrawlReport, TableResult
@@ -87,10 +88,13 @@ def crawl(
 
     A file that cannot be read is listed as a failure and stops nothing.
     """
-    from metastore.crawl.files.limits import MAX_RATIO, MAX_UNPACKED  # noqa: PLC0415
-    from metastore.crawl.interruption import Interrupted  # noqa: PLC0415  (only this command needs Spark)
-    from metastore.crawl.job import crawl as start  # noqa: PLC0415
-    from metastore.crawl.policies import MAX_MISSING  # noqa: PLC0415
+    try:
+        from metastore.crawl.files.limits import MAX_RATIO, MAX_UNPACKED  # noqa: PLC0415
+        from metastore.crawl.interruption import Interrupted  # noqa: PLC0415  (only this command needs Spark)
+        from metastore.crawl.job import crawl as start  # noqa: PLC0415
+        from metastore.crawl.policies import MAX_MISSING  # noqa: PLC0415
+    except ImportError:
+        raise InvalidArgument("crawl needs more: pip install 'versioned-metastore[spark]'") from None
 
     settings: Settings = ctx.obj
     try:

@@ -50,7 +50,7 @@ def create(
     if sql:
         values["representations"] = [SQL(*pair(text, "--sql", "DIALECT=TEXT")) for text in sql]
     options: dict[str, Any] = {"comment": comment, "properties": pairs(properties or (), "--set"), "parents": parents}
-    with ctx.obj.open() as store, trial(store, dry_run) as managers:
+    with ctx.obj.open(makes=not dry_run) as store, trial(store, dry_run) as managers:
         try:
             entity = managers.manager(kind).create(path, if_exists=if_exists, **options, **values)
         except TypeError as error:  # an argument that this kind's create does not take

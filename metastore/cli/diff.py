@@ -9,7 +9,8 @@ import typer
 
 from metastore.cli.context import Json, KindOption, find, manager_of
 from metastore.cli.output import change_text, console, write, write_json, write_lines
-from metastore.cli.past import show_differences, when
+from metastore.cli.past import show_differences
+from metastore.cli.times import when
 from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Version
 

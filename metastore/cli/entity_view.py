@@ -8,8 +8,10 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from metastore.cli.around import Around
 from metastore.cli.output import grid, safe, table, time, write, write_lines, write_table
 from metastore.columns.column import Column
+from metastore.kinds.attached import Attached
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.declared import Kind
 from metastore.kinds.entity import Entity
@@ -17,20 +19,25 @@ from metastore.kinds.fileset import Fileset
 from metastore.kinds.function.kind import Function
 from metastore.kinds.kind import to_json
 from metastore.kinds.model.version import ModelVersion
+from metastore.kinds.principal import Group, User
 from metastore.kinds.registry import KINDS
 from metastore.kinds.table.kind import Table
 from metastore.kinds.view.kind import View
 from metastore.names import format_path
 
-__all__ = ["show_entity", "show_versions"]
+__all__ = ["show_around", "show_entity", "show_versions"]
 
 _FIGURES = ("nulls", "min", "max")
+_MOST = 5
+"""How many of the files that were left out are named."""
 
 
-def show_entity(out: Console, entity: Entity, statistics: Mapping[str, Any], partitions: int | None) -> None:
+def show_entity(
+    out: Console, entity: Entity, statistics: Mapping[str, Any], partitions: int | None, *, owner: str | None = None
+) -> None:
     """Write an entity. ``statistics``: those of a table, by name; ``partitions``: how many a table has."""
     write_lines(out, [[(f"{entity.kind} ", "dim"), (entity.path, "bold")]])
-    write_table(out, grid({**_facts(entity), **_table_facts(entity, statistics, partitions)}))
+    write_table(out, grid({**_facts(entity), "owner": owner, **_table_facts(entity, statistics, partitions)}))
     if entity.properties:
         _heading(out, "Properties")
         write_table(out, grid({safe(key): value for key, value in entity.properties.items()}))
@@ -50,9 +57,36 @@ def show_entity(out: Console, entity: Entity, statistics: Mapping[str, Any], par
         _heading(out, "Fields, as stored")
         stored = {safe(name): to_json(value) for name, value in entity.doc.items()}
         write_table(out, grid({name: text for name, text in stored.items() if name not in ("comment", "properties")}))
-    elif isinstance(KINDS[entity.kind], Kind) and type(entity).doc_fields:
+    elif isinstance(KINDS[entity.kind], Kind):
+        _fields(out, {name: getattr(entity, name) for name in type(entity).doc_fields})
+    elif not isinstance(entity, Catalog | Fileset | Function | Table | View):
+        own = {name: value for name, value in entity.to_dict().items() if name in type(entity).doc_fields}
+        _fields(out, {name: value if isinstance(value, str) else to_json(value) for name, value in own.items()})
+
+
+def show_around(out: Console, beside: Around) -> None:
+    """Write the tags of an entity, and what roles may do with it."""
+    for title, lines in (("Tags", [_tag(one) for one in beside.tags]), ("Grants", [_grant(g) for g in beside.grants])):
+        if lines:
+            _heading(out, title)
+            write_lines(out, ([(line, "")] for line in lines))
+
+
+def _tag(one: Attached) -> str:
+    value = "" if one.value is None else f" = {one.value}"
+    where = "" if one.column is None else f"  column {one.column}"
+    return f"{one.path}{value}{where}" + ("" if one.inherited_from is None else f"  (from {one.inherited_from})")
+
+
+def _grant(grant: Mapping[str, str]) -> str:
+    return f"{grant['effect']} {grant['privilege']}  {grant['role']}  on {grant['on']}"
+
+
+def _fields(out: Console, fields: Mapping[str, Any]) -> None:
+    shown = {name: value for name, value in fields.items() if value not in (None, "", "[]", "{}", "null")}
+    if shown:
         _heading(out, "Fields")
-        write_table(out, grid({name: getattr(entity, name) for name in type(entity).doc_fields}))
+        write_table(out, grid(shown))
 
 
 def show_versions(out: Console, versions: Iterable[ModelVersion]) -> None:
@@ -95,6 +129,7 @@ def _facts(entity: Entity) -> dict[str, object]:
         "comment": entity.comment,
         "created": _by(time(entity.created_at), entity.created_by),
         "modified": _by(time(entity.modified_at), entity.modified_by),
+        "enabled": "no: it has no rights" if isinstance(entity, User | Group) and not entity.enabled else None,
         "in use": None if getattr(entity, "in_use", True) else "no: disabled, nothing below it can be written",
         "type": entity.type if isinstance(entity, Catalog | Fileset | Function) else None,
         "provider": entity.provider if isinstance(entity, Catalog) else None,
@@ -125,7 +160,16 @@ def _table_facts(entity: Entity, statistics: Mapping[str, Any], partitions: int 
         "sorted by": ", ".join(entity.sort_orders),
         "indexes": "; ".join(f"{format_path([i.name])}: {i.type} ({', '.join(i.columns)})" for i in entity.indexes),
         "data": ", ".join(f"{figures[key]:,} {key}" for key in ("rows", "files", "bytes") if key in figures),
+        "left out": _left_out(statistics),
     }
+
+
+def _left_out(statistics: Mapping[str, Any]) -> str | None:
+    """Return which files of the table's folder the crawler could not use."""
+    files = statistics.get("crawl", {}).get("left_out", ())
+    if isinstance(files, int):
+        return f"{files:,} files"
+    return f"{len(files):,} files: {', '.join(files[:_MOST])}{', …' if len(files) > _MOST else ''}" if files else None
 
 
 def _column_figures(statistics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

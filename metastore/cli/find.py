@@ -26,6 +26,12 @@ def find(
         str | None,
         typer.Option("--name", metavar="GLOB", help="Only such names: 'orders*', '*_v?'.", show_default=False),
     ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            "--text", help="Only with this text in name, comment, columns or tags; without case.", show_default=False
+        ),
+    ] = None,
     properties: Annotated[
         list[str] | None,
         typer.Option("--set-property", metavar="KEY=VALUE", help="Only with this property; repeatable."),
@@ -35,14 +41,14 @@ def find(
     ] = True,
     json: Json = False,
 ) -> None:
-    """Find entities by name, kind and properties.
+    """Find entities by name, kind, properties and text.
 
     In a glob, * is any text and ? is any one character. Quote it, so that the shell does not expand it. An entity is
     found if it fits all options. With --json, each line is one entity.
     """
     wanted = pairs(properties or (), "--set-property")
     with ctx.obj.open() as store:
-        entities = store.find(under, kind=kind, name=name, properties=wanted, recursive=recursive)
+        entities = store.find(under, kind=kind, name=name, properties=wanted, recursive=recursive, text=text)
         if not json:
             write_lines(console(), _rows(entities))
             return

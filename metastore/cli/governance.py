@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 
-from metastore.cli.context import Json, KindOption, find, manager_of
+from metastore.cli.around import granted
+from metastore.cli.context import Json, KindOption, find
 from metastore.cli.output import Line, console, tell, write, write_json, write_lines
 from metastore.errors import InvalidArgument
 from metastore.kinds.attached import Attached
 from metastore.managers.tags_and_policies import Policies, Tags
-from metastore.port.records import Node
 from metastore.store import Store
 
 __all__ = ["register"]
@@ -198,24 +198,13 @@ def who(ctx: typer.Context, path: PathArgument, kind: KindOption = None, json: J
     with ctx.obj.open() as store:
         entity = find(store, path, kind)
         owner = store.owners.of(entity)
-        nodes = entity.record.chain
-        grants = [_granted(one) for depth in range(len(nodes), 0, -1) for one in _grants_on(store, nodes[:depth])]
+        grants = list(granted(store, entity))
     shown = {"path": entity.path, "kind": entity.kind, "owner": None if owner is None else owner.path, "grants": grants}
     if json:
         write_json(shown)
         return
     write(console(), f"owner: {shown['owner'] or 'none'}")
     write_lines(console(), ([(f"{g['effect']} {g['privilege']}  {g['role']}  on {g['on']}", "")] for g in grants))
-
-
-def _grants_on(store: Store, chain: tuple[Node, ...]) -> Iterator[Attached]:
-    there = manager_of(store, chain[-1].kind).load(tuple([node.name for node in chain]))
-    return store.relations("grant").targets(there)
-
-
-def _granted(one: Attached) -> dict[str, str]:
-    effect, _, privilege = (one.value or "").partition(":")
-    return {"role": one.target_path, "privilege": privilege, "effect": effect, "on": one.path}
 
 
 def register(app: typer.Typer) -> None:

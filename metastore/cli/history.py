@@ -19,9 +19,21 @@ from metastore.cli.output import (
     write_lines,
     write_table,
 )
+from metastore.cli.times import when
+from metastore.errors import InvalidArgument
+from metastore.kinds.change import EntityChange, SetProperty
 from metastore.kinds.entity import Change, Version
+from metastore.store import Store
 
 __all__ = ["register"]
+
+_POINTERS = (
+    "metadata_location",
+    "previous_metadata_location",
+    "current_snapshot_id",
+    "current_snapshot_operation",
+)
+"""The properties that each commit of an Iceberg table sets (:mod:`metastore.pyiceberg.entities`)."""
 
 
 def history(
@@ -48,10 +60,27 @@ def history(
 
 
 def _what(step: Version) -> str:
-    lines = [change_text(change) for change in step.changes]
+    commit = _iceberg_commit(step)
+    lines = [commit] if commit else []
+    lines += [change_text(change) for change in step.changes if not (commit and _points(change))]
     if step.path_before is None or step.path_after is None or step.path_before != step.path_after:
         lines.insert(0, _paths(step))
     return "\n".join(lines)
+
+
+def _iceberg_commit(step: Version) -> str:
+    """Return what a commit did to an Iceberg table, such as "append, snapshot 5"; empty: it is no such commit."""
+    number = next(
+        (c.value for c in step.changes if isinstance(c, SetProperty) and c.key == "current_snapshot_id"), None
+    )
+    if number is None or step.entity is None:
+        return ""
+    return f"{step.entity.properties.get('current_snapshot_operation', 'commit')}, snapshot {number}"
+
+
+def _points(change: EntityChange) -> bool:
+    """Whether a change is part of every commit of an Iceberg table: it moves the pointer to the metadata."""
+    return isinstance(change, SetProperty) and change.key in _POINTERS
 
 
 def _paths(step: Version) -> str:
@@ -64,7 +93,9 @@ def changes(
     ctx: typer.Context,
     after: Annotated[
         str | None,
-        typer.Option("--after", help="The position of the last change that you have seen.", show_default=False),
+        typer.Option(
+            "--after", help="The position of the last change that you have seen, or a time.", show_default=False
+        ),
     ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", help="How many changes at most.", min=0, show_default=False)
@@ -94,7 +125,7 @@ def changes(
     out = console()
     with ctx.obj.open() as store:
         feed = store.changes(
-            after=after,
+            after=_position(store, after),
             limit=limit,
             unreadable=left_out(skip_unreadable),
             kinds=kind or None,
@@ -110,9 +141,21 @@ def changes(
             write_json(change.to_dict(), lines=True)
 
 
+def _position(store: Store, after: str | None) -> str | None:
+    """Return the position that an option means; a time means the position of then."""
+    if after is None:
+        return None
+    try:
+        time_or_position = when(after)
+    except InvalidArgument:  # the feed says what a position is
+        return after
+    return time_or_position if isinstance(time_or_position, str) else store.at(time_or_position).position
+
+
 def _line(change: Change) -> str:
     by = f" by {change.principal}" if change.principal else ""
-    line = f"{change.position} {time(change.time)} {change.action} {change.kind} {_paths(change)} v{change.version}{by}"
+    paths = _paths(change) + (f" -> {change.other_path}" if change.other_path else "")
+    line = f"{change.position} {time(change.time)} {change.action} {change.kind} {paths} v{change.version}{by}"
     return one_line(line)
 
 

@@ -60,7 +60,7 @@ def run(
     settings: Settings = ctx.obj
     positive_seconds(grace, "a grace period")
     _look_for(command[0])
-    with Notices() as notices, open_leases(settings, on) as leases:
+    with Notices() as notices, open_leases(settings, on, makes=True) as leases:
         lease = _acquire(leases, notices, name, ttl, timeout, owner, renew_every)
         try:
             lease.keep()

@@ -27,10 +27,13 @@ On = Annotated[
 
 
 @contextmanager
-def open_leases(settings: Settings, on: str | None) -> Iterator[Leases]:
-    """Yield the leases. Those on object storage fence the database's commits if a database is named too."""
+def open_leases(settings: Settings, on: str | None, *, makes: bool = False) -> Iterator[Leases]:
+    """Yield the leases. Those on object storage fence the database's commits if a database is named too.
+
+    ``makes``: a SQLite file that is not there is made.
+    """
     if on is not None and settings.url is None and not os.environ.get("METASTORE_URL"):
         yield ObjectStoreLeases(on)
         return
-    with settings.open() as store:
+    with settings.open(makes=makes) as store:
         yield store.leases if on is None else ObjectStoreLeases(on, store=store)

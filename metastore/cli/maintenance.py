@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -16,26 +14,13 @@ from rich.text import Text
 
 from metastore.cli.context import Json, Settings
 from metastore.cli.output import console, safe, table, tell, write, write_json, write_table
+from metastore.cli.times import parse_duration
 from metastore.database import migrate as migrate_database
 from metastore.database import pending_revisions
-from metastore.errors import InvalidArgument
 from metastore.transfer.backup import back_up, put_back
 from metastore.urls import parse_url, redacted
 
-__all__ = ["parse_duration", "register"]
-
-_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
-
-
-def parse_duration(text: str) -> timedelta:
-    """Return the duration that a text such as ``7d``, ``12h``, ``30m`` or ``0s`` means. Raises InvalidArgument."""
-    match = re.fullmatch(r"(\d{1,9})([dhms])", text.strip())
-    try:
-        if match is not None:
-            return timedelta(**{_UNITS[match[2]]: int(match[1])})
-    except OverflowError:
-        pass
-    raise InvalidArgument(f"{text!r} is not a duration; write a number and d, h, m or s, such as 7d, 12h, 30m, 0s")
+__all__ = ["register"]
 
 
 def migrate(

@@ -59,11 +59,17 @@ _OBEYED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud8
 _TURNS = {chr(c) for c in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Let the command end as it does where it writes without rich, which would exit with 1."""
+        raise BrokenPipeError
+
+
 def console(*, stderr: bool = False) -> Console:
     """Return a console without markup; 100 columns wide where no terminal says otherwise."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDTH
-    return Console(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
+    return _Console(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
 
 
 def write(out: Console, text: str, style: str = "") -> None:

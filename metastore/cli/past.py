@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -12,33 +10,21 @@ import typer
 from metastore.cli.context import Json, KindOption
 from metastore.cli.output import Line, change_text, console, one_line, table, time, write, write_json, write_lines
 from metastore.cli.output import write_table as _write_table
+from metastore.cli.times import when
 from metastore.errors import InvalidArgument
 from metastore.managers.all import Managers
 from metastore.past.diff import Difference
 from metastore.store import Store
 
-__all__ = ["AtOption", "looked_at", "register", "show_differences", "when"]
+__all__ = ["AtOption", "looked_at", "register", "show_differences"]
 
 AtOption = Annotated[
     str | None,
-    typer.Option("--at", help="Look at the past: a position, or a time such as 2026-11-22T10:00.", show_default=False),
+    typer.Option(
+        "--at", help="Look at the past: a position, or a time: 2026-11-22T10:00, '5 minutes ago'.", show_default=False
+    ),
 ]
-_POSITION = re.compile(r".*-[0-9a-f]{16}([0-9a-f]{8})?")
 _STYLES = {"created": "green", "restored": "green", "dropped": "red"}
-
-
-def when(text: str) -> str | datetime:
-    """Return a position, or a time; one without a time zone is UTC. Raises InvalidArgument."""
-    if _POSITION.fullmatch(text):
-        return text
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        message = (
-            f"{text!r} is neither a position nor a time such as 2026-11-22T10:00; metastore changes shows positions"
-        )
-        raise InvalidArgument(message) from None
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 def looked_at(store: Store, at: str | None) -> Managers:
@@ -102,7 +88,7 @@ def pin(
 def revert(
     ctx: typer.Context,
     path: Annotated[str, typer.Argument(help="Such as lake.catalog.schema.")],
-    to: Annotated[str, typer.Option("--to", help="A position, or a time such as 2026-11-22T10:00.")],
+    to: Annotated[str, typer.Option("--to", help="A position, or a time: 2026-11-22T10:00, '5 minutes ago'.")],
     kind: KindOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     json: Json = False,

@@ -15,6 +15,8 @@ from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.names import format_path, parse_path
 from metastore.store import Store
+from metastore.transfer.backup import is_backup, put_back
+from metastore.urls import parse_url, redacted
 
 __all__ = ["register"]
 
@@ -80,10 +82,20 @@ def restore(
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Bring back the newest dropped entity of a path.
+    """Bring back a dropped entity, or a backup.
 
-    Everything below it comes back too.
+    Of a path the newest one; everything below it comes back too.
+
+    If PATH is a file of the command backup, it takes the place of the SQLite database, which no program may have open.
     """
+    if is_backup(path):
+        put_back(ctx.obj.url, path)
+        shown = redacted(parse_url(ctx.obj.url))
+        if json:
+            write_json({"url": shown, "file": path, "put_back": True})
+        else:
+            write(console(), f"{shown} is as in {safe(path)}.")
+        return
     with ctx.obj.open() as store:
         dropped = dropped_at(store, path, entity_id, kind)
         with trial(store, dry_run) as managers:

@@ -12,7 +12,7 @@ import typer
 
 from metastore.cli.context import SkipUnreadable, left_out
 from metastore.cli.output import tell
-from metastore.errors import InvalidArgument
+from metastore.errors import HistoryGone, InvalidArgument
 from metastore.past.relay import lines_in, lines_to, post_to, relay
 
 if TYPE_CHECKING:
@@ -50,8 +50,14 @@ def relay_(
     receiver = _receiver(to, _headers(header), environment_proxies)  # checked before a consumer is made
     with ctx.obj.open() as store, receiver as deliver:
         consumer, skipped = store.consumers.get(name, start=start), left_out(skip_unreadable)
-        for _ in relay(consumer, deliver, source=source, once=once, unreadable=skipped):
-            pass
+        try:
+            for _ in relay(consumer, deliver, source=source, once=once, unreadable=skipped):
+                pass
+        except HistoryGone as error:
+            step = (
+                f"the relay has lost changes: read the tables again, then: metastore consumers {name} --reset beginning"
+            )
+            raise HistoryGone(error.since, f"gc has removed what was before {error.since}; {step}") from None
 
 
 def _headers(given: list[str]) -> dict[str, str]:

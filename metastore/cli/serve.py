@@ -125,7 +125,7 @@ def serve(
     limits = serving.Limits(max_connections, header_timeout, body_timeout, idle_timeout)
     places = dict(_place(text) for text in warehouse or [])
     credentials = _credentials(credential or [])
-    with settings.open(admin or ()) as store:
+    with settings.open(admin or (), makes=True) as store:
         principals = serving.Principals(serving.TokenFile(token_file) if token_file else {}, proxy_header)
         app = serving.application(
             store,

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from metastore.cli.around import around
 from metastore.cli.context import Json, KindOption, child_kinds, find, manager_of
-from metastore.cli.entity_view import show_entity, show_versions
+from metastore.cli.entity_view import show_around, show_entity, show_versions
 from metastore.cli.output import Line, console, short, write_json, write_lines
 from metastore.cli.past import AtOption, looked_at
 from metastore.cli.unregistered import explain, unregistered_below
@@ -125,7 +126,8 @@ def show(
 ) -> None:
     """Show one entity.
 
-    It shows the fields, a table's columns with the statistics of their data, and a model's versions.
+    It shows the fields, owner, tags and grants, a table's columns with the statistics of their data, and a model's
+    versions.
     """
     with ctx.obj.open() as opened:
         store = looked_at(opened, at)
@@ -139,16 +141,19 @@ def show(
             statistics = {row.name: dict(row.values) for row in store.statistics.list(entity)}
             partitions = sum(1 for _ in store.partitions.names(entity))
         versions = list(store.models.versions(entity)) if entity.kind == "model" else []
+        beside = around(store, entity)
     if entity.kind not in KINDS and not json:
         explain([entity.kind])
     if json:
         extra: dict[str, Any] = {} if partitions is None else {"partitions": partitions, "statistics": statistics}
+        extra |= beside.to_dict()
         if entity.kind == "model":
             extra["versions"] = [version.to_dict() for version in versions]
         write_json({**entity.to_dict(), **_unregistered(entity), **extra})
     else:
-        show_entity(console(), entity, statistics, partitions)
+        show_entity(console(), entity, statistics, partitions, owner=beside.owner)
         show_versions(console(), versions)
+        show_around(console(), beside)
 
 
 def _unregistered(entity: Entity) -> dict[str, Any]:

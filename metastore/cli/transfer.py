@@ -127,7 +127,7 @@ def import_(
         if into is None and if_exists is _IfExists.ERROR and has_ids(file):
             imported = restore(settings.url, file, progress=tell)
         else:
-            with settings.open() as store:
+            with settings.open(makes=True) as store:
                 imported = store.import_from(file, into=into, if_exists=if_exists.value, progress=tell)
     if json:
         _write_result(imported)

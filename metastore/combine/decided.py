@@ -9,7 +9,7 @@ from uuid import UUID
 
 from metastore.combine.lane import Handle
 from metastore.combine.waiting import Waiting
-from metastore.errors import EntityAlreadyExists, MetastoreError
+from metastore.errors import EntityAlreadyExists, MetastoreError, PoolExhausted
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
 from metastore.operation.request import Proposal
@@ -116,13 +116,21 @@ def commit(members: Sequence[Decided], batch: Batch, backend: Batches) -> Writte
             outcome = _without_renames(batch, backend)
         if outcome == Conflicted("busy"):
             outcome = backend.write_together(batch, 0)
-    except MetastoreError:  # the database refused it, or was not asked: nothing was applied
+    except MetastoreError as error:  # the database refused it, or was not asked: nothing was applied
         outcome = Conflicted("serialization")
+        if isinstance(error, PoolExhausted):
+            _settle(sent, None)
+            raise
     if isinstance(outcome, Written):  # in doubt until each is told: the leader may be interrupted before that
         return outcome
-    for one in sent:
-        one.doubt = outcome if isinstance(outcome, Unknown) else None
+    _settle(sent, outcome if isinstance(outcome, Unknown) else None)
     return None
+
+
+def _settle(sent: Sequence[Waiting[Any]], doubt: Unknown | None) -> None:
+    """Note what is known of a message that was not applied, or perhaps was."""
+    for one in sent:
+        one.doubt = doubt
 
 
 def _without_renames(batch: Batch, backend: Batches) -> Written | Conflicted | Unknown:

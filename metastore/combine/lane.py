@@ -13,7 +13,8 @@ Flat combining (Hendler, Incze, Shavit, Tzafrir, SPAA 2010), as group commit doe
 * A handle that ``together`` puts back (:meth:`Lane.back`) goes with the next batch. If it is the leader's own, its
   thread leads that one too: it runs already, and need not be woken.
 * A handle that gets no answer runs ``alone()`` in its own thread. So a batch that fails as a whole hurts none of its
-  members: each is tried again by itself, and meets its own error.
+  members: each is tried again by itself, and meets its own error. (Where the batch got no connection, each has waited
+  for one as long as it may, and fails.)
 
 **Deadlines.** A request waits in the queue until ``ends``, then leaves it and raises ``expired()``. If its time ends
 while it is in a batch, its thread waits no longer: it runs ``alone()``, which knows what may be in flight.
@@ -46,6 +47,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from metastore.clock import SYSTEM, Clock, ThreadWaker, Waker, process_id
 from metastore.combine.handle import Batch, Handle, Resign, Term
+from metastore.errors import PoolExhausted
 
 __all__ = ["MOST", "PATIENCE", "Handle", "Lane", "Resign", "Term", "ThreadWaker", "Waker"]
 
@@ -273,6 +275,7 @@ class Lane(Generic[Q, A]):
 
     def _lead(self, handle: Handle[Q, A], term: Term, together: Together[Q, A]) -> None:
         """Send a batch, let the next leader begin, then give each its answer."""
+        going = [handle]
         with Batch(term) as batch:
             try:
                 # others that can run come first, and travel along
@@ -283,6 +286,9 @@ class Lane(Generic[Q, A]):
                 tell = together(going)
                 self.leave(term, handle)
                 tell()
+            except PoolExhausted as error:  # each has waited as long as it may; nothing was sent
+                for one in [one for one in going if not one.answered]:
+                    one.fail(PoolExhausted(str(error)))
             except Exception as error:  # noqa: BLE001  (each of them meets its own error, alone)
                 _log.debug("a batch failed, and its %d requests go alone: %r", len(batch.members) + 1, error)
 

@@ -272,7 +272,9 @@ def _spark_job() -> Callable[..., tuple[list[Row], int]]:
     try:
         from metastore.crawl.spark_job import run  # noqa: PLC0415 (pyspark is an extra)
     except ModuleNotFoundError as error:
-        raise InvalidArgument(f"the crawler needs the package {error.name}: pip install 'metastore[spark]'") from None
+        raise InvalidArgument(
+            f"the crawler needs the package {error.name}: pip install 'versioned-metastore[spark]'"
+        ) from None
     return run
 
 

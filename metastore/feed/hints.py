@@ -2,7 +2,7 @@
 
 One thread of a process sends them for all its open stores, at most 100 a second each, after what was committed, and
 only while a process follows. A commit does nothing for it: the thread looks whether operations have ended. If one has,
-it asks every three seconds whether a process follows. A lost hint costs a follower one second.
+or a process followed, it asks every three seconds whether a process follows. A lost hint costs a follower one second.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class Hints:
     def look(self) -> float:
         """Send a hint if one is due; return after how many seconds to look again."""
         now, ended = self._clock.monotonic(), self._metrics.ended_operations()
-        due = now >= self._asks_at
-        if (self._followed and (due or ended != self._ended)) or (due and ended != self._ended):
+        due, news = now >= self._asks_at, ended != self._ended
+        if (news and (due or self._followed)) or (due and self._followed):
             self._ended, self._asks_at = ended, now + _ASKS
-            self._followed = self._sent()
+            self._followed = self._sent(send=news)
         return _NEXT if self._followed else max(_NEXT, self._asks_at - now, _ASKS / 3)
 
-    def _sent(self) -> bool:
+    def _sent(self, *, send: bool) -> bool:
         try:
-            return self._feed.hint()
+            return self._feed.hint(send=send)
         except Exception:  # noqa: BLE001  (the database is away, the store is closed: followers look by themselves)
             _log.debug("no hint was sent", exc_info=True)
             return False

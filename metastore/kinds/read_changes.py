@@ -6,7 +6,7 @@ which field is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from metastore.arguments import shown
@@ -47,7 +47,7 @@ def change_from_dict(mapping: Mapping[str, Any]) -> EntityChange:
         raise InvalidArgument(f"{tag} cannot be read: {type(error).__name__}: {error}") from error
 
 
-def changes_from_list(changes: list[Mapping[str, Any]]) -> tuple[EntityChange, ...]:
+def changes_from_list(changes: Sequence[Mapping[str, Any]]) -> tuple[EntityChange, ...]:
     """Return the changes that a list of objects describes. Raises InvalidArgument, which says which is wrong."""
     if not isinstance(changes, list | tuple):
         raise InvalidArgument(f"changes are a list of objects, not {shown(changes)}")

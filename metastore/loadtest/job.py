@@ -145,7 +145,9 @@ def _spark_job() -> Any:
     try:
         from metastore.loadtest import spark_job  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise InvalidArgument(f"a load test needs the package {error.name}: pip install 'metastore[spark]'") from None
+        raise InvalidArgument(
+            f"a load test needs the package {error.name}: pip install 'versioned-metastore[spark]'"
+        ) from None
     return spark_job
 
 

@@ -22,6 +22,7 @@ from metastore.kinds.kind import to_json
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.pages.page import just_before
 from metastore.managers.target import Target, not_live, unless_back
+from metastore.managers.text import clean, text_of
 from metastore.names import MAX_NAME, Path, clean_text, fold, parse_path
 from metastore.operation.dropping import pending_at
 from metastore.operation.request import committed
@@ -61,6 +62,8 @@ class CheckedSearch:
     glob: str
     properties: Mapping[str, str]
     recursive: bool
+    text: str | None = None
+    """Without case; None: all fits."""
 
 
 def wanted(
@@ -70,6 +73,7 @@ def wanted(
     name: str | None,
     properties: Mapping[str, str] | None,
     recursive: bool,
+    text: str | None,
 ) -> CheckedSearch:
     """Check a search. Raises InvalidArgument, and EntityNotFound for a scope that is not there."""
     if kind is not None and (not isinstance(kind, str) or kind not in KINDS):
@@ -82,7 +86,8 @@ def wanted(
         raise InvalidArgument("the name to find has no NUL: no name has one")
     if len(glob.replace("*", "")) > MAX_NAME:  # SQLite takes no pattern of any length
         raise InvalidArgument(f"the name to find has more than {MAX_NAME} characters beside *: no name has so many")
-    return CheckedSearch(_scope(backend, under), kind or "", re.sub(r"\*+", "*", glob), _pairs(properties), recursive)
+    glob, pairs, looked_for = re.sub(r"\*+", "*", glob), _pairs(properties), clean(text)
+    return CheckedSearch(_scope(backend, under), kind or "", glob, pairs, recursive, looked_for)
 
 
 def _pairs(properties: object) -> dict[str, str]:
@@ -125,12 +130,29 @@ def find(session: Session, looked_for: CheckedSearch, scope_path: str) -> Iterat
     ``scope_path`` is the scope's path, for messages. Raises EntityNotFound if the scope is dropped meanwhile.
     """
     looking = _Looking(session.backend, timing(session, "find", session.backend.find), looked_for)
-    for record in looking.records():
-        entity = kind_named(record.chain[-1].kind).entity(record, session.backend.origin)
-        if looked_for.properties.items() <= entity.properties.items():
+    text = text_of(session, looked_for.text, _tags(session, looked_for.scope))
+    for entity in _found(session, looking):
+        if looked_for.properties.items() <= entity.properties.items() and (text is None or text.is_in(entity)):
             yield entity
     if looked_for.scope is not None:
         _live(session.backend, looked_for.scope.id, scope_path)
+
+
+def _found(session: Session, looking: _Looking) -> Iterator[Entity]:
+    for record in looking.records():
+        yield kind_named(record.chain[-1].kind).entity(record, session.backend.origin)
+
+
+def _tags(session: Session, scope: Node | None) -> Iterator[Entity]:
+    """Yield all tags: of the scope's metalake, or of all."""
+
+    def looking(scope: Node | None, kind: str) -> _Looking:
+        return _Looking(session.backend, session.backend.find, CheckedSearch(scope, kind, "*", {}, recursive=False))
+
+    known = None if scope is None else session.backend.by_id([scope.id])[0]
+    records = looking(None, "metalake").records() if known is None else [known.record]
+    for record in records:
+        yield from _found(session, looking(record.chain[0], "tag"))
 
 
 @dataclass(frozen=True)

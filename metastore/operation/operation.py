@@ -241,8 +241,8 @@ class Operation(Generic[T]):
             if isinstance(decided, Proposal) or not view.guessed:
                 return decided
             self._guessed = False
-        except MetastoreError:
-            if not view.guessed:
+        except MetastoreError as error:
+            if not view.guessed or isinstance(error, BackendUnavailable):  # no guess caused the latter
                 raise
         return self._request.attempt(View(self._backend, False, recent))
 

@@ -40,8 +40,11 @@ class Feed(Protocol):
         """Hear hints while the block runs; None: there are no hints here."""
         ...
 
-    def hint(self) -> bool:
-        """Tell those that follow the feed that there are new changes; False: nobody hears it."""
+    def hint(self, *, send: bool) -> bool:
+        """Tell those that follow the feed that there are new changes; False: nobody hears it.
+
+        Without ``send``, it only asks whether somebody would hear it.
+        """
         ...
 
     def feed_start(self) -> tuple[str, int]:

@@ -17,10 +17,11 @@ POINTER: Final = "metadata_location"
 """The property that names the current metadata file. A commit is the compare-and-swap of its value."""
 _PREVIOUS: Final = "previous_metadata_location"
 _SNAPSHOT: Final = "current_snapshot_id"
+_OPERATION: Final = "current_snapshot_operation"
 _UUID: Final = "table_uuid"
 FORMAT: Final = "iceberg"
 _COMMENT: Final = "comment"
-_OWN: Final = frozenset({POINTER, _PREVIOUS, _SNAPSHOT, _UUID})
+_OWN: Final = frozenset({POINTER, _PREVIOUS, _SNAPSHOT, _OPERATION, _UUID})
 """Properties that the catalog writes: a table's own property of such a name is only in its metadata file."""
 
 
@@ -42,11 +43,13 @@ def fields_of(metadata: TableMetadata, location: str, previous: str | None = Non
 
 def _properties(metadata: TableMetadata, location: str, previous: str | None) -> dict[str, str]:
     shown = {key: str(value) for key, value in metadata.properties.items() if key not in _OWN and key != _COMMENT}
+    snapshot = metadata.current_snapshot()
     own = {
         POINTER: location,
         _PREVIOUS: previous,
         _UUID: str(metadata.table_uuid),
         _SNAPSHOT: None if metadata.current_snapshot_id is None else str(metadata.current_snapshot_id),
+        _OPERATION: None if snapshot is None or snapshot.summary is None else snapshot.summary.operation.value,
     }
     return shown | {key: value for key, value in own.items() if value is not None}
 

@@ -49,10 +49,11 @@ class Replica(Managers):
         name: str | None = None,
         properties: Mapping[str, str] | None = None,
         recursive: bool = True,
+        text: str | None = None,
     ) -> Iterator[Entity]:
         """Yield what :meth:`metastore.Store.find` yields, as the replica shows it. Raises as it does."""
         session = cast(Session, self._session)
-        looked_for = wanted(session.backend, under, kind, name, properties, recursive)
+        looked_for = wanted(session.backend, under, kind, name, properties, recursive, text)
         return find(session, looked_for, under.path if isinstance(under, Entity) else str(under))
 
     def __repr__(self) -> str:

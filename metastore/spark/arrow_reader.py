@@ -23,6 +23,7 @@ from metastore.columns.arrow import columns_to_arrow
 from metastore.columns.column import Column
 from metastore.columns.types import Atomic, External, Type, parse
 from metastore.names import clean_name
+from metastore.spark.context import workers_like_us
 from metastore.spark.types import columns_to_spark, with_leaves
 
 if TYPE_CHECKING:
@@ -70,11 +71,9 @@ def read_through_arrow(
     written = [Column(f"key {at}", "string") for at in range(len(keys))]
     rows = [(file, [_key(value, key) for key in keys]) for file, value in zip(files, values, strict=True)]
     tasks = max(1, min(len(rows), _TASKS * spark.sparkContext.defaultParallelism))
-    scan = (
-        spark.createDataFrame(rows, _FILES)
-        .repartition(tasks)
-        .mapInArrow(_reader(form, columns_to_arrow(plain)), columns_to_spark([*plain, *written]))
-    )
+    shared = spark.createDataFrame(rows, _FILES).repartition(tasks)
+    with workers_like_us(spark.sparkContext):
+        scan = shared.mapInArrow(_reader(form, columns_to_arrow(plain)), columns_to_spark([*plain, *written]))
     selected = [F.col(_quoted(column.name)) for column in plain]
     for name, key in zip(written, keys, strict=True):
         field = columns_to_spark([key]).fields[0]

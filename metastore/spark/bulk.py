@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from metastore.errors import InvalidArgument
 from metastore.kinds.partition_statistic import PARTITION_STATISTIC
 from metastore.kinds.statistic import STATISTIC
+from metastore.spark.context import workers_like_us
 from metastore.spark.once import new_write, once
 from metastore.spark.source.source import open_here, register_source
 from metastore.transaction.transaction import Transaction
@@ -74,7 +75,8 @@ def statistics(spark: SparkSession, *, url: str | None = None, at: str | None = 
     reader = spark.read.format("metastore").option("table", "owned").option("kinds", kinds)
     for name, value in (("url", url), ("at", at)):
         reader = reader if value is None else reader.option(name, value)
-    return reader.load().mapInArrow(_told, "path STRING, partition STRING, name STRING, json STRING")
+    with workers_like_us(spark.sparkContext):
+        return reader.load().mapInArrow(_told, "path STRING, partition STRING, name STRING, json STRING")
 
 
 def _told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -144,4 +146,5 @@ def _written(frame: DataFrame, write: Callable[[Rows], int]) -> int:
         rows = (row for batch in batches for row in batch.to_pylist())
         yield pa.RecordBatch.from_arrays([pa.array([write(rows)], pa.int64())], ["written"])
 
-    return sum(row.written for row in frame.mapInArrow(task, "written LONG").collect())
+    with workers_like_us(frame.sparkSession.sparkContext):
+        return sum(row.written for row in frame.mapInArrow(task, "written LONG").collect())

@@ -30,7 +30,7 @@ from pyspark.java_gateway import launch_gateway
 from metastore.errors import BackendUnavailable
 from metastore.spark.java import find_java
 
-__all__ = ["spark_context"]
+__all__ = ["spark_context", "workers_like_us"]
 
 _LOG4J: Final = """rootLogger.level = error
 rootLogger.appenderRef.console.ref = console
@@ -51,14 +51,14 @@ def spark_context(master: str, options: Mapping[str, str] = MappingProxyType({})
     """Give the active context, or one on ``master`` that is stopped afterwards; ``options`` are Spark's, for that."""
     active = SparkContext._active_spark_context  # noqa: SLF001 (there is no public way to ask)
     if active is not None:
-        with _workers_like_us(active):
+        with workers_like_us(active):
             yield active
         return
     folder = Path(tempfile.mkdtemp(prefix="metastore-spark-"))
     try:
         context = _start(master, folder, options)
         try:
-            with _workers_like_us(context):
+            with workers_like_us(context):
                 yield context
         finally:
             _stop(context)
@@ -131,7 +131,7 @@ def _environment(master: str) -> Iterator[None]:
 
 
 @contextmanager
-def _workers_like_us(context: SparkContext) -> Iterator[None]:
+def workers_like_us(context: SparkContext) -> Iterator[None]:
     """Let Python workers import this ``metastore``, installed or not; on this machine with this Python.
 
     Where nothing must be changed for that, nothing is: workers of another environment would have to be started.

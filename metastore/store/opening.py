@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from metastore.arguments import items, positive_seconds
@@ -17,7 +18,7 @@ from metastore.port.backend import Backend
 from metastore.retry.policy import Hook, RetryPolicy
 from metastore.store.store import Store
 from metastore.transfer.outcomes import Imported
-from metastore.urls import parse_url
+from metastore.urls import parse_url, require_file
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -42,6 +43,7 @@ def open_store(
     admins: Iterable[str] = (),
     cache: Cache | None = None,
     read_from: Iterable[str] = (),
+    must_exist: bool = False,
 ) -> Store:
     """Open a database: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
 
@@ -50,11 +52,13 @@ def open_store(
     this store may have at once. ``max_wait`` is how long a call waits for one of them before it raises PoolExhausted
     (seconds; None: until its deadline). ``admins`` are names that may do everything through ``as_user``. ``cache`` says
     what keeps what is read (None: nothing does). ``read_from`` has the URLs of PostgreSQL's read replicas, one server
-    each, for :meth:`Store.replica`. Raises MigrationNeeded, BackendUnavailable, InvalidArgument; BackendRefused if the
-    role may not cache under a lease.
+    each, for :meth:`Store.replica`. ``must_exist``: a SQLite file that is not there is not made. Raises
+    MigrationNeeded, BackendUnavailable, InvalidArgument; BackendRefused if the role may not cache under a lease.
     """
     named = clean_admins(admins)
     check_cache(cache, url)
+    if must_exist:
+        require_file(parse_url(url))
     parsed, backend, policy = prepared(url, principal, deadline, hooks, pool_size, max_wait)
     try:
         replicas = replicas_of(parsed, read_from, policy.deadline, pool_size=pool_size, max_wait=max_wait)
@@ -87,14 +91,26 @@ def prepared(
     return parsed, connect(parsed, policy.deadline, pool_size=pool_size, max_wait=max_wait), policy
 
 
-def restore(url: str | None, source: FileOrName, *, progress: Callable[[float], None] | None = None) -> Imported:
-    """Import an export with ids into an empty database, as ``import_from`` does; or go on where that was stopped.
+def restore(
+    source: FileOrName | None, url: FileOrName | None = None, *, progress: Callable[[float], None] | None = None
+) -> Imported:
+    """Put the database ``url`` (None: as for :func:`open_store`) into the state of a file; the URL may also come first.
 
-    No store can open the database before the import is finished. Raises InvalidArgument for a bad file, or a database
-    that is not empty.
+    An export with ids is imported into an empty database, as ``import_from`` does; if that was stopped, it goes on. No
+    store can open the database before the import is finished. A file of ``store.backup`` takes the place of a SQLite
+    database, which no program may have open. Raises InvalidArgument for a bad file, a database that is not empty, and a
+    backup of PostgreSQL, which has tools of its own; BackendUnavailable.
     """
     from metastore.transfer import calls  # noqa: PLC0415
+    from metastore.transfer.backup import is_backup, put_back  # noqa: PLC0415
 
+    if source is None or (isinstance(source, str) and "://" in source):
+        source, url = url, source
+    if source is None or not (url is None or isinstance(url, str)):
+        raise InvalidArgument("a restore takes a file, and the URL of the database")
+    if isinstance(source, str | Path) and is_backup(source):
+        put_back(url, source)
+        return Imported(0, 0, 0, "", "", restored=True)
     backend = connect(parse_url(url), _DEADLINE, restoring=True)
     try:
         return calls.restore_into(backend, SYSTEM, source, progress)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path as FilePath
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 from uuid import UUID
@@ -316,17 +317,20 @@ class Store(Managers):
         name: str | None = None,
         properties: Mapping[str, str] | None = None,
         recursive: bool = True,
+        text: str | None = None,
     ) -> Iterator[Entity]:
         """Yield the entities below ``under`` (None: all) of this kind, name and properties, in no promised order.
 
         ``name`` is a glob on stored names: ``*`` is any text, ``?`` any character, everything else itself. Below a
         catalog that folds case it is compared without case. An index serves a glob that begins with plain text, except
         below such a catalog. An entity matches if it has all of ``properties``.
-        ``recursive=False``: direct children only. Each page that it reads is true at one instant. Raises
+        ``recursive=False``: direct children only. ``text``, compared without case, is in its name or comment, in those
+        of a column, or in the name of a tag that stands on it or on a column; no index serves it. Each page that it
+        reads is true at one instant. Raises
         EntityNotFound, InvalidArgument.
         """
         backend = self._session.backend
-        looked_for = wanted(backend, under, kind, name, properties, recursive)
+        looked_for = wanted(backend, under, kind, name, properties, recursive, text)
         return find(self._session, looked_for, under.path if isinstance(under, Entity) else str(under))
 
     def transaction(
@@ -412,6 +416,16 @@ class Store(Managers):
         return calls.export_to(
             self._session, to, target, ids=ids, history=history, progress=progress, unreadable=unreadable
         )
+
+    def backup(self, file: str | FilePath) -> None:
+        """Write a SQLite database, as it is at one instant, into a new file; others may go on writing.
+
+        :func:`metastore.restore` puts it back. Raises InvalidArgument for another kind of database, which has tools of
+        its own, and for a file that exists; BackendUnavailable, BackendRefused.
+        """
+        from metastore.transfer.backup import back_up  # noqa: PLC0415  (a process imports only what it uses)
+
+        back_up(self._url.render_as_string(hide_password=False), file)
 
     def import_from(
         self,

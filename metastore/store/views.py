@@ -123,6 +123,10 @@ class UserStore(BoundStore):
         except EntityNotFound:
             return False
 
+    def backup(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise PermissionDenied."""
+        raise self._refused("copy the database")
+
     def import_from(self, *_: Any, **__: Any) -> NoReturn:
         """Raise PermissionDenied."""
         raise self._refused("import")

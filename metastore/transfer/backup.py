@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from metastore.errors import InvalidArgument
 from metastore.urls import parse_url, redacted
 
-__all__ = ["back_up", "put_back"]
+__all__ = ["back_up", "is_backup", "put_back"]
+
+_BEGIN: Final = (b"SQLite format 3\0", b"PGDMP")
 
 
 def back_up(url: str | None, file: str | Path) -> None:
@@ -29,6 +32,15 @@ def put_back(url: str | None, file: str | Path) -> None:
     from metastore.backends.sqlite import copies  # noqa: PLC0415
 
     copies.put_back(_database(url, "pg_restore puts a backup back"), Path(file))
+
+
+def is_backup(file: str | Path) -> bool:
+    """Whether a file is of a kind that a database's own tools write: a SQLite file, or an archive of pg_dump."""
+    try:
+        with Path(file).open("rb") as opened:
+            return opened.read(16).startswith(_BEGIN)
+    except (OSError, ValueError):
+        return False
 
 
 def _database(url: str | None, instead: str) -> str:

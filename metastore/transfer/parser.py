@@ -166,6 +166,10 @@ _decoder = json.JSONDecoder(parse_constant=_refuse_constant)
 def _object_of(text: bytes) -> dict[str, Any]:
     try:
         value = _decoder.decode(text.decode())
+        if b"\\ud" in text.lower():  # half of a pair is no text that can be stored
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument("this has a lone surrogate; it is not valid Unicode text") from None
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"this is not JSON: {' '.join(str(error).split())}") from None
     if not isinstance(value, dict):

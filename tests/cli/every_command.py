@@ -36,6 +36,8 @@ COMMANDS: tuple[tuple[int, str], ...] = (
     (0, "create role lake.readers_of_the_northern_region"),
     (0, f"grant lake.readers_of_the_northern_region select_table {TABLE}"),
     (0, f"who {TABLE}"),
+    (1, f"allowed somebody_of_the_northern_region select_table {TABLE}"),
+    (0, f"allowed somebody_of_the_northern_region {TABLE}"),
     (0, f"revoke lake.readers_of_the_northern_region select_table {TABLE}"),
     (0, f"revert {TABLE} --to 2999-01-01T00:00 --dry-run"),
     (0, "relay copies --to FOLDER/events --start beginning --once"),

@@ -70,6 +70,30 @@ def test_none_becomes_free(small: Ground) -> None:
     assert not store.tables.exists("m.c.one.x")
 
 
+def test_calls_that_travel_together_wait_once(url: str) -> None:
+    """A batch that gets no connection has waited for each of its calls: none of them waits again, alone."""
+    with ms.open(url, pool_size=1, max_wait=1.0) as store, ExitStack() as stack:
+        prepare(store)
+        taken(store, stack, 1)
+
+        def waited(n: int) -> float:
+            began = time.monotonic()
+            with pytest.raises(ms.PoolExhausted):
+                _ = (
+                    store.tables.exists("m.c.one.t")
+                    if n % 2
+                    else store.tables.alter("m.c.one.t", ms.SetComment(f"{n}"))
+                )
+            return time.monotonic() - began
+
+        with ThreadPoolExecutor(6) as pool:
+            times = list(pool.map(waited, range(6)))
+    assert min(times) > 0.9
+    # those that came while the first of each lane waited go with the next batch, which waits itself
+    assert max(times) < 2.6
+    assert sorted(times)[1] < 1.6
+
+
 def test_the_deadline_comes_first(url: str) -> None:
     with ms.open(url, pool_size=1, max_wait=60.0) as store, ExitStack() as stack:
         prepare(store)

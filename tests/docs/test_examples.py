@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,37 @@ def test_examples(file: Path, report: Report) -> None:
     """Each one does what it says; the file's own folder is not touched."""
     found = report(file.read_text(encoding="utf-8"), file.name)
     assert not found, "\n".join(found)
+
+
+def test_the_examples_of_async_run_twice_in_one_folder(report: Report) -> None:
+    """A reader who tries them again, with a change, meets what the first time left."""
+    text = (ROOT / "docs" / "async.md").read_text(encoding="utf-8")
+    for _ in range(2):
+        found = report(text, "async.md")
+        assert not found, "\n".join(found)
+
+
+_LOADED_BY_NAME = "iceberg.md"
+"""PyIceberg loads the catalog by its name, so that a type checker does not know its class."""
+_LOOSE = ("--allow-untyped-defs", "--allow-incomplete-defs", "--allow-untyped-calls", "--allow-redefinition")
+
+
+@pytest.mark.long
+def test_a_type_checker_takes_the_examples(tmp_path: Path) -> None:
+    """As ``mypy --strict`` reads them, but for functions without annotations, and names that are used again."""
+    files = list[str]()
+    for page in FILES:
+        found = [block.text for block in blocks(page.read_text(encoding="utf-8")) if block.language == "python"]
+        if found and page.name != _LOADED_BY_NAME:
+            file = tmp_path / f"of_{page.stem.replace('-', '_')}.py"
+            file.write_text("\n".join(["import metastore as ms", "store: ms.Store = ms.open()", *found, ""]))
+            files.append(str(file))
+    options = ["--strict", *_LOOSE, "--ignore-missing-imports", "--disable-error-code", "no-redef"]
+    command = [sys.executable, "-m", "mypy", "--config-file=", *options, "--cache-dir", str(tmp_path / "cache"), *files]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    wrong = [line for line in done.stdout.splitlines() if line.startswith((str(tmp_path), "of_"))]
+    assert not wrong, "\n".join(wrong)
+    assert len(files) > 15
 
 
 GOOD = """

@@ -19,10 +19,11 @@ class Heard:
     """A feed that counts the hints."""
 
     def __init__(self, followers: bool) -> None:
-        self.followers, self.hints = followers, 0
+        self.followers, self.hints, self.asked = followers, 0, 0
 
-    def hint(self) -> bool:
-        self.hints += 1
+    def hint(self, *, send: bool) -> bool:
+        self.hints += send
+        self.asked += not send
         return self.followers
 
 
@@ -64,7 +65,8 @@ def test_hints_are_sent_only_while_somebody_follows_and_something_ends(monkeypat
     idle, quiet = Heard(followers=False), Heard(followers=True)
     looked(idle, monkeypatch, lambda _: False)
     looked(quiet, monkeypatch, lambda look: look == 0)
-    assert (idle.hints, quiet.hints) == (0, 3)
+    assert (idle.hints, idle.asked) == (0, 0)
+    assert (quiet.hints, quiet.asked) == (1, 2)  # nothing has changed since the first: it only asks who follows
 
 
 @pytest.mark.postgres
@@ -74,7 +76,7 @@ def test_a_hint_ends_a_pause(postgres_url: str, monkeypatch: pytest.MonkeyPatch)
     seen, begun = list[str](), threading.Event()
     with ms.open(postgres_url) as writer, ms.open(postgres_url) as reader:
         writer.metalakes.create("a")
-        assert not writer._session.backend.hint()
+        assert not writer._session.backend.hint(send=True)
         start = writer.position()
         monkeypatch.setattr(follow, "_SOON", 3600.0)
         monkeypatch.setattr(follow, "_SLOWEST", 3600.0)
@@ -88,14 +90,14 @@ def test_a_hint_ends_a_pause(postgres_url: str, monkeypatch: pytest.MonkeyPatch)
 
         thread = threading.Thread(target=read)
         thread.start()
-        while not writer._session.backend.hint():
+        while not writer._session.backend.hint(send=True):
             pass
         writer.metalakes.create("b")
         assert begun.wait(60)
         writer.metalakes.create("c")
         thread.join(60)
         assert seen == ["b", "c"]
-        assert not writer._session.backend.hint()  # its session does not say that it follows any more
+        assert not writer._session.backend.hint(send=True)  # its session does not say that it follows any more
 
 
 @pytest.mark.postgres

@@ -10,6 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+import metastore as ms
+from metastore.backends.postgres.read_errors import raise_read_error
 from metastore.backends.sqlite.connect import DRIVER
 from metastore.retry.classify import Consequence, of_sqlite, of_sqlstate
 from tests.servers.postgres import Databases
@@ -28,6 +30,8 @@ STATES = {
     "23505": Consequence.UNIQUE,
     "23514": Consequence.REJECTED,
     "25006": Consequence.REFUSED,
+    "25P03": Consequence.UNKNOWN,
+    "25P04": Consequence.RETRY,
     "28000": Consequence.UNAVAILABLE,
     "28P01": Consequence.UNAVAILABLE,
     "3D000": Consequence.UNAVAILABLE,
@@ -41,7 +45,10 @@ STATES = {
     "42P01": Consequence.SCHEMA,
     "53100": Consequence.UNAVAILABLE,
     "53300": Consequence.UNAVAILABLE,
+    "54000": Consequence.REJECTED,
+    "55006": Consequence.UNAVAILABLE,
     "55P03": Consequence.RETRY,
+    "57000": Consequence.UNAVAILABLE,
     "57014": Consequence.RETRY,
     "57P01": Consequence.UNKNOWN,
     "57P02": Consequence.UNKNOWN,
@@ -56,6 +63,21 @@ STATES = {
 @pytest.mark.parametrize("state", STATES, ids=str)
 def test_sqlstates(state: str | None) -> None:
     assert of_sqlstate(state) is STATES[state]
+
+
+def test_each_sqlstate_becomes_an_error_of_ours() -> None:
+    """No error of the driver leaves a call: a damaged page, for example, is told with its SQLSTATE."""
+    kinds = [one for one in vars(psycopg.errors).values() if isinstance(one, type) and issubclass(one, psycopg.Error)]
+    states = {one.sqlstate: one for one in kinds if one.sqlstate}
+    assert len(states) > 200
+    for state, kind in states.items():
+        if of_sqlstate(state) in (Consequence.CHECK, Consequence.UNIQUE):
+            continue  # a statement of ours raises it on purpose, and its caller knows what it means
+        with pytest.raises(ms.MetastoreError) as caught:
+            raise_read_error(kind("the words of the server"))
+        assert "the words of the server" in str(caught.value), state
+    with pytest.raises(ms.BackendRefused, match=r"\(SQLSTATE XX001\)"):
+        raise_read_error(psycopg.errors.DataCorrupted("invalid page"))
 
 
 CODES = {

@@ -41,7 +41,12 @@ def test_every_error_has_its_status_code_and_delay(app: Any, number: int) -> Non
 
     error, answer = ERRORS[number], asyncio.run(ask())
     assert answer.status_code == error.http_status
-    assert answer.json() == {"error": error.to_dict()}
+    said, shown = answer.json(), error.to_dict()
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert (said["status"], said["detail"]) == (shown["http_status"], shown["message"])
+    assert {name: said[name] for name in ("code", "retry_after", "details")} == {
+        name: shown[name] for name in ("code", "retry_after", "details")
+    }
     delay = answer.headers.get("retry-after")
     assert (delay is None) == (error.retry_after is None)
     assert delay is None or int(delay) >= 1
@@ -62,18 +67,18 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 
 def said(answer: httpx.Response) -> tuple[int, str]:
-    return answer.status_code, answer.json()["error"]["code"]
+    return answer.status_code, answer.json()["code"]
 
 
 def test_a_key_with_another_body_is_refused(http: httpx.Client) -> None:
     key = {"Idempotency-Key": "same"}
-    first = http.post("/v1/tables/lake.c.s.once", json={"comment": "one"}, headers=key)
-    again = http.post("/v1/tables/lake.c.s.once", json={"comment": "one"}, headers=key)
+    first = http.post("/v1/tables/lake.c.s.once?parents=true", json={"comment": "one"}, headers=key)
+    again = http.post("/v1/tables/lake.c.s.once?parents=true", json={"comment": "one"}, headers=key)
     assert (first.status_code, again.status_code) == (201, 201)
     assert first.json() == again.json()
-    other = http.post("/v1/tables/lake.c.s.once", json={"comment": "two"}, headers=key)
+    other = http.post("/v1/tables/lake.c.s.once?parents=true", json={"comment": "two"}, headers=key)
     assert said(other) == (422, "operation_id_reused")
-    of_another = http.post("/v1/tables/lake.c.s.twice", json={}, headers={**key, "X-User": "ben"})
+    of_another = http.post("/v1/tables/lake.c.s.twice?parents=true", json={}, headers={**key, "X-User": "ben"})
     assert of_another.status_code == 201, "a key is of its user"
 
 
@@ -83,12 +88,12 @@ def test_what_is_below_a_disabled_catalog_is_not_in_use(http: httpx.Client) -> N
 
 
 def test_a_mismatch_of_if_match_is_412_and_says_what_was_found(http: httpx.Client) -> None:
-    tag = http.post("/v1/tables/lake.c.s.tagged", json={}).headers["etag"]
+    tag = http.post("/v1/tables/lake.c.s.tagged?parents=true", json={}).headers["etag"]
     changes = [{"change": "SetComment", "text": "first"}]
     assert http.patch("/v1/tables/lake.c.s.tagged", json=changes, headers={"If-Match": tag}).status_code == 200
     late = http.patch("/v1/tables/lake.c.s.tagged", json=changes, headers={"If-Match": tag})
     assert said(late) == (412, "version_conflict")
-    details = late.json()["error"]["details"]
+    details = late.json()["details"]
     assert (details["expected"], details["found"]) == (1, 2)
     broken = http.patch("/v1/tables/lake.c.s.tagged", json=changes, headers={"If-Match": "no tag"})
     assert said(broken) == (412, "version_conflict")

@@ -251,7 +251,7 @@ class MemoryReads:
     def hearing(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def hint(self) -> bool:
+    def hint(self, *, send: bool) -> bool:
         return False
 
     def feed_start(self) -> tuple[str, int]:

@@ -70,7 +70,7 @@ class Pool:
         waits = max(shortest, min(longest, math.ceil(timeout)))
         arguments = {**_DEFAULTS, "connect_timeout": waits, **options_of(url)}
         names = {"host": url.host, "port": url.port, "dbname": url.database, "user": url.username}
-        arguments |= {k: v for k, v in names.items() if v is not None}
+        arguments |= {k: v for k, v in names.items() if v}  # empty: libpq finds it, in a service or the environment
         if url.password is not None:
             arguments["password"] = str(url.password)
         self._arguments = arguments

@@ -20,7 +20,7 @@ from metastore.deadlines import remaining, until
 from metastore.errors import MetastoreError
 from metastore.port.feed import Hearing
 
-__all__ = ["HINT", "hearing"]
+__all__ = ["FOLLOWED", "HINT", "hearing"]
 
 _CHANNEL: Final = "metastore_feed"
 _NAME: Final = "metastore follower"
@@ -29,9 +29,12 @@ _END: Final = "UNLISTEN *; RESET application_name"
 _ENDS: Final = 1.0
 """A session that does not answer so long is not kept (seconds)."""
 
-HINT: Final = f"""SELECT pg_notify('{_CHANNEL}', '') WHERE EXISTS (SELECT 1 FROM pg_stat_activity
+_FOLLOWS: Final = f"""EXISTS (SELECT 1 FROM pg_stat_activity
   WHERE datname = current_database() AND application_name = '{_NAME}')"""
+HINT: Final = f"SELECT pg_notify('{_CHANNEL}', '') WHERE {_FOLLOWS}"
 """Tells those that follow that there are new changes. One row: there are some."""
+FOLLOWED: Final = f"SELECT 1 WHERE {_FOLLOWS}"
+"""One row: somebody follows."""
 
 
 @contextmanager

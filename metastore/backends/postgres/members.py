@@ -25,6 +25,7 @@ from metastore.backends.postgres.silence import Asks, Silence
 from metastore.backends.sql.comments import without_comments
 from metastore.clock import SYSTEM
 from metastore.port.members import Announcement, Covered, MemberRow, Membership, Wake
+from metastore.retry.classify import Consequence, of_sqlstate
 
 __all__ = [
     "ANNOUNCE",
@@ -186,7 +187,8 @@ class _Translated:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, psycopg.Error):
+        # an error that nobody expects fences the cache, which begins again
+        if isinstance(error, psycopg.Error) and of_sqlstate(error.sqlstate) is not Consequence.OTHER:
             raise_read_error(error)
 
 

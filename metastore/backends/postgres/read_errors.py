@@ -33,6 +33,8 @@ def raise_read_error(error: psycopg.Error) -> NoReturn:
     meaning = _translated(error)
     if meaning is error:
         raise error
+    if of_sqlstate(error.sqlstate) not in _MEANINGS:
+        raise meaning from error  # the traceback says which statement
     raise meaning from (None if isinstance(meaning, BackendUnavailable | DeadlineExceeded) else error)
 
 
@@ -50,6 +52,9 @@ _MEANINGS: dict[Consequence, tuple[type[MetastoreError], str]] = {
     Consequence.UNKNOWN: _AGAIN,
     Consequence.RETRY: _AGAIN,
 }
+_OF_STATEMENTS: Final = (Consequence.CHECK, Consequence.UNIQUE)
+"""What a statement raises on purpose: the code that sends it knows what it means."""
+_BROKEN: Final = "the database failed: {} (SQLSTATE {}); look at the server's log, then run: metastore verify"
 
 
 def _translated(error: psycopg.Error) -> MetastoreError | psycopg.Error:
@@ -64,5 +69,7 @@ def _translated(error: psycopg.Error) -> MetastoreError | psycopg.Error:
         consequence = Consequence.REJECTED
     elif error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
         return error  # the client refused it: a defect of ours
-    meaning, message = _MEANINGS.get(consequence, (None, ""))
-    return error if meaning is None else meaning(message.format(text))
+    if consequence in _OF_STATEMENTS:
+        return error
+    meaning, message = _MEANINGS.get(consequence, (BackendRefused, _BROKEN))
+    return meaning(message.format(text, error.sqlstate))

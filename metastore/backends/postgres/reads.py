@@ -19,7 +19,7 @@ from sqlalchemy.engine import URL
 from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.connection import OutOfTime
 from metastore.backends.postgres.fragments import CONFIRM, DURABLE
-from metastore.backends.postgres.hints import HINT, hearing
+from metastore.backends.postgres.hints import FOLLOWED, HINT, hearing
 from metastore.backends.postgres.home import CACHED, Home, epoch_at
 from metastore.backends.postgres.parameters import plain, texts
 from metastore.backends.postgres.read_errors import raise_read_error
@@ -253,8 +253,8 @@ class PostgresReads(Questions):
     def hearing(self) -> AbstractContextManager[Hearing | None]:
         return hearing(self.pool)
 
-    def hint(self) -> bool:
-        return bool(self._rows(HINT, {}))
+    def hint(self, *, send: bool) -> bool:
+        return bool(self._rows(HINT if send else FOLLOWED, {}))
 
     def feed_start(self) -> tuple[str, int]:
         (row,) = self._rows("SELECT compatible_from, epoch, origin, collected_seq FROM info", {})

@@ -328,12 +328,17 @@ def raise_read_error(error: Exception) -> NoReturn:
 def _translated(error: Exception) -> MetastoreError | Exception:
     if is_no_text(error):
         return UnreadableRow("a row that the call writes or deletes", "one of its texts is not UTF-8")
-    consequence = of_sqlite(getattr(error, "sqlite_errorcode", None))
+    code = getattr(error, "sqlite_errorcode", None)
+    return error if code is None else _meaning(error, code)  # without a code, the driver refused it: a defect of ours
+
+
+def _meaning(error: Exception, code: int) -> MetastoreError:
+    consequence = of_sqlite(code)
     file = next(iter(getattr(error, "__notes__", ())), "")
     if consequence is Consequence.SCHEMA:
         return MigrationNeeded(f"the database has no fitting schema ({error}); run: metastore migrate")
     if consequence is Consequence.REFUSED:
-        foreign = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_NOTADB  # type: ignore[attr-defined]
+        foreign = code & 0xFF == sqlite3.SQLITE_NOTADB
         again = "check the path" if foreign else "make the file and its folder writable"
         return BackendRefused(f"the database {file} refuses it: {error}; {again}")
     if consequence in (Consequence.UNAVAILABLE, Consequence.UNKNOWN, Consequence.RETRY):
@@ -343,4 +348,4 @@ def _translated(error: Exception) -> MetastoreError | Exception:
     if consequence is Consequence.REJECTED:
         too_old = str(error).startswith(_TOO_OLD)
         return MigrationNeeded(str(error)) if too_old else InvalidArgument(f"the database refuses a value: {error}")
-    return error
+    return BackendRefused(f"the database {file} failed: {error} (SQLite's result {code}); run: metastore verify")

@@ -157,7 +157,7 @@ class SqliteReads(Questions):
     def hearing(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def hint(self) -> bool:
+    def hint(self, *, send: bool) -> bool:
         return False
 
     def feed_start(self) -> tuple[str, int]:

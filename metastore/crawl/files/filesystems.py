@@ -95,7 +95,9 @@ def _opened(uri: str) -> tuple[Any, str]:
     try:
         from pyarrow.fs import FileSystem  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError:
-        raise InvalidArgument(f"{scheme}:// needs the package pyarrow: pip install 'metastore[spark]'") from None
+        raise InvalidArgument(
+            f"{scheme}:// needs the package pyarrow: pip install 'versioned-metastore[spark]'"
+        ) from None
     if scheme not in _ARROW:
         return _through_fsspec(scheme, uri)
     arrow = _ARROW[scheme] or scheme

@@ -46,7 +46,9 @@ def _schema(stream: IO[bytes]) -> Any:
     try:
         import fastavro  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError:
-        raise NotReadable("cannot be read: Avro needs the package fastavro: pip install 'metastore[spark]'") from None
+        raise NotReadable(
+            "cannot be read: Avro needs the package fastavro: pip install 'versioned-metastore[spark]'"
+        ) from None
     try:
         head = bounded(stream, _HEADER, f"has a header of more than {_HEADER >> 20} MiB")
         return fastavro.reader(head).writer_schema

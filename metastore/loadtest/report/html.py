@@ -29,6 +29,10 @@ _ABOUT: Final = {
     "Time to commit": "from the call to the return, of writes that were applied: all attempts and waits are in it, and "
     "calls that gave up are not.",
     "Attempts": "how often a write was sent until it was decided, or gave up.",
+    "What attempts lost to": "self: the entity had another version; ancestor: something above it was moved, renamed or "
+    "dropped; name: the name was taken; not_empty: a drop found children; read: what a transaction had read changed; "
+    "pending: announced changes come first; marked: an exclusive operation is announced; ticket: a transaction is in "
+    "line for the entity; busy: a lock was not free in time; serialization: a deadlock.",
     "Helped": "applied by another operation's commit, which took it along.",
     "Fairness": "Jain's index of the answered operations by client: 1 if all got the same done, 1/n if one of n did "
     "everything. Calls that gave up, and clients whose records are missing, are not in it.",

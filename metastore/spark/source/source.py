@@ -30,7 +30,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from metastore.arguments import shown
-from metastore.errors import HistoryGone, InvalidArgument
+from metastore.errors import BackendRefused, HistoryGone, InvalidArgument
 from metastore.feed.feed import check_kept, number_in, position_of
 from metastore.feed.follow import kinds_of
 from metastore.feed.position import now, position_in
@@ -38,6 +38,7 @@ from metastore.names import format_path, parse_path
 from metastore.operation.session import Session
 from metastore.past.pins import add_pin
 from metastore.port.backend import Backend
+from metastore.spark.context import workers_like_us
 from metastore.spark.source.tables import BY_ID, BY_POSITION, ddl, ranges, rows_by_id, rows_by_position
 from metastore.spark.source.wanted import Wanted
 from metastore.spark.source.write import Upsert
@@ -62,7 +63,8 @@ _MOST: Final = 100_000
 
 def register_source(spark: SparkSession) -> None:
     """Let ``spark`` read and write the catalog: the format ``metastore``. See docs/pipeline.md."""
-    spark.dataSource.register(_Source)
+    with workers_like_us(spark.sparkContext):
+        spark.dataSource.register(_Source)
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ class _Reader(DataSourceReader):
             if options.table in BY_POSITION:
                 (low, high), pin = _positions(session, options, at), None
             else:
-                pin = add_pin(session, f"spark {session.clock.operation_id()}", at, _PINNED).name
+                pin = _pinned(session, at)
                 low, high = 1, session.backend.past.last_id() + 1
         return [_Part(at, begin, end, pin) for begin, end in ranges(low, high, options.parts)] or [
             _Part(at, low, low, pin)
@@ -183,6 +185,14 @@ class _Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Part)
         return _read(self._options, partition)
+
+
+def _pinned(session: Session, at: int) -> str | None:
+    """Let gc keep a position; None: the role may only read, and a read that gc overtakes raises HistoryGone."""
+    try:
+        return add_pin(session, f"spark {session.clock.operation_id()}", at, _PINNED).name
+    except BackendRefused:
+        return None
 
 
 def _positions(session: Session, options: _Options, at: int) -> tuple[int, int]:

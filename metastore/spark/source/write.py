@@ -18,7 +18,13 @@ from typing import Any, Final
 from pyspark.sql.datasource import DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import Row
 
-from metastore.errors import InvalidArgument, MetastoreError
+from metastore.errors import (
+    BackendUnavailable,
+    DeadlineExceeded,
+    InvalidArgument,
+    MetastoreError,
+    VersionConflict,
+)
 from metastore.kinds.change import EntityChange, SetComment, SetProperty
 from metastore.spark.once import new_write, once
 from metastore.store import Store
@@ -58,32 +64,54 @@ def _one_by_one(apply: Callable[[Transaction, dict[str, Any]], None]) -> _Write:
         for row in rows:
             try:
                 apply(tx, row)
-            except (MetastoreError, KeyError) as error:
+            except _OF_THE_CALL:
+                raise
+            except _OF_A_ROW as error:
                 raise _named(row.get("path"), row.get("kind", "statistic"), error) from error
 
     return write
 
 
+_OF_A_ROW: Final = (MetastoreError, KeyError, TypeError, ValueError, AttributeError)
+"""What a row raises that lacks a column, or whose value is of another type or not JSON."""
+_OF_THE_CALL: Final = (VersionConflict, BackendUnavailable, DeadlineExceeded)
+"""What says nothing of a row. After the first, the chunk is written again."""
+
+
 def _named(path: object, kind: object, error: Exception) -> InvalidArgument:
-    return InvalidArgument(f"the row {path} ({kind}): {error}")
+    what = str(error) if isinstance(error, MetastoreError) else f"{type(error).__name__}: {error}"
+    return InvalidArgument(f"the row {path} ({kind}): {what}")
 
 
 def _tags(tx: Transaction, rows: Sequence[dict[str, Any]]) -> None:
     """Attach tags, those of one tag together: paths of one kind are then looked up in one statement."""
     by_tag: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        target = {
-            "target": row["path"],
-            "kind": row.get("kind"),
-            "value": row.get("value"),
-            "column": row.get("column"),
-        }
-        by_tag.setdefault(row["tag"], []).append({key: value for key, value in target.items() if value is not None})
+        target = {"kind": row.get("kind"), "value": row.get("value"), "column": row.get("column")}
+        try:
+            named = {"target": row["path"]} | {key: value for key, value in target.items() if value is not None}
+            by_tag.setdefault(row["tag"], []).append(named)
+        except _OF_A_ROW as error:
+            raise _named(row.get("path"), "tag", error) from error
     for tag, targets in by_tag.items():
         try:
             tx.tags.attach_many(tag, targets)
+        except _OF_THE_CALL:
+            raise
         except MetastoreError as error:
-            raise _named(getattr(error, "path", targets[0]["target"]), f"tag {tag}", error) from error
+            raise _bad_one(tx, tag, targets, error) from error
+
+
+def _bad_one(tx: Transaction, tag: str, targets: Sequence[dict[str, Any]], error: MetastoreError) -> InvalidArgument:
+    """Return the error of the first target that is refused by itself. The transaction is not committed."""
+    for target in targets:
+        try:
+            tx.tags.attach_many(tag, [target])
+        except _OF_THE_CALL:
+            raise
+        except MetastoreError as own:
+            return _named(target["target"], f"tag {tag}", own)
+    return _named(targets[0]["target"], f"tag {tag}", error)
 
 
 def _entity(tx: Transaction, row: dict[str, Any]) -> None:

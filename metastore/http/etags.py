@@ -1,0 +1,50 @@
+"""ETags of entities, and the preconditions that name them (RFC 9110, 8.8.3 and 13.1). Pure.
+
+A tag is an entity's id and version: ``"7-3"``. The id tells an entity from one that took its name later.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from metastore.kinds.entity import Entity
+
+__all__ = ["Tags", "etag", "tags_in"]
+
+_TAG: Final = re.compile(r'(W/)?"([^"]*)"')
+_OURS: Final = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)
+
+
+def etag(entity: Entity) -> str:
+    """Return the tag of an entity's state."""
+    return f'"{entity.id}-{entity.version}"'
+
+
+class Tags(NamedTuple):
+    """What a header ``If-Match`` or ``If-None-Match`` says."""
+
+    anything: bool
+    """The header is ``*``."""
+    strong: tuple[tuple[int, int], ...]
+    """Ids and versions, without those of weak tags. Tags of others name no state of ours."""
+    weak: tuple[tuple[int, int], ...]
+
+    def name(self, entity: Entity) -> bool:
+        """Whether a tag, weak or strong, names the state of an entity; as ``If-None-Match`` compares."""
+        return self.anything or (entity.id, entity.version) in (*self.strong, *self.weak)
+
+    def versions_of(self, entity_id: int) -> list[int]:
+        """Return the versions of an entity that strong tags name; as ``If-Match`` compares: no weak tag matches."""
+        return [version for of, version in self.strong if of == entity_id]
+
+
+def tags_in(header: str | None) -> Tags | None:
+    """Return what a header says; None: there is none. What is no tag matches nothing."""
+    if header is None:
+        return None
+    strong, weak = list[tuple[int, int]](), list[tuple[int, int]]()
+    for mark, text in _TAG.findall(header):
+        if ours := _OURS.fullmatch(text):
+            (weak if mark else strong).append((int(ours[1]), int(ours[2])))
+    return Tags(header.strip() == "*", tuple(dict.fromkeys(strong)), tuple(weak))

@@ -1,0 +1,64 @@
+"""The pages say each thing once: headings, the rows of tables, and the format of databases."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from metastore.port.format import SCHEMA_FORMAT
+from tests.docs.examples import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def lines_of(text: str) -> list[tuple[int, str]]:
+    """Return the lines outside of code, each with its number."""
+    found, in_code = list[tuple[int, str]](), False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        elif not in_code:
+            found.append((number, line))
+    return found
+
+
+def wrong_rows(text: str) -> list[int]:
+    """Return the lines whose row has another number of cells than the head of its table."""
+    wrong, cells, before = list[int](), 0, -1
+    for number, line in lines_of(text):
+        if not line.startswith("|"):
+            continue
+        here = len(re.findall(r"(?<!\\)\|", re.sub(r"`[^`]*`", "", line)))
+        if number != before + 1:
+            cells = here
+        before = number
+        wrong += [number] if here != cells else []
+    return wrong
+
+
+def repeated(text: str) -> list[str]:
+    """Return the headings that a page has twice."""
+    headings = Counter(line for _, line in lines_of(text) if re.match(r"#+ ", line))
+    return [heading for heading, count in headings.items() if count > 1]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_row_is_glued_and_no_heading_comes_twice(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert wrong_rows(text) == []
+    assert repeated(text) == []
+
+
+def test_the_format_that_a_command_shows_is_that_of_today() -> None:
+    for page in PAGES:
+        shown = re.findall(r"^format +(\d+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert set(shown) <= {str(SCHEMA_FORMAT)}, page.name
+
+
+def test_what_is_wrong_is_found() -> None:
+    """Negative control."""
+    assert wrong_rows("| a | b |\n|---|---|\n| 1 | 2 || 3 | 4 |\n| `a|b` | 2 |\n") == [3]
+    assert repeated("# A\n```\n# A\n```\n## B\n## B\n") == ["## B"]
