@@ -17,11 +17,9 @@ from metastore.port.backend import Backend
 from metastore.retry.policy import Hook, RetryPolicy
 from metastore.store.store import Store
 from metastore.transfer.outcomes import Imported
-from metastore.urls import parse_url
+from metastore.urls import Url, parse_url
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import URL
-
     from metastore.transfer.files import FileOrName
 
 
@@ -76,7 +74,7 @@ def prepared(
     hooks: Iterable[Hook],
     pool_size: int,
     max_wait: float | None,
-) -> tuple[URL, Backend, RetryPolicy]:
+) -> tuple[Url, Backend, RetryPolicy]:
     """Check what a store is opened with, and connect. Raises what :func:`open_store` raises."""
     parsed = parse_url(url)
     Call(principal, positive_seconds(deadline, "a deadline"))
