@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from metastore.arguments import items, positive_integer, positive_seconds
 from metastore.backends.sql.limits import Limits
@@ -13,10 +12,7 @@ from metastore.names import clean_text
 from metastore.port.backend import SCHEMA_FORMAT, Backend, Embedded
 from metastore.port.replica import ReplicaBackend
 from metastore.port.restore import RESTORING
-from metastore.urls import parse_url, redacted
-
-if TYPE_CHECKING:
-    from sqlalchemy.engine import URL
+from metastore.urls import Url, parse_url, redacted
 
 __all__ = ["connect", "migrate", "pending_revisions", "replicas_of"]
 
@@ -25,7 +21,7 @@ _ANSWERS = 5.0
 
 
 def connect(
-    url: URL, deadline: float, *, pool_size: int = 10, max_wait: float | None = None, restoring: bool = False
+    url: Url, deadline: float, *, pool_size: int = 10, max_wait: float | None = None, restoring: bool = False
 ) -> Backend:
     """Return the backend for ``url``, after a check of its schema. An embedded database is migrated first.
 
@@ -50,7 +46,7 @@ def connect(
 
 
 def replicas_of(
-    url: URL, read_from: Iterable[str], deadline: float, *, pool_size: int, max_wait: float | None
+    url: Url, read_from: Iterable[str], deadline: float, *, pool_size: int, max_wait: float | None
 ) -> dict[str, ReplicaBackend]:
     """Return a backend for each replica of a database, by its URL without secrets. They connect when they are asked.
 
@@ -59,7 +55,7 @@ def replicas_of(
     urls = [parse_url(clean_text(one, "a URL of read_from")) for one in items(read_from, "read_from")]
     if not urls:
         return {}
-    if any(one.get_backend_name() != "postgresql" for one in (url, *urls)):
+    if any(not one.is_postgres for one in (url, *urls)):
         raise InvalidArgument("read_from= is for PostgreSQL: SQLite has no replicas; open it without read_from=")
     from metastore.backends.postgres.backend import PostgresBackend  # noqa: PLC0415
     from metastore.backends.postgres.settings import leads_to_several  # noqa: PLC0415
@@ -71,7 +67,7 @@ def replicas_of(
     return {redacted(one): PostgresBackend(one, min(deadline, _ANSWERS), limits, replica=True) for one in urls}
 
 
-def _backend(url: URL, deadline: float, limits: Limits) -> Backend:
+def _backend(url: Url, deadline: float, limits: Limits) -> Backend:
     if url.drivername == "memory":
         from metastore.backends.memory.backend import MemoryBackend  # noqa: PLC0415  (a process imports only the driver that it uses)
 
@@ -85,7 +81,7 @@ def _backend(url: URL, deadline: float, limits: Limits) -> Backend:
     return PostgresBackend(url, deadline, limits)
 
 
-def _check_format(url: URL, backend: Backend, restoring: bool) -> None:
+def _check_format(url: Url, backend: Backend, restoring: bool) -> None:
     has = backend.format()
     if isinstance(backend, Embedded) and (has is None or has[0] < SCHEMA_FORMAT):
         backend.migrate()

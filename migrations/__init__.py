@@ -17,8 +17,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.script.revision import ResolutionError
 from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
-from sqlalchemy.engine import URL
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
@@ -27,7 +26,7 @@ from metastore.errors import BackendRefused, BackendUnavailable, InvalidArgument
 from metastore.migrations.indexes import build_pending
 from metastore.migrations.sessions import MIGRATOR, refuse_beside
 from metastore.retry.classify import Consequence, of_sqlite, of_sqlstate
-from metastore.urls import redacted
+from metastore.urls import Url, redacted
 
 __all__ = ["Revision", "downgrade", "pending", "upgrade", "upgrade_sqlite"]
 
@@ -53,7 +52,7 @@ class Revision(NamedTuple):
     what: str
 
 
-def upgrade(url: URL, revision: str = "head", *, force: bool = False) -> None:
+def upgrade(url: Url, revision: str = "head", *, force: bool = False) -> None:
     """Upgrade the database to ``revision``, unless it has it.
 
     Others may go on writing: it waits for a moment in which it gets all tables. Raises BackendUnavailable, also
@@ -68,7 +67,7 @@ def upgrade(url: URL, revision: str = "head", *, force: bool = False) -> None:
     _run_on(url, lambda config: command.upgrade(config, revision), prepare=revision, force=force)
 
 
-def pending(url: URL) -> list[Revision]:
+def pending(url: Url) -> list[Revision]:
     """Return the revisions that the database does not have, oldest first. Raises as ``upgrade`` does."""
     with _told(redacted(url)):
         current = _revision_of(url)
@@ -79,7 +78,7 @@ def pending(url: URL) -> list[Revision]:
     return [Revision(one.revision, (one.doc or "").split("\n")[0]) for one in reversed(missing)]
 
 
-def _is_done(url: URL) -> bool:
+def _is_done(url: Url) -> bool:
     """Whether the database has the newest revision. Whatever goes wrong is told by the migration."""
     with suppress(DBAPIError):
         return _revision_of(url) == _scripts().get_current_head()
@@ -90,7 +89,7 @@ def _scripts() -> ScriptDirectory:
     return ScriptDirectory(str(Path(__file__).parent))
 
 
-def _revision_of(url: URL) -> str | None:
+def _revision_of(url: Url) -> str | None:
     """Return the revision that the database has. It only reads: it makes no file, and waits for nobody.
 
     The role of a service may not read Alembic's table; the format in ``info`` is the number of the revision.
@@ -111,7 +110,7 @@ def _revision_of(url: URL) -> str | None:
         engine.dispose()
 
 
-def downgrade(url: URL, revision: str) -> None:
+def downgrade(url: Url, revision: str) -> None:
     """Downgrade the database to ``revision`` ("base": remove everything)."""
     _run_on(url, lambda config: command.downgrade(config, revision))
 
@@ -122,7 +121,7 @@ def upgrade_sqlite(connection: Any) -> None:
     _run(engine, lambda config: command.upgrade(config, "head"), "the SQLite database")
 
 
-def _run_on(url: URL, what: Callable[[Config], None], prepare: str | None = None, *, force: bool = True) -> None:
+def _run_on(url: Url, what: Callable[[Config], None], prepare: str | None = None, *, force: bool = True) -> None:
     engine = _engine(url, writes=True)
     try:
         _run(engine, what, redacted(url), prepare, force=force)
@@ -130,18 +129,18 @@ def _run_on(url: URL, what: Callable[[Config], None], prepare: str | None = None
         engine.dispose()
 
 
-def _engine(url: URL, *, writes: bool = False) -> Engine:
+def _engine(url: Url, *, writes: bool = False) -> Engine:
     if url.drivername != "sqlite":
         from metastore.backends.postgres.settings import options_of  # noqa: PLC0415  (not needed for SQLite)
 
         given = {"connect_timeout": 10, "application_name": MIGRATOR, **options_of(url)}
         options: dict[str, Any] = {**given, "client_encoding": "utf8"}
-        return create_engine(url.set(query={}), connect_args=options)
+        return create_engine(_of_sqlalchemy(url), connect_args=options)
     from metastore.backends.sqlite.connect import make_private  # noqa: PLC0415  (not needed for PostgreSQL)
 
     if writes:
         make_private(url.database or "")
-    engine = create_engine(url, module=_sqlite())
+    engine = create_engine(_of_sqlalchemy(url), module=_sqlite())
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _: Any) -> None:
@@ -151,6 +150,11 @@ def _engine(url: URL, *, writes: bool = False) -> Engine:
             connection.execute("PRAGMA journal_mode = WAL")
 
     return engine
+
+
+def _of_sqlalchemy(url: Url) -> URL:
+    """Return SQLAlchemy's URL, without the options."""
+    return URL.create(url.drivername, url.username, url.password, url.host, url.port, url.database)
 
 
 def _sqlite() -> Any:

@@ -38,7 +38,7 @@ async def opened(
     connecting = Threads(Limits())
     prepare = partial(prepared, url, principal, deadline, hooks, pool_size, max_wait)
     parsed, backend, policy = await run(alone, connecting, prepare)
-    size = pool_size if parsed.drivername.startswith("postgresql") else 1
+    size = pool_size if parsed.is_postgres else 1
     threads = Threads(Limits(size, max_wait), policy.deadline)
     try:
         found = replicas_of(parsed, read_from, policy.deadline, pool_size=pool_size, max_wait=max_wait)

@@ -118,5 +118,5 @@ def check_cache(cache: object, url: str | None) -> None:
         return
     if not isinstance(cache, Cache):
         raise InvalidArgument(f'a cache is ms.Cache("validate") or ms.Cache("lease"), not {shown(cache)}')
-    if cache.mode == "lease" and parse_url(url).get_backend_name() != "postgresql":
+    if cache.mode == "lease" and not parse_url(url).is_postgres:
         raise InvalidArgument('ms.Cache("lease") needs PostgreSQL; use ms.Cache("validate") here')

@@ -18,11 +18,9 @@ from metastore.port.backend import Backend
 from metastore.retry.policy import Hook, RetryPolicy
 from metastore.store.store import Store
 from metastore.transfer.outcomes import Imported
-from metastore.urls import parse_url, require_file
+from metastore.urls import Url, parse_url, require_file
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import URL
-
     from metastore.transfer.files import FileOrName
 
 
@@ -80,7 +78,7 @@ def prepared(
     hooks: Iterable[Hook],
     pool_size: int,
     max_wait: float | None,
-) -> tuple[URL, Backend, RetryPolicy]:
+) -> tuple[Url, Backend, RetryPolicy]:
     """Check what a store is opened with, and connect. Raises what :func:`open_store` raises."""
     parsed = parse_url(url)
     Call(principal, positive_seconds(deadline, "a deadline"))

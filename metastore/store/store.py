@@ -68,13 +68,11 @@ from metastore.store.who import who_is
 from metastore.transaction.freeze import FreezableSchemas
 from metastore.transaction.transaction import Transaction, run_transaction
 from metastore.transfer.outcomes import Exported, Imported
-from metastore.urls import redacted
+from metastore.urls import Url, redacted
 from metastore.verify import verify as verifying
 from metastore.verify.violations import Violation
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import URL
-
     from metastore.transfer.files import FileOrName
 
 __all__ = ["Store"]
@@ -89,7 +87,7 @@ class Store(Managers):
 
     def __init__(
         self,
-        url: URL,
+        url: Url,
         backend: Backend,
         policy: RetryPolicy,
         principal: str | None,
@@ -114,7 +112,7 @@ class Store(Managers):
             raise
         self._stand_on(session)
         self.leases = StoreLeases(self._session)
-        self._hints = Hints(backend, session.metrics, clock) if url.get_backend_name() == "postgresql" else None
+        self._hints = Hints(backend, session.metrics, clock) if url.is_postgres else None
 
     def _stand_on(self, session: Session) -> None:
         super().__init__(session)

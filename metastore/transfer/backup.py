@@ -47,5 +47,5 @@ def _database(url: str | None, instead: str) -> str:
     parsed = parse_url(url)
     if parsed.drivername == "sqlite" and parsed.database not in (None, "", ":memory:"):
         return str(parsed.database)
-    tool = instead if parsed.get_backend_name() == "postgresql" else "an export is its backup"
+    tool = instead if parsed.is_postgres else "an export is its backup"
     raise InvalidArgument(f"{redacted(parsed)} is no SQLite file: {tool}, as docs/operations.md says")

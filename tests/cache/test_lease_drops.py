@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
-from sqlalchemy.engine import make_url
 
 import metastore as ms
+from metastore.urls import parse_url
 from tests.cache.kept import LONG, keep, lake
 from tests.concurrency.raw import dsn
 from tests.concurrency.workers import FORKSERVER
@@ -57,7 +57,7 @@ def _role(url: str) -> Iterator[str]:
 
 
 def _as(role: str, url: str) -> str:
-    return make_url(url).set(username=role).render_as_string(hide_password=False)
+    return parse_url(url).set(username=role).render_as_string(hide_password=False)
 
 
 def _only_reads(url: str, role: str) -> None:

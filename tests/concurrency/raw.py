@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from sqlalchemy import make_url
 
 import metastore as ms
 from metastore.backends.sqlite.connect import DRIVER  # another SQLite in one process would drop the locks of this one
+from metastore.urls import parse_url
 
 __all__ = ["at_work", "before_commit", "connect", "dsn", "is_sqlite", "rows", "waiting_for_locks"]
 
@@ -29,7 +29,7 @@ def dsn(url: str) -> str:
 def connect(url: str) -> Iterator[Any]:
     """Open a connection in autocommit, with the driver that the store uses."""
     if is_sqlite(url):
-        connection = DRIVER.connect(make_url(url).database, isolation_level=None, timeout=30)
+        connection = DRIVER.connect(parse_url(url).database, isolation_level=None, timeout=30)
     else:
         connection = psycopg.connect(dsn(url), autocommit=True)
     try:

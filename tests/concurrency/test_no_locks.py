@@ -15,9 +15,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import psycopg
-from sqlalchemy import make_url
 
 import metastore as ms
+from metastore.urls import parse_url
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import connect, dsn
 from tests.concurrency.workers import Job, Team, Turn, outcome
@@ -187,7 +187,7 @@ def test_a_pipeline_is_sent_in_one_piece(postgres_url: str) -> None:
     If they left one by one, the server would hold the locks while Python makes up the next one.
     """
     seed(postgres_url, "lake.cat.s.t")
-    parts = make_url(postgres_url)
+    parts = parse_url(postgres_url)
     relay = _Relay(parts.port or 5432)
     through = parts.set(host="127.0.0.1", port=relay.port, query={"sslmode": "disable", "gssencmode": "disable"})
     with ms.open(through.render_as_string(hide_password=False)) as store:

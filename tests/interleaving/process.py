@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 from uuid import UUID
 
 from greenlet import GreenletExit, getcurrent, greenlet
-from sqlalchemy.engine import make_url
 
 from metastore.clock import Clock
 from metastore.combine.combiner import Combiner
@@ -25,6 +24,7 @@ from metastore.port.commit import Committed, Conflicted
 from metastore.port.tickets import Line
 from metastore.retry.policy import Attempt, RetryPolicy
 from metastore.store import Store
+from metastore.urls import parse_url
 from tests.interleaving.tasks import Tasks
 from tests.interleaving.world import ORIGIN, START, Answer, Call, Raised, frozen
 
@@ -43,7 +43,7 @@ __all__ = [
     "outcome_of",
 ]
 
-URL: Final = make_url("memory://")
+URL: Final = parse_url("memory://")
 Wrap = Callable[[Backend], Backend]
 """What is put between a process and the database: a mutant."""
 

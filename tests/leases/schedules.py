@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy.engine import make_url
-
 import metastore as ms
 from metastore.clock import Clock
 from metastore.leases.in_store import StoreLeases
@@ -20,6 +18,7 @@ from metastore.operation.session import Session
 from metastore.port.backend import Backend
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
+from metastore.urls import parse_url
 
 __all__ = ["TTL", "GivenClock", "Model", "World", "answer"]
 
@@ -66,13 +65,13 @@ class World:
 
     def __init__(self, backend: Backend, database: GivenClock, holders: int) -> None:
         self.database = database
-        self.store = Store(make_url("memory://"), backend, RetryPolicy(), "setup", database)
+        self.store = Store(parse_url("memory://"), backend, RetryPolicy(), "setup", database)
         self.store.metalakes.create("lake")
         self.clocks = [GivenClock() for _ in range(holders)]
         sessions = [Session(backend, clock, RetryPolicy(), f"holder {n}") for n, clock in enumerate(self.clocks)]
         self.leases = [StoreLeases(session) for session in sessions]
         self.stores = [
-            Store(make_url("memory://"), backend, RetryPolicy(), f"holder {n}", clock)
+            Store(parse_url("memory://"), backend, RetryPolicy(), f"holder {n}", clock)
             for n, clock in enumerate(self.clocks)
         ]
         self.held: list[Lease | None] = [None] * holders

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from sqlalchemy.engine import make_url
 
 import metastore as ms
 from metastore.backends.memory.backend import MemoryBackend
@@ -25,6 +24,7 @@ from metastore.leases.leases import Leases
 from metastore.port.backend import Backend
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
+from metastore.urls import parse_url
 from tests.concurrency.raw import rows
 from tests.servers.azurite import ACCOUNT, Azurite, azurite_program
 from tests.servers.azurite import KEY as AZURE_KEY
@@ -203,7 +203,7 @@ class StoreWorld:
 
 
 def _store(backend: Backend, clock: Clock) -> Store:
-    return Store(make_url("memory://"), backend, RetryPolicy(), None, clock)
+    return Store(parse_url("memory://"), backend, RetryPolicy(), None, clock)
 
 
 def in_memory() -> StoreWorld:
@@ -246,7 +246,7 @@ class PostgresWorld:
 
     def __init__(self, url: str) -> None:
         self._url, self._clock = url, Ahead()
-        self._backend = PostgresBackend(make_url(url), 30.0)
+        self._backend = PostgresBackend(parse_url(url), 30.0)
 
     def leases(self) -> Leases:
         return _store(self._backend, self._clock).leases

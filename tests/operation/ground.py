@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any, Final, cast
 from uuid import UUID
 
-from sqlalchemy.engine import make_url
-
 import metastore as ms
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.clock import SYSTEM, Clock
@@ -15,6 +13,7 @@ from metastore.operation.session import Session
 from metastore.port.backend import Backend
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
+from metastore.urls import parse_url
 
 __all__ = ["PATH", "StillClock", "merge_of", "request", "session_of", "store_on", "store_with"]
 
@@ -44,7 +43,7 @@ class StillClock(Clock):
 
 def store_on(backend: Any, clock: Clock, policy: RetryPolicy | None = None) -> Store:
     """Return a store on a backend that a test has made."""
-    return Store(make_url("memory://"), cast(Backend, backend), policy or RetryPolicy(), "me", clock)
+    return Store(parse_url("memory://"), cast(Backend, backend), policy or RetryPolicy(), "me", clock)
 
 
 def store_with(clock: Clock) -> Store:

@@ -61,9 +61,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _proxy(url: str) -> PostgresProxy:
-    from sqlalchemy import make_url
+    from metastore.urls import parse_url
 
-    parsed = make_url(url)
+    parsed = parse_url(url)
     return PostgresProxy(parsed.host or "127.0.0.1", parsed.port or 5432)
 
 

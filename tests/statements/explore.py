@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from sqlalchemy.engine import make_url
-
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
+from metastore.urls import parse_url
 from tests.interleaving.oracle import Which
 from tests.statements.gate import WorkerClock
 from tests.statements.operations import Operation, prepare
@@ -97,7 +96,7 @@ def _prepared(database: Database, prepare: Prepare) -> Mapping[str, Any]:
     if known is None or known[0] is not prepare:
         database.clear()
         clock = WorkerClock(database.time, _SETUP)
-        given = prepare(Store(make_url("memory://"), database.backend(0), RetryPolicy(), "setup", clock))
+        given = prepare(Store(parse_url("memory://"), database.backend(0), RetryPolicy(), "setup", clock))
         database.keep()
         known = _PREPARED[database] = (prepare, given)
     return known[1]

@@ -15,7 +15,6 @@ from typing import Any, Self
 from unittest.mock import patch
 
 import psycopg
-from sqlalchemy.engine import make_url
 
 from metastore.backends.postgres import connect as postgres_connect
 from metastore.backends.postgres import sending
@@ -25,6 +24,7 @@ from metastore.backends.postgres.parameters import Statement
 from metastore.backends.postgres.reads import _Decided
 from metastore.backends.postgres.wire import Wire
 from metastore.port.backend import Backend
+from metastore.urls import parse_url
 from tests.interleaving.world import START
 from tests.statements.content import COLUMNS, ORDER, Content, content_of
 from tests.statements.footprint import together, touched_by
@@ -73,7 +73,7 @@ class PostgresDatabase:
 
     def __init__(self, url: str, rewrite: Rewrite = str) -> None:
         self.time = Time()
-        self._url = make_url(url)
+        self._url = parse_url(url)
         self._admin = psycopg.connect(url.replace("+psycopg", "", 1), autocommit=True)
         self._admin.prepare_threshold = None
         self._admin.execute(_PREPARE)

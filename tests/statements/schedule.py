@@ -9,11 +9,10 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
-from sqlalchemy.engine import make_url
-
 from metastore.port.backend import Backend
 from metastore.retry.policy import Attempt, RetryPolicy
 from metastore.store import Store
+from metastore.urls import parse_url
 from tests.interleaving.oracle import Which
 from tests.interleaving.process import Hand, Outcome, first_of
 from tests.interleaving.tasks import Tasks
@@ -24,7 +23,7 @@ from tests.statements.operations import Operation, outcome_of
 
 __all__ = ["Choice", "Database", "Diverged", "Ended", "Run", "Workers"]
 
-_URL = make_url("memory://")
+_URL = parse_url("memory://")
 _LOOK = 0.001
 """After how long it is asked whether a statement waits for a lock (seconds)."""
 _STUCK = 20.0

@@ -15,7 +15,6 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
-from sqlalchemy.engine import URL
 
 from metastore.backends.postgres import (
     alter,
@@ -65,6 +64,7 @@ from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.port.tickets import NOBODY, Line
 from metastore.port.upkeep import Gone, HistoryLimits
 from metastore.port.writes import Insert, Update, Write
+from metastore.urls import Url
 
 __all__ = ["PostgresBackend"]
 
@@ -94,7 +94,7 @@ class PostgresBackend(PostgresReads):
 
     _identity: Origin | None = None
 
-    def __init__(self, url: URL, timeout: float, limits: Limits | None = None, *, replica: bool = False) -> None:
+    def __init__(self, url: Url, timeout: float, limits: Limits | None = None, *, replica: bool = False) -> None:
         super().__init__(url, timeout, limits, replica=replica)
         self._announcing = Announcing(self._rows, timeout)
         self._sender = sending.Sender(self.pool)

@@ -19,7 +19,6 @@ from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import psycopg
-from sqlalchemy.engine import URL
 
 from metastore.backends.postgres.connection import Connection, OutOfTime
 from metastore.backends.postgres.read_errors import first_line
@@ -31,6 +30,7 @@ from metastore.clock import SYSTEM, process_id
 from metastore.deadlines import cleans_up, remaining, until
 from metastore.errors import BackendUnavailable, DeadlineExceeded, StoreClosed
 from metastore.port.stats import PoolUse
+from metastore.urls import Url
 
 __all__ = ["Pool"]
 
@@ -62,7 +62,7 @@ _LATER = 1000
 class Pool:
     """A pool of connections, which a forked child does not share with its parent."""
 
-    def __init__(self, url: URL, timeout: float, limits: Limits | None = None, *, replica: bool = False) -> None:
+    def __init__(self, url: Url, timeout: float, limits: Limits | None = None, *, replica: bool = False) -> None:
         """``replica``: ``url`` is one of ``read_from``. Its server may be a replica at any time."""
         self.limits = limits or Limits()
         self._where = f"{url.host or 'local socket'}:{url.port or 5432}/{url.database or ''}"

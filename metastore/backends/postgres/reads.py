@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 import psycopg
-from sqlalchemy.engine import URL
 
 from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.connection import OutOfTime
@@ -52,6 +51,7 @@ from metastore.port.replica import NewestChange, Shown
 from metastore.port.snapshot import Watermark
 from metastore.port.touched import Touch, Touched
 from metastore.retry.classify import Consequence, of_sqlstate
+from metastore.urls import Url
 
 __all__ = ["PAST", "PostgresReads"]
 
@@ -98,7 +98,7 @@ class PostgresReads(Questions):
 
     sql = _TEXTS
 
-    def __init__(self, url: URL, timeout: float, limits: Limits | None = None, *, replica: bool = False) -> None:
+    def __init__(self, url: Url, timeout: float, limits: Limits | None = None, *, replica: bool = False) -> None:
         self.pool = Pool(url, timeout, limits, replica=replica)
         self._decided = _Decided(None)
         self._here = Home(None, None)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
-from sqlalchemy.engine import URL
 
 from metastore.errors import BackendRefused, InvalidArgument
+from metastore.urls import Url
 
 __all__ = [
     "ARRAYS",
@@ -102,7 +102,7 @@ def check_session(where: str, server: str, client: str, isolation: str, messages
         )
 
 
-def options_of(url: URL) -> dict[str, str]:
+def options_of(url: Url) -> dict[str, str]:
     """Return the options in the URL's query, which are libpq's; of several servers, connect to the primary.
 
     Raises InvalidArgument, which shows no secret.
@@ -131,7 +131,7 @@ def options_of(url: URL) -> dict[str, str]:
     return options
 
 
-def leads_to_several(url: URL) -> bool:
+def leads_to_several(url: Url) -> bool:
     """Whether connections may lead to different servers; what the URL does not say, the environment may."""
     defaults = {one.keyword.decode(): (one.val or b"").decode() for one in psycopg.pq.Conninfo.get_defaults()}
     said = {name: str(url.query.get(name) or defaults.get(name)) for name in ("host", "hostaddr", "load_balance_hosts")}
