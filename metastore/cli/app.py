@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from metastore.cli import (
     alter,
     cache,
+    console,
     consumers,
     crawl,
     crawls,
@@ -126,6 +127,7 @@ for _commands in (
     cache,
     transfer,
     loadtest,
+    console,
     serve,
 ):
     _commands.register(app)

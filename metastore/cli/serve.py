@@ -71,6 +71,9 @@ def serve(
     gravitino: Annotated[
         bool, typer.Option("--gravitino/--no-gravitino", help="Speak Gravitino's REST API, below /api.")
     ] = True,
+    pages: Annotated[
+        bool, typer.Option("--console/--no-console", help="Show the store as web pages, below /console/.")
+    ] = True,
     jobs: Annotated[bool, typer.Option("--jobs", help="Run jobs: commands, as the user of this server.")] = False,
     job_workers: Annotated[
         int, typer.Option("--job-workers", min=0, max=64, help="How many jobs it runs at once, with --jobs.")
@@ -116,8 +119,9 @@ def serve(
             allowed_locations=allow_location or (),
             iceberg=iceberg,
             gravitino=gravitino,
+            console=pages,
         )
-        spoken = [path for path, wanted in (("/iceberg", iceberg), ("/api", gravitino)) if wanted]
+        spoken = [path for path, wanted in (("/iceberg", iceberg), ("/api", gravitino), ("/console/", pages)) if wanted]
         write(console(), f"Serving http://{host}:{port} ({', '.join(spoken)}) until SIGTERM.")
         serving.serve_application(app, host=host, port=port, authenticates=principals.authenticates)
 

@@ -6,6 +6,7 @@ import errno
 import ipaddress
 import logging
 import socket
+from collections.abc import Callable
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -19,12 +20,18 @@ _GRACE = 20
 
 
 def serve_application(
-    application: ASGIApp, *, host: str = "127.0.0.1", port: int = 8181, authenticates: bool = False
+    application: ASGIApp,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8181,
+    authenticates: bool = False,
+    listens: Callable[[int], object] = lambda _: None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; then answer what was accepted, for 20 seconds at most.
 
     Raises InvalidArgument for a host that others reach, unless the application ``authenticates``: any client could name
-    any user there. Raises InvalidArgument too for a port that another program has.
+    any user there. Raises InvalidArgument too for a port that another program has. ``port`` 0 is a free one.
+    ``listens`` gets the port as soon as clients can connect.
     """
     if not authenticates and not _is_loopback(host):
         raise InvalidArgument(
@@ -34,6 +41,7 @@ def serve_application(
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("metastore.serve").setLevel(logging.INFO)  # the access log
     with _listening(host, port) as listener:
+        listens(listener.getsockname()[1])
         config = uvicorn.Config(
             application, timeout_graceful_shutdown=_GRACE, access_log=False, log_level="warning", server_header=False
         )

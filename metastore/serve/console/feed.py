@@ -1,0 +1,102 @@
+"""The feed: the newest changes first, of a place, kinds or a principal; and the consumers with their lag."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from metastore.clock import SYSTEM
+from metastore.errors import InvalidArgument, MetastoreError
+from metastore.kinds.entity import Change, Entity
+from metastore.kinds.registry import KINDS, OWNED_KINDS
+from metastore.past.consumers import Lag
+from metastore.serve.console.asked import Asked, Shown, url
+from metastore.serve.console.words import command
+
+__all__ = ["feed"]
+
+_SIZE: Final = 50
+_STEPS: Final = (64, 1_000, 20_000)
+"""How far back a page looks: further where what was found is not enough."""
+_SECONDS: Final = 0.5
+"""How long a page looks for changes that a filter hides."""
+_CONSUMERS: Final = 20
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A consumer of the feed."""
+
+    name: str
+    position: str
+    lag: Lag
+
+
+@dataclass(frozen=True)
+class Found:
+    """Changes, the newest first. ``reached``: how far back they were looked for; None: to the beginning."""
+
+    changes: Sequence[Change]
+    reached: str | None
+
+
+def feed(asked: Asked) -> Shown:
+    """Return the newest changes, or those before a position."""
+    under = asked.found(asked.query["under"], asked.text("kind")) if asked.text("under") else None
+    kinds = [kind for kind in asked.query.get("kinds", "").replace(",", " ").split() if kind]
+    known = {*KINDS, *OWNED_KINDS}
+    for kind in kinds:
+        if kind not in known and not kind.isidentifier():
+            raise InvalidArgument(f"there is no kind {kind[:40]!r}")
+    by, before = asked.text("by"), asked.text("before")
+    found = _newest(asked, under, kinds, by, before)
+    newest = found.changes[0].position if found.changes else asked.whole.position(back=1)
+    oldest = found.changes[-1].position if len(found.changes) == _SIZE else found.reached
+    following = {"under": under and under.path, "kind": under and under.kind, "kinds": ",".join(kinds), "by": by}
+    values = {
+        "changes": found.changes,
+        "under": under,
+        "kinds": ",".join(kinds),
+        "by": by or "",
+        "before": before,
+        "older": None if oldest is None else url("feed", **following, before=oldest),
+        "live": None
+        if before
+        else url("stream", after=newest, under=under and under.path, by=by, kinds=",".join(kinds)),
+        "newest": url("feed", **following),
+        "all_kinds": sorted(known),
+        "consumers": [] if asked.is_restricted or under or by or kinds or before else _consumers(asked),
+    }
+    words = [("--under", under.path)] if under else []
+    words += [("--kind", kind) for kind in kinds]
+    shown = command("changes", *[word for pair in words for word in pair], "--follow")
+    return Shown("feed.html", f"Feed of {under.path}" if under else "Feed", values, shown)
+
+
+def _newest(asked: Asked, under: Entity | None, kinds: Sequence[str], by: str | None, before: str | None) -> Found:
+    ends = SYSTEM.monotonic() + _SECONDS
+    beginning = asked.whole.position(back=1 << 62)
+    found, start = deque[Change](maxlen=_SIZE), beginning
+    for back in _STEPS:
+        start = asked.whole.position(back=back, before=before)
+        found.clear()
+        changes = asked.store.changes(after=start, kinds=kinds or None, under=under)
+        for one in changes:
+            if before is not None and one.position >= before:
+                break
+            if by is None or one.principal == by:
+                found.append(one)
+            if SYSTEM.monotonic() > ends + _SECONDS:
+                break
+        if len(found) == _SIZE or start == beginning or SYSTEM.monotonic() > ends:
+            break
+    return Found(tuple(reversed(found)), None if start == beginning and len(found) < _SIZE else start)
+
+
+def _consumers(asked: Asked) -> list[Reader]:
+    try:
+        return [Reader(one.name, one.position, one.lag()) for one in asked.store.consumers.list()[:_CONSUMERS]]
+    except MetastoreError:
+        return []
