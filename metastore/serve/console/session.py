@@ -46,8 +46,8 @@ class Sessions:
     def sign_in(self, token: str) -> str:
         """Return the cookie of a new session. Raises NotAuthenticated."""
         self.principals.principal({"authorization": f"Bearer {token}"})
-        end = str(SYSTEM.micros() // 1_000_000 + LIFE)
-        digest = hashlib.sha256(token.encode()).digest()
+        end = str(_now() + LIFE)
+        digest = _digest_of(token)
         if digest in self.principals.tokens:
             return f"1.{end}.{_proof(digest, end)}"
         if len(token) > _LONGEST:
@@ -63,7 +63,7 @@ class Sessions:
     def _of_cookie(self, cookie: str) -> str:
         version, _, rest = cookie.partition(".")
         end, _, proof = rest.partition(".")
-        if not end.isascii() or not end.isdigit() or len(end) > 12 or int(end) * 1_000_000 <= SYSTEM.micros():
+        if not end.isascii() or not end.isdigit() or len(end) > 12 or int(end) <= _now():
             raise NotAuthenticated("the session is over; sign in again")
         if version == "1":
             user = self.principals.tokens.get(self._digest(end, proof))
@@ -94,3 +94,11 @@ class Sessions:
 
 def _proof(digest: bytes, end: str) -> str:
     return hmac.new(digest, f"metastore console {end}".encode(), hashlib.sha256).hexdigest()
+
+
+def _digest_of(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _now() -> int:
+    return SYSTEM.micros() // 1_000_000

@@ -110,7 +110,7 @@ def _document(entity: Entity) -> dict[str, str]:
     doc: Mapping[str, Any] = json.loads(masked(entity.record.doc))
     flat = {"name": entity.name}
     for key, value in doc.items():
-        if key == "columns":
+        if key in ("columns", "last_column_id"):
             continue
         if key == "properties":
             flat |= {f"property {name}": short(value_text(name, text), 400) for name, text in value.items()}

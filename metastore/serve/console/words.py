@@ -54,11 +54,11 @@ _RELATED: Final[Mapping[tuple[str, str], str]] = {
     ("owner", "create"): "got the owner",
     ("owner", "alter"): "got another owner:",
     ("owner", "drop"): "lost the owner",
-    ("membership", "create"): "was put into",
-    ("membership", "drop"): "was taken out of",
-    ("grant", "create"): "got a grant on",
-    ("grant", "alter"): "got a changed grant on",
-    ("grant", "drop"): "lost a grant on",
+    ("membership", "create"): "was added to",
+    ("membership", "drop"): "was removed from",
+    ("grant", "create"): "can be used by the role",
+    ("grant", "alter"): "can be used differently by the role",
+    ("grant", "drop"): "lost a grant to the role",
 }
 
 
