@@ -84,7 +84,8 @@ def test_a_change_of_another_process_reaches_the_page(console: Console, lake_url
         with ms.open(lake_url, principal="eve") as other:
             position = write(other, "<i>live</i>".replace("<i>", "").replace("</i>", ""))
         assert wait_until(lambda: position in stream.ids, 10.0)
-        assert stream.has("lake.sales.shop.live") and stream.has("eve")
+        assert stream.has("lake.sales.shop.live")
+        assert stream.has("eve")
 
 
 def test_a_page_that_comes_back_has_no_gap_and_no_repetition(console: Console, lake_url: str) -> None:
@@ -137,20 +138,23 @@ def test_a_user_gets_what_it_sees_at_that_moment(guarded: Console) -> None:
     store.roles.assign("lake.reader", "lake.analysts")
     guarded.client.base_url = guarded.address
     begin = store.position()
-    with followed(as_user(guarded, "root-token"), after=begin) as all_of_it:
-        with followed(as_user(guarded, "narrow-token"), after=begin) as stream:
-            store.tables.create("lake.sales.hidden.more", if_exists="replace", comment=str(ms.new_operation_id()))
-            seen = write(store, "seen")
-            assert wait_until(lambda: seen in stream.ids, 10.0)
-            store.roles.unassign("lake.reader", "lake.analysts")
-            lost = write(store, "lost")
-            assert wait_until(lambda: lost in all_of_it.ids, 10.0)  # the same look sends to both
-            store.roles.assign("lake.reader", "lake.analysts")
-            after = write(store, "after")
-            assert wait_until(lambda: after in stream.ids, 10.0)
-            assert lost not in stream.ids and not stream.has("sales.hidden")
-            assert len(set(stream.ids)) == len(stream.ids)
-            assert all_of_it.has("sales.hidden.more")
+    with (
+        followed(as_user(guarded, "root-token"), after=begin) as all_of_it,
+        followed(as_user(guarded, "narrow-token"), after=begin) as stream,
+    ):
+        store.tables.create("lake.sales.hidden.more", if_exists="replace", comment=str(ms.new_operation_id()))
+        seen = write(store, "seen")
+        assert wait_until(lambda: seen in stream.ids, 10.0)
+        store.roles.unassign("lake.reader", "lake.analysts")
+        lost = write(store, "lost")
+        assert wait_until(lambda: lost in all_of_it.ids, 10.0)  # the same look sends to both
+        store.roles.assign("lake.reader", "lake.analysts")
+        after = write(store, "after")
+        assert wait_until(lambda: after in stream.ids, 10.0)
+        assert lost not in stream.ids
+        assert not stream.has("sales.hidden")
+        assert len(set(stream.ids)) == len(stream.ids)
+        assert all_of_it.has("sales.hidden.more")
     with followed(guarded, watch="contention") as stream:
         assert wait_until(lambda: stream.is_over, 10.0)
         assert not stream.said("gauges")
