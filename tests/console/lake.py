@@ -45,7 +45,7 @@ def build(store: ms.Store) -> None:
         parents=True,
         columns=_COLUMNS,
         comment="One row per order",
-        indexes=[ms.Index("pk", ["id"])],
+        indexes=[ms.Index("pk", ("id",))],
         location="s3://lake/orders",
         properties={
             "docs": "https://example.com/x",

@@ -115,12 +115,12 @@ def test_a_position_that_cannot_be_followed_is_told(console: Console) -> None:
 
 
 def test_a_slow_reader_is_told_how_much_it_missed() -> None:
-    listener = Listener("ann", Wanted(), lambda: None, sent="e-1")
-    items = [Item(f"e-{n:04}", "table", "ann", ("lake.t",), "<li>") for n in range(700)]
+    listener = Listener("ann", Wanted(), lambda: None, sent="e-0000")
+    items = [Item(f"e-{n:04}", "table", "ann", ("lake.t",), f"id: {n}".encode()) for n in range(700)]
     listener.offer(items)
     events = _waiting(listener)
-    assert (events[0]["event"], events[0]["data"]) == ("skipped", "500")
-    assert [one["id"] for one in events[1:]] == [one.position for one in items[500:] if one.position > "e-1"]
+    assert events[0] == b"event: skipped\ndata: 500\n\n"
+    assert events[1:] == [one.event for one in items[500:]]
     assert not _waiting(listener)
     listener.offer(items[-3:])
     assert not _waiting(listener), "what was sent comes once"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -11,7 +12,7 @@ import metastore as ms
 from tests.console.lake import HOSTILE, build
 from tests.console.server import Console, Page, crawled, served
 
-ORDERS = {"path": "lake.sales.shop.orders", "kind": "table"}
+ORDERS: dict[str, Any] = {"path": "lake.sales.shop.orders", "kind": "table"}
 
 
 def test_the_root_leads_to_the_console(console: Console) -> None:
@@ -231,8 +232,8 @@ def test_what_is_near_an_unknown_path(console: Console) -> None:
 def test_a_hostile_name_is_a_name(console: Console) -> None:
     for name in HOSTILE:
         table = console.store.tables.load(("lake", "sales", "odd", name))
-        for more in ({}, {"tab": "history"}):
-            page = console.get(path=table.path, kind="table", **more)
+        for tab in (None, "history"):
+            page = console.get(path=table.path, kind="table", tab=tab)
             assert not page.inline
             assert all(one.startswith(console.address) for one in page.loads)
             assert f"table {' '.join(name.split())}"[:100] in page.text

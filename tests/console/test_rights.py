@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -105,7 +106,7 @@ def test_an_admin_sees_everything(guarded: Console, narrow: Console) -> None:
 
 
 def test_a_right_that_is_taken_away_is_gone_with_the_next_page(narrow: Console) -> None:
-    query = {"path": "lake.sales.shop.orders", "kind": "table"}
+    query: dict[str, Any] = {"path": "lake.sales.shop.orders", "kind": "table"}
     assert narrow.get(**query)
     narrow.store.roles.unassign("lake.reader", "lake.analysts")
     try:

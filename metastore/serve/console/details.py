@@ -156,23 +156,13 @@ def _attached(reader: Managers, entity: Entity) -> dict[str, Any]:
     is_child = len(entity.names) > 1
     tags = _or_none(lambda: reader.tags.on(entity)) if is_child or entity.kind == "metalake" else ()
     policies = _or_none(lambda: reader.policies.on(entity))
-    owner = None
-    for depth in range(len(entity.names), 0, -1):  # the nearest owner says who is responsible
-        node = entity.record.chain[depth - 1]
-        path = format_path(entity.names[:depth])
-        try:
-            found = reader.owners.of(entity if depth == len(entity.names) else path, kind=node.kind)
-        except MetastoreError:
-            continue
-        if found is not None:
-            owner = (found, None if depth == len(entity.names) else path, node.kind)
-            break
+    owners = _or_none(lambda: reader.relations("owner").on(entity))
     return {
         "tags": tags[:_ATTACHED],
         "tags_left": max(0, len(tags) - _ATTACHED),
         "policies": policies[:_ATTACHED],
         "policies_left": max(0, len(policies) - _ATTACHED),
-        "owner": owner,
+        "owner": owners[0] if owners else None,
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 
 from metastore.clock import SYSTEM
@@ -31,7 +30,7 @@ def health(asked: Asked) -> Shown:
         "position": store.position(back=1),
         "version": __version__,
         "python": platform.python_version(),
-        "process": f"{platform.node()}, process {os.getpid()}",
+        "host": platform.node(),
         "up": SYSTEM.monotonic() - _STARTED,
         "seen": seen,
         "pins": store.pins()[:50],

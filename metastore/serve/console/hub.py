@@ -27,7 +27,7 @@ from metastore.store.views import UserStore
 if TYPE_CHECKING:
     from metastore.store import Store
 
-__all__ = ["Hub", "Item", "Listener", "Wanted"]
+__all__ = ["Hub", "Item", "Listener", "Wanted", "event_of"]
 
 _LOG = logging.getLogger("metastore.serve")
 _EVERY: Final = 1.0
@@ -37,6 +37,8 @@ _PAGES: Final = 20
 """How many pages of the feed one look reads at most; the next look goes on."""
 _QUEUE: Final = 500
 """How many changes wait for one browser at most."""
+_SLICE, _PAUSE = 20, 0.005
+"""How many streams get what is new before others of the event loop have their turn, and for how long (seconds)."""
 _MOST: Final = 2000
 """How many streams a server has at most."""
 
@@ -48,7 +50,8 @@ class Item(NamedTuple):
     kind: str
     principal: str | None
     paths: tuple[str, ...]
-    html: str
+    event: bytes
+    """As a stream has it: encoded once for all browsers."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class Listener:
     sent: str = ""
     """The position up to which the browser has everything."""
     skipped: int = 0
-    gauges: str | None = None
+    gauges: bytes | None = None
     notices: list[str] = field(default_factory=list)
     is_over: bool = False
     woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -182,7 +185,7 @@ class Hub:
         if self._is_away:
             self._is_away = False
             self._tell_all("back")
-        for listener in list(self._listeners):
+        for count, listener in enumerate(list(self._listeners), 1):
             listener.offer(look.items.get(listener.principal, ()))
             if listener.wanted.gauges:
                 if listener.principal in look.admins:
@@ -190,6 +193,8 @@ class Hub:
                     listener.woken.set()
                 else:
                     listener.end()
+            if count % _SLICE == 0:
+                await asyncio.sleep(_PAUSE)  # so that calls of the API come between
 
     def _gone(self, error: MetastoreError) -> None:
         if isinstance(error, HistoryGone | InvalidArgument):  # gc was faster, or the database was restored
@@ -232,14 +237,14 @@ class Hub:
         self._position = position
         self.gauges.count(len(changes))
         admins = {one for one in watchers if not isinstance(self._view(one), UserStore)}
-        gauges = rendered("gauges.html", self.gauges.values()) if admins else None
+        gauges = event_of("gauges", rendered("gauges.html", self.gauges.values())) if admins else None
         return _Look(seen, admins, gauges)
 
 
 class _Look(NamedTuple):
     items: dict[str, Sequence[Item]]
     admins: set[str]
-    gauges: str | None
+    gauges: bytes | None
 
 
 def _seen(view: Store, after: str, until: str, known: dict[str, Item]) -> list[Item]:
@@ -256,7 +261,14 @@ def _seen(view: Store, after: str, until: str, known: dict[str, Item]) -> list[I
 def _item(change: Change) -> Item:
     paths = tuple([path for path in (change.path_before, change.path_after) if path is not None])
     html = rendered("change.html", {"change": change})
-    return Item(change.position, change.kind, change.principal, paths, html)
+    return Item(change.position, change.kind, change.principal, paths, event_of("change", html, change.position))
+
+
+def event_of(name: str, data: str, position: str = "") -> bytes:
+    """Return an event as a stream has it. Its data are one line: HTML takes a blank for a line's end."""
+    key = f"id: {position}\n" if position else ""
+    line = data.strip().replace("\r", " ").replace("\n", " ")
+    return f"event: {name}\n{key}data: {line}\n\n".encode()
 
 
 def _items_after(view: Callable[[str], Store], principal: str, after: str, most: int) -> list[Item]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+from typing import Final
 
 from sse_starlette.sse import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
 
 from metastore.errors import HistoryGone, InvalidArgument, MetastoreError
-from metastore.serve.console.hub import Hub, Listener, Wanted
+from metastore.serve.console.hub import Hub, Listener, Wanted, event_of
 from metastore.serve.console.render import HEADERS
 from metastore.serve.console.workers import Busy
 
@@ -41,57 +41,57 @@ def stream(request: Request, hub: Hub, principal: str, check: Callable[[], objec
     return EventSourceResponse(_events(hub, listener), headers=dict(HEADERS), ping=20, send_timeout=60)
 
 
-async def _events(hub: Hub, listener: Listener) -> AsyncIterator[dict[str, Any]]:
+async def _events(hub: Hub, listener: Listener) -> AsyncIterator[bytes]:
     try:
-        yield {"event": "hello", "data": "", "retry": _RETRY}
+        yield b"retry: %d\n" % _RETRY + event_of("hello", "hello")
         async for event in _missed(hub, listener):
             yield event
         while True:
             await listener.woken.wait()
             listener.woken.clear()
-            for event in _waiting(listener):
-                yield event
+            if events := _waiting(listener):
+                yield b"".join(events)
             if listener.is_over:
                 return
     finally:
         hub.remove(listener)
 
 
-async def _missed(hub: Hub, listener: Listener) -> AsyncIterator[dict[str, Any]]:
+async def _missed(hub: Hub, listener: Listener) -> AsyncIterator[bytes]:
     """Yield what happened between the position that the page has, and the first look."""
     if not listener.sent or listener.wanted.gauges:
         return
     try:
         items = await hub.caught_up(listener.principal, listener.sent, _CAUGHT_UP)
     except (HistoryGone, InvalidArgument):
-        yield {"event": "gone", "data": "reload"}
+        yield event_of("gone", "gone")
         return
     except (MetastoreError, Busy):
         listener.end("away")  # the browser comes back with the position that it has
         return
     if len(items) > _CAUGHT_UP:
-        yield {"event": "skipped", "data": f"more than {_CAUGHT_UP}"}
+        yield event_of("skipped", f"more than {_CAUGHT_UP}")
         items = items[-1:]
     for item in items:
         listener.sent = max(listener.sent, item.position)
         if listener.wanted.has(item):
-            yield {"event": "change", "id": item.position, "data": item.html}
+            yield item.event
 
 
-def _waiting(listener: Listener) -> list[dict[str, Any]]:
+def _waiting(listener: Listener) -> list[bytes]:
     """Return what waits for the browser. A position is sent once: positions are ordered."""
-    events: list[dict[str, Any]] = []
+    events: list[bytes] = []
     if listener.skipped:
-        events.append({"event": "skipped", "data": str(listener.skipped)})
+        events.append(event_of("skipped", str(listener.skipped)))
         listener.skipped = 0
     while listener.waiting:
         item = listener.waiting.popleft()
         if item.position > listener.sent:
             listener.sent = item.position
-            events.append({"event": "change", "id": item.position, "data": item.html})
+            events.append(item.event)
     if listener.gauges is not None:
-        events.append({"event": "gauges", "data": listener.gauges})
+        events.append(listener.gauges)
         listener.gauges = None
-    events += [{"event": notice, "data": notice} for notice in listener.notices]
+    events += [event_of(notice, notice) for notice in listener.notices]
     listener.notices.clear()
     return events

@@ -1,4 +1,4 @@
-"""The tree beside a page: the way to the place, and what is beside each step of it. It reads names only."""
+"""The tree beside a page: the way to the place, and what is beside its end and below it. It reads names only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Branch", "tree"]
 
 _MOST: Final = 25
 """How many names each level shows."""
-_BELOW: Final = {None: "metalake", "metalake": "catalog", "catalog": "schema", "schema": "schema"}
+_BELOW: Final = {"metalake": "catalog", "catalog": "schema", "schema": "schema"}
 
 
 @dataclass
@@ -32,38 +32,37 @@ class Branch:
 
 
 def tree(asked: Asked, entity: Entity | None) -> Branch:
-    """Return the tree with the way to an entity open."""
+    """Return the tree with the way to an entity open. It lists what is beside the last container, and in it."""
     root = Branch("", "", url("place", at=asked.at), is_open=True, is_here=entity is None)
     nodes = () if entity is None else entity.record.chain
-    branch, above = root, None
-    for depth in range(len(nodes) + 1):
-        kind = _BELOW.get(above)
-        if kind is None:
-            break
-        opened = nodes[depth] if depth < len(nodes) and nodes[depth].kind == kind else None
-        parent = tuple([node.name for node in nodes[:depth]])
-        if above == "schema" and opened is None and depth < len(nodes):
-            break
-        try:
-            page = asked.reader.manager(kind).names_page(parent or None, size=_MOST)
-        except MetastoreError:
-            break
-        names = list(page.items)
-        if opened is not None and opened.name not in names:
-            names.append(opened.name)
-        branch.below = [
-            Branch(name, kind, url("place", path=format_path((*parent, name)), kind=kind, at=asked.at))
-            for name in names
-        ]
-        branch.more = (
-            None
-            if page.next_token is None
-            else url("place", path=format_path(parent) if parent else None, kind=above, list=kind, at=asked.at)
-        )
+    way = [node for node in nodes if node.kind in _BELOW]
+    branch, names = root, tuple[str, ...]()
+    for depth, node in enumerate(way):
+        if depth == len(way) - 1:
+            _list(asked, branch, names, node.kind)
+        opened = next((one for one in branch.below if one.name == node.name), None)
         if opened is None:
-            break
-        branch = next(one for one in branch.below if one.name == opened.name)
-        branch.is_open = True
-        branch.is_here = depth == len(nodes) - 1
-        above = kind
+            opened = _branch(asked, names, node.name, node.kind)
+            branch.below.append(opened)
+        opened.is_open = True
+        opened.is_here = depth == len(nodes) - 1
+        branch, names = opened, (*names, node.name)
+    if len(way) == len(nodes):  # an entity that is no container has nothing below it
+        _list(asked, branch, names, _BELOW[way[-1].kind] if way else "metalake")
     return root
+
+
+def _list(asked: Asked, branch: Branch, names: tuple[str, ...], kind: str) -> None:
+    """Put the first names of a kind below a branch."""
+    try:
+        page = asked.reader.manager(kind).names_page(names or None, size=_MOST)
+    except MetastoreError:
+        return
+    branch.below = [_branch(asked, names, name, kind) for name in page.items]
+    if page.next_token is not None:
+        path = format_path(names) if names else None
+        branch.more = url("place", path=path, kind=branch.kind, list=kind, at=asked.at)
+
+
+def _branch(asked: Asked, above: tuple[str, ...], name: str, kind: str) -> Branch:
+    return Branch(name, kind, url("place", path=format_path((*above, name)), kind=kind, at=asked.at))
