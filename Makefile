@@ -36,7 +36,7 @@ endif
 .PHONY: help setup java gravitino-client openlineage-client iceberg-spark iceberg-spec iceberg-peers gravitino-spec run test test-long planted-faults mutants check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
-	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-cache bench-time nightly load load-faults check-history interleavings interleavings-sql combined-history joints soak soak-leases clean
+	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-console bench-cache bench-time nightly load load-faults check-history interleavings interleavings-sql combined-history joints soak soak-leases clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -168,6 +168,9 @@ bench-iceberg: $(BENCH) ## measure Iceberg commits, creates, lists and REST load
 
 bench-iceberg-peers: $(BENCH) $(JAVA) iceberg-peers ## measure Iceberg's REST server beside Iceberg's REST fixture, 2 minutes
 	$(BIN)/python -m tests.bench.iceberg.peers $(ARGS)
+
+bench-console: $(STAMP) ## measure pages of the console beside API calls, and 500 open pages: 5 minutes
+	$(BIN)/python -m tests.bench.console $(ARGS)
 
 bench-gravitino: $(STAMP) ## measure Gravitino's REST API on two servers, the import of its database, a job's take-over: 3 minutes
 	$(BIN)/python -m tests.bench.gravitino $(ARGS)

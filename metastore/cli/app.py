@@ -18,6 +18,7 @@ from metastore.cli import (
     allowed,
     alter,
     cache,
+    console,
     consumers,
     crawl,
     crawls,
@@ -136,6 +137,7 @@ for _commands in (
     cache,
     transfer,
     loadtest,
+    console,
     serve,
 ):
     _commands.register(app)

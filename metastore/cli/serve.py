@@ -71,6 +71,9 @@ def serve(
     gravitino: Annotated[
         bool, typer.Option("--gravitino/--no-gravitino", help="Speak Gravitino's REST API, below /api.")
     ] = True,
+    pages: Annotated[
+        bool, typer.Option("--console/--no-console", help="Show the store as web pages, below /console/.")
+    ] = True,
     jobs: Annotated[bool, typer.Option("--jobs", help="Run jobs: commands, as the user of this server.")] = False,
     job_workers: Annotated[
         int, typer.Option("--job-workers", min=0, max=64, help="How many jobs it runs at once, with --jobs.")
@@ -140,8 +143,9 @@ def serve(
             iceberg=iceberg,
             gravitino=gravitino,
             body_timeout=body_timeout,
+            console=pages,
         )
-        spoken = [path for path, wanted in (("/iceberg", iceberg), ("/api", gravitino)) if wanted]
+        spoken = [path for path, wanted in (("/iceberg", iceberg), ("/api", gravitino), ("/console/", pages)) if wanted]
         scheme = "http" if tls is None else "https"
         write(console(), f"Serving {scheme}://{host}:{port} ({', '.join(spoken)}) until SIGTERM.")
         serving.serve_application(

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from metastore.arguments import shown
+from metastore.arguments import positive_integer, shown
 from metastore.errors import DeadlineExceeded, HistoryGone, InvalidArgument
 from metastore.feed.feed import number_in, position_of
 from metastore.operation.session import Session
 from metastore.port.past import NotKept, PastRows
 from metastore.port.records import Step
 
-__all__ = ["check_whole", "gone", "last", "newest", "now", "position_before", "position_in"]
+__all__ = ["check_whole", "earlier", "gone", "last", "newest", "now", "position_before", "position_in"]
 
 _WALK = 1000
 """How many changes before the one that the bisection found are looked at, again and again until none is later."""
@@ -59,6 +59,20 @@ def newest(session: Session) -> str:
     step = _newest(session)
     epoch = session.backend.feed_start()[0]
     return position_of(epoch, 0) if step is None else position_of(epoch, step.seq or 0, step.operation_id)
+
+
+def earlier(session: Session, back: int, before: str | None) -> str:
+    """Return the position ``back`` numbers before another one, or the first after which all changes are kept.
+
+    It waits for nothing: numbers that are drawn and not decided yet only make the changes fewer. Raises
+    InvalidArgument.
+    """
+    check_whole(session)
+    back, backend = positive_integer(back, "back", least=0), session.backend
+    newest_number = backend.watermark().position
+    number = newest_number if before is None else min(newest_number, number_in(backend, before))
+    epoch, collected = backend.feed_start()
+    return position_of(epoch, max(collected, number - back, 0))
 
 
 def last(session: Session) -> int:

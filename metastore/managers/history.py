@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from metastore.arguments import positive_integer
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.change import decode
 from metastore.kinds.entity import Change, Entity, Owned, Version, utc
@@ -39,9 +40,11 @@ def history(session: ManagerSession, kind: Kind, target: Target, unreadable: Unr
     return (version for version in versions if version is not None)
 
 
-def history_page(session: ManagerSession, kind: Kind, target: Target, size: int, token: str | None) -> Page[Version]:
-    """Return one page of what happened to the entity, oldest first."""
-    backend = session.backend
+def history_page(
+    session: ManagerSession, kind: Kind, target: Target, size: int, token: str | None, after: int = 0
+) -> Page[Version]:
+    """Return one page of what happened to the entity, oldest first; without a token, after the version ``after``."""
+    backend, after = session.backend, positive_integer(after, "a version", least=0)
 
     def entity(in_token: int | None) -> int:
         try:
@@ -61,7 +64,7 @@ def history_page(session: ManagerSession, kind: Kind, target: Target, size: int,
         number=lambda step: step.version or 0,
         item=lambda step: version_of(step, backend.origin),
     )
-    return page_after(session, source, size, token)
+    return page_after(session, source, size, token, after)
 
 
 def _with_history(backend: Reads, kind: Kind, target: Target) -> int:

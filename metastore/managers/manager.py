@@ -157,9 +157,14 @@ class Manager(Generic[E]):
         """
         return histories.history(self._session, self._kind, target, unreadable)
 
-    def history_page(self, target: Target, *, size: int = 100, token: str | None = None) -> Page[Version]:
-        """Return one page of what happened to the entity, oldest first. See :meth:`page` and :meth:`history`."""
-        return histories.history_page(self._session, self._kind, target, size, token)
+    def history_page(
+        self, target: Target, *, size: int = 100, token: str | None = None, after: int = 0
+    ) -> Page[Version]:
+        """Return one page of what happened to the entity, oldest first. See :meth:`page` and :meth:`history`.
+
+        Without a ``token``, the page begins after the version ``after``.
+        """
+        return histories.history_page(self._session, self._kind, target, size, token, after)
 
     # --- changing
 

@@ -36,6 +36,7 @@ class _Attachable(Manager[E]):
         self.detach = relations.detach
         self.attach_many = relations.attach_many
         self.on = relations.on
+        self.on_columns = relations.on_columns
         self.targets = relations.targets
 
 

@@ -1,4 +1,4 @@
-"""The ASGI application: the protocols that a server speaks, its health, and its metrics."""
+"""The ASGI application: the protocols that a server speaks, its console, its health, and its metrics."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 from metastore.errors import MetastoreError
 from metastore.jobs import WorkerPool
 from metastore.serve.actors import Actors
+from metastore.serve.console import Console
 from metastore.serve.gate import Gate
 from metastore.serve.gravitino.health import health_routes
 from metastore.serve.gravitino.protocol import gravitino_protocol
@@ -51,6 +52,7 @@ def application(
     iceberg: bool = True,
     gravitino: bool = True,
     body_timeout: float = 60.0,
+    console: bool = True,
 ) -> ASGIApp:
     """Return the application of an open store. It closes the store when the server stops.
 
@@ -69,7 +71,7 @@ def application(
 
     * ``allowed_locations``: folders or buckets in which files of Iceberg tables may lie besides their warehouse's.
 
-    * ``iceberg``, ``gravitino``: the protocols that it speaks.
+    * ``iceberg``, ``gravitino``: the protocols that it speaks; ``console``: web pages, below ``/console/``.
 
     * ``body_timeout``: how long the body of a request may take to arrive (seconds).
 
@@ -78,6 +80,8 @@ def application(
     asked_by = principals or Principals()
     actors = Actors(store, asked_by, authorization=authorization)
     catalogs = Warehouses(store, actors, warehouses or {}, properties or {}, credentials, allowed_locations)
+
+    pages = Console(store, actors) if console else None
 
     async def health(_: Request) -> Response:
         try:
@@ -94,6 +98,8 @@ def application(
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         with WorkerPool(store, workers=job_workers, take_over=take_over_jobs) if job_workers else nullcontext():
             yield
+        if pages is not None:
+            pages.close()
         await run_in_threadpool(store.close)
 
     routes: list[BaseRoute] = [Route("/healthz", health), Route("/metrics", metrics)]
@@ -102,6 +108,8 @@ def application(
     if gravitino:
         routes += health_routes(store)
         routes.append(_below("/api", gravitino_protocol(actors, reveals, body_timeout)))
+    if pages is not None:
+        routes += pages.routes()
     app = Starlette(lifespan=lifespan, routes=routes)
     return Gate(app, authenticates=asked_by.authenticates, header=asked_by.header)
 

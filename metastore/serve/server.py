@@ -9,6 +9,7 @@ import logging
 import os
 import socket
 import sys
+from collections.abc import Callable
 from threading import Timer
 from types import FrameType
 from typing import Any, Final
@@ -101,11 +102,13 @@ def serve_application(
     authenticates: bool = False,
     limits: Limits | None = None,
     tls: Tls | None = None,
+    listens: Callable[[int], object] = lambda _: None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; then answer what was accepted, for 20 seconds at most, and end within 30.
 
     Raises InvalidArgument for a host that others reach, unless the application ``authenticates``: any client could name
     any user there. Raises InvalidArgument too for a port that another program has, and for limits that are too high.
+    ``port`` 0 is a free one. ``listens`` gets the port as soon as clients can connect.
     """
     if not authenticates and not _is_loopback(host):
         raise InvalidArgument(
@@ -116,6 +119,7 @@ def serve_application(
     logging.getLogger("metastore.serve").setLevel(logging.INFO)  # the access log
     server = Server(application, limits, tls)
     with _listening(host, port) as listener:
+        listens(listener.getsockname()[1])
         server.run(sockets=[listener])
 
 

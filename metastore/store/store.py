@@ -218,11 +218,17 @@ class Store(Managers):
         """
         return timed(self._session, "changes_page", changes_page, self._session, after, size, kinds, under, kind)
 
-    def position(self) -> str:
+    def position(self, *, back: int = 0, before: str | None = None) -> str:
         """Return the position of the newest change; no change whose call has returned lies after it.
 
         All changes up to it are decided. Raises DeadlineExceeded if another transaction in the database keeps one open.
+
+        ``back``: return an earlier position instead, at once: at most ``back`` changes lie between it and ``before``
+        (None: the newest one), and gc has removed none of them. So a reader shows the newest changes first. Raises
+        InvalidArgument.
         """
+        if back or before is not None:
+            return position.earlier(self._session, back, before)
         return position.newest(self._session)
 
     def at(self, when: str | datetime) -> Past:

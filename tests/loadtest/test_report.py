@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from metastore.charts.chart import Bars, number
 from metastore.checker.finding import Finding
 from metastore.checker.records import Outcome
 from metastore.loadtest.report import png
-from metastore.loadtest.report.charts import Bars, number, of_run
+from metastore.loadtest.report.charts import of_run
 from metastore.loadtest.report.conclusion import Findings, conclusion_of
 from metastore.loadtest.report.model import Analysis
 from metastore.loadtest.report.summary import terminal

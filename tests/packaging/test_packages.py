@@ -105,6 +105,10 @@ def test_wheel_holds_the_package_and_no_top_level_retry(tmp_path: Path) -> None:
         names = archive.namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"metastore"}
     assert "metastore/py.typed" in names
+    console = ROOT / "metastore/serve/console"
+    pages = {str(file.relative_to(ROOT)) for part in ("templates", "static") for file in (console / part).iterdir()}
+    assert len(pages) > 20
+    assert pages <= set(names)
     revisions = {f"metastore/migrations/versions/{file.name}" for file in (ROOT / "migrations/versions").glob("*.py")}
     assert revisions | {"metastore/migrations/env.py", "metastore/migrations/script.py.mako"} <= set(names)
     for package in setuptools_table()["packages"]:

@@ -1,82 +1,17 @@
-"""The charts of a report as values; ``svg`` draws them on the page, ``png`` as pictures."""
+"""The charts of a report as values; ``metastore.charts.svg`` draws them on the page, ``png`` as pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from math import ceil, floor, log10
-from typing import Final, Literal
+from typing import Final
 
+from metastore.charts.chart import Bar, Bars, Chart, Lines, Mark, Series, Tone, number, percent
 from metastore.loadtest.report.model import Analysis, Moment, Run
 
-__all__ = ["Bar", "Bars", "Chart", "Lines", "Mark", "Series", "number", "of_ramp", "of_run", "percent"]
+__all__ = ["of_ramp", "of_run"]
 
-Tone = Literal["work", "conflict", "second"]
-"""What a color stands for: work that was done, attempts that lost, something else."""
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One bar: what stands below it, how high it is, what it says when it is pointed at."""
-
-    label: str
-    value: float
-    tip: str
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A line across the bars. ``at``: 0 is the left edge of the first bar, 1 its right edge."""
-
-    label: str
-    at: float
-
-
-@dataclass(frozen=True)
-class Bars:
-    """A bar chart."""
-
-    name: str
-    title: str
-    x: str
-    y: str
-    bars: tuple[Bar, ...]
-    tone: Tone = "work"
-    marks: tuple[Mark, ...] = ()
-    level: tuple[str, float] | None = None
-    """A horizontal line."""
-    ticks: tuple[tuple[str, float], ...] | None = None
-    """What stands below the axis, where marks would be; None: the bars' labels."""
-
-
-@dataclass(frozen=True)
-class Series:
-    """One line: (x, y) from left to right."""
-
-    name: str
-    points: tuple[tuple[float, float], ...]
-    tone: Tone
-
-
-@dataclass(frozen=True)
-class Lines:
-    """A line chart from zero up."""
-
-    name: str
-    title: str
-    x: str
-    y: str
-    series: tuple[Series, ...]
-    extent: float
-    """Where the x axis ends."""
-    categories: tuple[str, ...] | None = None
-    """What stands at x = 0, 1, 2 …; None: numbers."""
-    least: float = 0.0
-    """How far up the y axis goes at least."""
-
-
-Chart = Bars | Lines
 _MOST_ATTEMPTS: Final = 24
 """Bars of the attempts' histogram; what needed more stands in the last one."""
 
@@ -104,22 +39,6 @@ def of_ramp(analysis: Analysis) -> tuple[Lines, ...]:
         curves("ramp_conflicts", "Conflict rate", "% of attempts", ("lost", "conflict", _conflicts)),
         curves("ramp_attempts", "Attempts", "attempts", ("most", "conflict", _most), ("mean", "work", _mean)),
     )
-
-
-def number(value: float) -> str:
-    """Write a number with three digits or so: 0.042, 3.1, 74, 1,240, 12.4k, 3.1M."""
-    if value >= 999_950:
-        return f"{value / 1e6:.3g}M"
-    if value >= 10_000:
-        return f"{value / 1e3:.3g}k"
-    if value >= 100 or value == int(value):
-        return f"{value:,.0f}"
-    return f"{value:.2g}" if value < 1 else f"{value:.3g}"
-
-
-def percent(share: float) -> str:
-    """Write a share: 0 %, 0.03 %, 12.5 %."""
-    return f"{number(100 * share)} %"
 
 
 def _per_second(run: Run) -> float:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any, Final
 
+from metastore.charts.chart import number, percent
 from metastore.checker.finding import Finding
-from metastore.loadtest.report.charts import number, of_ramp, percent
+from metastore.loadtest.report.charts import of_ramp
 from metastore.loadtest.report.conclusion import Conclusion
 from metastore.loadtest.report.model import Analysis
 from metastore.loadtest.report.parts import cells, charts, facts_list, heads, name

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from metastore.loadtest.report.charts import Chart
-from metastore.loadtest.report.svg import svg
+from metastore.charts.chart import Chart
+from metastore.charts.svg import svg
 
 __all__ = ["cells", "charts", "facts_list", "heads", "name", "ranking", "tile"]
 

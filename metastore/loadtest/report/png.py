@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from metastore.loadtest.report.axes import every
-from metastore.loadtest.report.charts import Bars, Chart, Lines
+from metastore.charts.axes import every
+from metastore.charts.chart import Bars, Chart, Lines
 
 __all__ = ["HINT", "has_matplotlib", "write_png"]
 

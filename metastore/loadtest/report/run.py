@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from metastore.loadtest.report.charts import number, of_run, percent
+from metastore.charts.chart import number, percent
+from metastore.loadtest.report.charts import of_run
 from metastore.loadtest.report.model import Action, Run, Times
 from metastore.loadtest.report.parts import cells, charts, heads, name, ranking, tile
 

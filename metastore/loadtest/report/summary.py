@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from metastore.loadtest.report.charts import number, percent
+from metastore.charts.chart import number, percent
 from metastore.loadtest.report.conclusion import Conclusion
 from metastore.loadtest.report.model import Action, Analysis, Run
 

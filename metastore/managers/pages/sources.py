@@ -159,15 +159,22 @@ def parent_of(view: View, find: Callable[[View], Nodes], parent_id: int | None) 
     return nodes, True
 
 
-def page_after(session: ManagerSession, source: NumberedSource[R, T], size: int, token: str | None) -> Page[T]:
-    """Return one page of ``source``. Raises InvalidArgument for a wrong size or token, EntityNotFound."""
-    return timed(session, "page", _page_after, session, source, size, token)
+def page_after(
+    session: ManagerSession, source: NumberedSource[R, T], size: int, token: str | None, begin: int = 0
+) -> Page[T]:
+    """Return one page of ``source``; without a token, after the number ``begin``.
+
+    Raises InvalidArgument for a wrong size or token, EntityNotFound.
+    """
+    return timed(session, "page", _page_after, session, source, size, token, begin)
 
 
-def _page_after(session: ManagerSession, source: NumberedSource[R, T], size: int, token: str | None) -> Page[T]:
+def _page_after(
+    session: ManagerSession, source: NumberedSource[R, T], size: int, token: str | None, begin: int
+) -> Page[T]:
     size = clean_size(size)
     epoch = session.epoch()
-    parent_id, after = (None, [0]) if token is None else read_token(source.listed, epoch, token)
+    parent_id, after = (None, [begin]) if token is None else read_token(source.listed, epoch, token)
     entity_id = source.entity(parent_id)
     rows = source.read(entity_id, after[0], size + 1)
     more = len(rows) > size

@@ -22,7 +22,7 @@ from metastore.managers.mutation import actor_of
 from metastore.managers.options import BulkOptions, CallOptions, call_from, call_of, shows_options
 from metastore.managers.relations import attach_many as bulk
 from metastore.managers.relations.ends import EndOf, WantedRelation, end_of, find_ends
-from metastore.managers.relations.reads import related_to, relating_to
+from metastore.managers.relations.reads import related_to, related_to_columns, relating_to
 from metastore.managers.relations.writes import Judge, clean_value_of, column_id, event_of, no_judge, path_of, removal
 from metastore.managers.target import Target, check_standing
 from metastore.names import Path, format_path, parse_path
@@ -298,13 +298,20 @@ class RelationManager:
     ) -> list[Attached]:
         """Return what ``target``, or its ``column``, is related to, nearest first; one round trip at any depth.
 
-        ``inherited``: also what those above it are related to, except for what is attached nearer already. Raises
-        EntityNotFound.
+        ``inherited``: also what those above it are related to, except for what is attached nearer already. See
+        ``on_columns`` for all columns at once. Raises EntityNotFound.
         """
         clean_flag(inherited, "inherited")
         names = None if column is None else parse_path(column)
         end = end_of(target, self._relation.from_kinds if not inherited else (), kind)
         return related_to(self._session.backend, self._relation, end, names, inherited=inherited)
+
+    def on_columns(self, target: Target, *, kind: str | None = None) -> list[Attached]:
+        """Return what the columns of ``target`` are related to, by column and name; one round trip for all columns.
+
+        What stands on the table is not among it. Raises EntityNotFound.
+        """
+        return related_to_columns(self._session.backend, self._relation, end_of(target, (), kind))
 
     def targets(self, other: Target, *, value: str | _Unset | None = UNSET) -> Iterator[Attached]:
         """Yield what is related to ``other``, by value and then by id; with ``value`` only what has it (None: none).

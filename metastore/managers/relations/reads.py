@@ -14,7 +14,7 @@ from metastore.kinds.attached import Attached, attached
 from metastore.kinds.entity import Entity
 from metastore.kinds.relation import Relation
 from metastore.managers.relations.ends import EndOf, find_ends, lookups_of
-from metastore.managers.relations.writes import column_id, column_path
+from metastore.managers.relations.writes import column_id, column_path, column_paths
 from metastore.managers.target import not_live, unless_back
 from metastore.names import format_path
 from metastore.operation.request import View, committed
@@ -31,7 +31,7 @@ from metastore.port.relations import (
     outgoing_order,
 )
 
-__all__ = ["live_related", "live_relating", "related_end", "related_to", "relating_to"]
+__all__ = ["live_related", "live_relating", "related_end", "related_to", "related_to_columns", "relating_to"]
 
 _FIRST, _PAGE = 100, 1000
 """How many entries of the index the first read, and each later one, looks at; the live ones may be fewer."""
@@ -103,6 +103,19 @@ def related_to(
         attached(row, chain, far.chain, column, None if at == first else _ancestor(chain, row.from_id))
         for at, row, far in chosen
     ]
+
+
+def related_to_columns(backend: Reads, relation: Relation, end: EndOf) -> list[Attached]:
+    """Return what the columns of an object are related to, by the column's path and then by name."""
+    relations = related_end(backend, relation, end, doc=True)
+    chain, paths = relations.end.chain, column_paths(relations.doc)
+    found = [
+        (names, row, far)
+        for row, far in relations.rows
+        if (names := paths.get(row.column_id)) is not None and in_one_metalake(relations.end, far)
+    ]
+    found.sort(key=lambda one: (one[0], one[2].chain[-1].name, one[1].value))
+    return [attached(row, chain, far.chain, names) for names, row, far in found]
 
 
 def _ancestor(chain: tuple[Node, ...], entity_id: int) -> str:

@@ -21,6 +21,7 @@ __all__ = [
     "clean_value_of",
     "column_id",
     "column_path",
+    "column_paths",
     "event_of",
     "is_dropping",
     "no_judge",
@@ -77,6 +78,19 @@ def column_id(target: Record, names: tuple[str, ...] | None) -> int:
 def column_path(doc: str | None, wanted: int) -> tuple[str, ...] | None:
     """Return the path of the column with an id, as it is called now; None: it was dropped."""
     return _path_to(json.loads(doc or "{}").get("columns") or (), wanted)
+
+
+def column_paths(doc: str | None) -> dict[int, tuple[str, ...]]:
+    """Return the path of every column, of fields of structs too, by the column's id."""
+    found: dict[int, tuple[str, ...]] = {}
+    waiting: list[tuple[tuple[str, ...], Mapping[str, Any]]] = [
+        ((), node) for node in json.loads(doc or "{}").get("columns") or ()
+    ]
+    while waiting:
+        above, node = waiting.pop()
+        found[node["id"]] = names = (*above, node["name"])
+        waiting += [(names, below) for below in node.get("fields", ())]
+    return found
 
 
 def is_dropping(doc: str | None, wanted: int) -> bool:

@@ -1,4 +1,4 @@
-"""Charts as SVG elements of a page, whose style sheet gives the colors (:mod:`metastore.loadtest.report.style`).
+"""Charts as SVG elements of a page, whose style sheet gives the colors.
 
 Whatever is pointed at tells its value (``<title>``). Nothing moves, and there is no script.
 """
@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Final
 
-from metastore.loadtest.report.axes import every, steps
-from metastore.loadtest.report.charts import Bars, Chart, Lines, Series, number
+from metastore.charts.axes import every, steps
+from metastore.charts.chart import Bars, Chart, Lines, Series, number
 
 __all__ = ["svg"]
 

@@ -1,0 +1,49 @@
+"""``metastore console``: open the console of a database in the browser."""
+
+from __future__ import annotations
+
+import webbrowser
+from typing import Annotated
+
+import typer
+
+from metastore.cli.context import Settings
+from metastore.cli.output import console as out
+from metastore.cli.output import write
+from metastore.database import pending_revisions
+from metastore.errors import InvalidArgument, MigrationNeeded
+
+__all__ = ["register"]
+
+
+def console(
+    ctx: typer.Context,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; by default, a free one.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
+) -> None:
+    """Open the console of a database, on this machine alone.
+
+    Others may write meanwhile, a crawl too. It writes nothing, and migrates nothing. Needs the extra [serve].
+    """
+    try:
+        from metastore import serve as serving  # noqa: PLC0415  (an extra of its own)
+    except ImportError:
+        raise InvalidArgument("console needs more: pip install 'versioned-metastore[serve]'") from None
+    settings: Settings = ctx.obj
+    if pending_revisions(settings.url):  # to open an embedded database would migrate it
+        raise MigrationNeeded("the database needs a migration, and the console makes none; run: metastore migrate")
+
+    def listens(actual: int) -> None:
+        address = f"http://127.0.0.1:{actual}/console/"
+        write(out(), f"The console is at {address} until Ctrl-C.")
+        if browser:
+            webbrowser.open(address)
+
+    with settings.open() as store:
+        app = serving.application(store, iceberg=False, gravitino=False)
+        serving.serve_application(app, port=port, listens=listens)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(console)

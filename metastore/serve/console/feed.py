@@ -1,0 +1,134 @@
+"""The feed: the newest changes first, of a place, kinds or a principal; and the consumers with their lag."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from metastore.clock import SYSTEM
+from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
+from metastore.kinds.entity import Change, Entity
+from metastore.kinds.registry import KINDS, OWNED_KINDS
+from metastore.past.consumers import Lag
+from metastore.serve.console.asked import Asked, Shown, url
+from metastore.serve.console.words import command
+
+__all__ = ["feed"]
+
+_SIZE: Final = 50
+_STEPS: Final = (64, 1_000, 20_000)
+"""How far back a page looks: further where what was found is not enough."""
+_SECONDS: Final = 0.5
+"""How long a page looks for changes that a filter hides."""
+_PAGE: Final = 200
+_CONSUMERS: Final = 20
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A consumer of the feed."""
+
+    name: str
+    position: str
+    lag: Lag
+
+
+@dataclass(frozen=True)
+class Place:
+    """Of what the feed is shown: an entity, wherever it stands, or a path where one stood."""
+
+    path: str
+    kind: str | None
+    target: Entity | str
+
+
+@dataclass(frozen=True)
+class Found:
+    """Changes, the newest first. ``reached``: how far back they were looked for; None: to the beginning."""
+
+    changes: Sequence[Change]
+    reached: str | None
+
+
+def feed(asked: Asked) -> Shown:
+    """Return the newest changes, or those before a position."""
+    under = _place(asked) if asked.text("under") else None
+    kinds = [kind for kind in asked.query.get("kinds", "").replace(",", " ").split() if kind]
+    known = {*KINDS, *OWNED_KINDS}
+    for kind in kinds:
+        if kind not in known and not kind.isidentifier():
+            raise InvalidArgument(f"there is no kind {kind[:40]!r}")
+    by, before = asked.text("by"), asked.text("before")
+    found = _newest(asked, under, kinds, by, before)
+    newest = found.changes[0].position if found.changes else asked.whole.position(back=1)
+    oldest = found.changes[-1].position if len(found.changes) == _SIZE else found.reached
+    following = {"under": under and under.path, "kind": under and under.kind, "kinds": ",".join(kinds), "by": by}
+    values = {
+        "changes": found.changes,
+        "under": under,
+        "kinds": ",".join(kinds),
+        "by": by or "",
+        "before": before,
+        "older": None if oldest is None else url("feed", **following, before=oldest),
+        "live": None
+        if before
+        else url("stream", after=newest, under=under and under.path, by=by, kinds=",".join(kinds)),
+        "newest": url("feed", **following),
+        "all_kinds": sorted(known),
+        "consumers": [] if asked.is_restricted or under or by or kinds or before else _consumers(asked),
+    }
+    words = [("--under", under.path)] if under else []
+    words += [("--kind", kind) for kind in kinds]
+    shown = command("changes", *[word for pair in words for word in pair], "--follow")
+    return Shown("feed.html", f"Feed of {under.path}" if under else "Feed", values, shown)
+
+
+def _place(asked: Asked) -> Place:
+    path = asked.query["under"]
+    try:
+        found = asked.found(path, asked.text("kind"))
+    except EntityNotFound:  # it was dropped or renamed: the feed has its changes still
+        return Place(path, None, path)
+    return Place(found.path, found.kind, found)
+
+
+def _newest(asked: Asked, under: Place | None, kinds: Sequence[str], by: str | None, before: str | None) -> Found:
+    ends = SYSTEM.monotonic() + _SECONDS
+    beginning = asked.whole.position(back=1 << 62)
+    found, start = deque[Change](maxlen=_SIZE), beginning
+    for back in _STEPS:
+        start = asked.whole.position(back=back, before=before)
+        found.clear()
+        try:
+            for one in _after(asked, start, kinds, under):
+                if before is not None and one.position >= before:
+                    break
+                if by is None or one.principal == by:
+                    found.append(one)
+                if SYSTEM.monotonic() > ends + _SECONDS:
+                    break
+        except EntityNotFound:  # the path leads nowhere now, and nothing was there since ``start``
+            if not found and (start == beginning or back == _STEPS[-1]):
+                raise
+        if len(found) == _SIZE or start == beginning or SYSTEM.monotonic() > ends:
+            break
+    return Found(tuple(reversed(found)), None if start == beginning and len(found) < _SIZE else start)
+
+
+def _after(asked: Asked, position: str, kinds: Sequence[str], under: Place | None) -> Iterator[Change]:
+    """Yield the changes after a position. (``changes`` refuses a path that leads nowhere now; pages do not.)"""
+    following: str | None = position
+    where = None if under is None else under.target
+    while following is not None:
+        page = asked.store.changes_page(after=following, size=_PAGE, kinds=kinds or None, under=where)
+        yield from page.items
+        following = page.next_token
+
+
+def _consumers(asked: Asked) -> list[Reader]:
+    try:
+        return [Reader(one.name, one.position, one.lag()) for one in asked.store.consumers.list()[:_CONSUMERS]]
+    except MetastoreError:
+        return []

@@ -1,0 +1,125 @@
+"""Who may do what with an entity, and why: one user and one privilege, or everybody who may read or change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from metastore.clock import SYSTEM
+from metastore.errors import InvalidArgument, MetastoreError
+from metastore.governance.decision import Decision
+from metastore.governance.privileges import privileges
+from metastore.kinds.attached import Attached
+from metastore.kinds.entity import Entity
+from metastore.serve.console.asked import Asked, Shown, bounded, url
+from metastore.serve.console.frame import frame
+from metastore.serve.console.words import command
+
+__all__ = ["rights"]
+
+_USERS: Final = 100
+_SECONDS: Final = 2.0
+"""How long a page looks for users."""
+_READ: Final = {
+    "table": ("select_table", "modify_table"),
+    "view": ("select_view", "modify_view"),
+    "fileset": ("read_fileset", "write_fileset"),
+    "topic": ("consume_topic", "produce_topic"),
+    "model": ("use_model", "modify_model"),
+    "catalog": ("use_catalog", "create_schema"),
+    "schema": ("use_schema", "create_table"),
+}
+
+
+@dataclass(frozen=True)
+class May:
+    """What one user may do."""
+
+    user: str
+    decisions: Sequence[Decision]
+
+
+def rights(asked: Asked) -> Shown:
+    """Return who may do what with an entity."""
+    entity = asked.entity()
+    words = [word for word, kinds in privileges().items() if entity.kind in kinds]
+    user, privilege = asked.text("user"), asked.text("privilege")
+    if asked.is_restricted:
+        user = asked.principal
+    decision = None
+    if user and privilege:
+        if privilege not in words:
+            raise InvalidArgument(f"a {entity.kind} knows no privilege {privilege[:60]!r}")
+        decision = asked.store.allowed((user,), privilege, entity)
+    asks = [word for word in _READ.get(entity.kind, ()) if word in words]
+    everybody, more = ([], False) if asked.is_restricted or not asks else _everybody(asked, entity, asks)
+    values = {
+        **frame(asked, entity, "rights"),
+        "words": words,
+        "user": user or "",
+        "privilege": privilege or "",
+        "decision": decision,
+        "asks": asks,
+        "everybody": everybody,
+        "more": more,
+        "grants": _grants(asked, entity),
+        "is_restricted": asked.is_restricted,
+        "link": lambda one: url("place", path=one.target_path, kind="role"),
+    }
+    return Shown(
+        "rights.html", f"Who may use {entity.path}", values, command("who", entity.path, "--kind", entity.kind)
+    )
+
+
+def _levels(entity: Entity) -> Iterator[tuple[tuple[str, ...], str]]:
+    for depth in range(len(entity.names), 0, -1):
+        yield entity.names[:depth], entity.record.chain[depth - 1].kind
+
+
+def _grants(asked: Asked, entity: Entity) -> list[tuple[str, str, Attached]]:
+    """Return the grants on the entity and above it, as far as the user sees their roles."""
+    found = []
+    for names, kind in _levels(entity):
+        try:
+            there = asked.store.manager(kind).load(names)
+            rows, _ = bounded(asked.store.relations("grant").targets(there), _USERS, _SECONDS)
+        except MetastoreError:
+            continue
+        for one in rows:
+            effect, _, privilege = (one.value or "").partition(":")
+            found.append((effect, privilege, one))
+    return found
+
+
+def _everybody(asked: Asked, entity: Entity, asks: Sequence[str]) -> tuple[list[May], bool]:
+    """Return each user who has one of the privileges; whether there may be more."""
+    ends = SYSTEM.monotonic() + _SECONDS
+    store, found = asked.store, list[May]()
+    candidates, more = bounded(_candidates(asked, entity), _USERS, _SECONDS)
+    for name in candidates:
+        user = (entity.names[0], name)
+        decisions = [store.allowed(user, word, entity) for word in asks]
+        if any(decisions):
+            found.append(May(name, decisions))
+        if SYSTEM.monotonic() > ends:
+            return found, True
+    return found, more
+
+
+def _candidates(asked: Asked, entity: Entity) -> Iterator[str]:
+    """Yield the users who may have a right: owners, and those with a role that grants something here or above."""
+    store, seen = asked.store, set[str]()
+    holders: list[Any] = []
+    for names, kind in _levels(entity):
+        owner = store.owners.of(names, kind=kind)
+        holders += [] if owner is None else [owner]
+    roles = {one.target_path for _, _, one in _grants(asked, entity)}
+    for role in sorted(roles):
+        holders += bounded(store.roles.members(role), _USERS, _SECONDS)[0]
+    for holder in holders:
+        users = store.groups.members(holder) if holder.kind == "group" else [holder]
+        for one in users:
+            if one.name not in seen:
+                seen.add(one.name)
+                yield one.name

@@ -1,0 +1,104 @@
+"""Sessions of browsers: a cookie that stands for a token, and that any server with the same tokens can check.
+
+A cookie holds no token of a file, only a proof of it: a MAC of the session's end, keyed with the token's digest. It is
+checked at each request, so a token that is taken out of the file ends its sessions at every server. Somebody who steals
+the cookie cannot use it for the API, nor beyond its end. A token that is in no file, such as one of an OIDC issuer, is
+held by the cookie itself, and verified at each request.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping
+from threading import Lock
+from typing import Final
+
+from cachetools import LRUCache
+
+from metastore.clock import SYSTEM
+from metastore.serve.principals import NotAuthenticated, Principals
+
+__all__ = ["COOKIE", "Sessions"]
+
+COOKIE: Final = "metastore_console"
+LIFE: Final = 12 * 3600
+"""How long a session lasts (seconds)."""
+_MOST: Final = 10_000
+_LONGEST: Final = 3800
+"""Characters of a token that a cookie can hold: browsers take 4,096 bytes with the name."""
+
+
+class Sessions:
+    """Sign a browser in, and find out who it is at each request."""
+
+    def __init__(self, principals: Principals) -> None:
+        self.principals = principals
+        self._known: LRUCache[tuple[str, str], bytes] = LRUCache(_MOST)
+        self._lock = Lock()
+
+    @property
+    def has_form(self) -> bool:
+        """Whether a browser signs in here. With a proxy's header, the proxy signs users in."""
+        return self.principals.authenticates and self.principals.header is None
+
+    def sign_in(self, token: str) -> str:
+        """Return the cookie of a new session. Raises NotAuthenticated."""
+        self.principals.principal({"authorization": f"Bearer {token}"})
+        end = str(_now() + LIFE)
+        digest = _digest_of(token)
+        if digest in self.principals.tokens:
+            return f"1.{end}.{_proof(digest, end)}"
+        if len(token) > _LONGEST:
+            raise NotAuthenticated("the token is too long for a cookie; ask the issuer for a shorter one")
+        return f"2.{end}.{base64.urlsafe_b64encode(token.encode()).decode().rstrip('=')}"
+
+    def principal(self, headers: Mapping[str, str], cookie: str | None) -> str:
+        """Return who makes a request. Raises NotAuthenticated, ValueError."""
+        if self.has_form and cookie and "authorization" not in headers:
+            return self._of_cookie(cookie)
+        return self.principals.principal(headers)
+
+    def _of_cookie(self, cookie: str) -> str:
+        version, _, rest = cookie.partition(".")
+        end, _, proof = rest.partition(".")
+        if not end.isascii() or not end.isdigit() or len(end) > 12 or int(end) <= _now():
+            raise NotAuthenticated("the session is over; sign in again")
+        if version == "1":
+            user = self.principals.tokens.get(self._digest(end, proof))
+            if user is not None:
+                return user
+            raise NotAuthenticated("the token of this session is not valid any more; sign in again")
+        if version == "2":
+            try:
+                token = base64.b64decode(proof + "=" * (-len(proof) % 4), altchars=b"-_", validate=True).decode()
+            except ValueError:
+                raise NotAuthenticated("the cookie is damaged; sign in again") from None
+            return self.principals.principal({"authorization": f"Bearer {token}"})
+        raise NotAuthenticated("the cookie is of another version; sign in again")
+
+    def _digest(self, end: str, proof: str) -> bytes:
+        """Return the digest of the token that a cookie proves; nothing: there is no such token."""
+        with self._lock:
+            known = self._known.get((end, proof))
+        if known is None:
+            given = proof.encode()
+            tokens = self.principals.tokens
+            known = next((one for one in tokens if hmac.compare_digest(_proof(one, end).encode(), given)), b"")
+            if known:
+                with self._lock:
+                    self._known[end, proof] = known
+        return known
+
+
+def _proof(digest: bytes, end: str) -> str:
+    return hmac.new(digest, f"metastore console {end}".encode(), hashlib.sha256).hexdigest()
+
+
+def _digest_of(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _now() -> int:
+    return SYSTEM.micros() // 1_000_000

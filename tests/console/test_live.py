@@ -1,0 +1,204 @@
+"""What happens now reaches open pages: once, in order, with the rights of the moment, and not for ever."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+
+import metastore as ms
+from metastore.serve import Principals, TokenFile
+from metastore.serve.console.hub import Item, Listener, Wanted
+from metastore.serve.console.live import _waiting
+from tests.console.server import Console, served
+from tests.console.test_signin import sign_in
+from tests.servers.process import free_port, wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Stream:
+    """The events of one stream, as they come."""
+
+    events: list[tuple[str, str, str]] = field(default_factory=list)
+    """(event, id, data)."""
+    is_over: bool = False
+
+    @property
+    def ids(self) -> list[str]:
+        return [key for event, key, _ in self.events if event == "change"]
+
+    def has(self, text: str) -> bool:
+        return any(text in data for _, _, data in self.events)
+
+    def said(self, event: str) -> bool:
+        return any(event == name for name, _, _ in self.events)
+
+
+@contextmanager
+def followed(console: Console, headers: dict[str, str] | None = None, **query: str) -> Iterator[Stream]:
+    """Follow a stream in a thread."""
+    stream, client = Stream(), httpx.Client(cookies=httpx.Cookies(console.client.cookies), timeout=None)
+
+    def read() -> None:
+        try:
+            with client.stream("GET", f"{console.address}stream", params=query, headers=headers) as answer:
+                now: dict[str, str] = {}
+                for line in answer.iter_lines():
+                    key, _, value = line.partition(": ")
+                    if line:
+                        now[key] = now[key] + value if key in now else value
+                    elif now:
+                        stream.events.append((now.get("event", ""), now.get("id", ""), now.get("data", "")))
+                        now = {}
+        except (httpx.HTTPError, RuntimeError, AttributeError):  # the client is closed, or the server is gone
+            pass
+        stream.is_over = True
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    try:
+        assert wait_until(lambda: stream.said("hello") or stream.is_over, 20.0)
+        yield stream
+    finally:
+        client.close()
+
+
+def write(store: ms.Store, name: str) -> str:
+    """Change a table; return the position of the change."""
+    store.tables.create(f"lake.sales.shop.{name}", if_exists="replace", comment=str(ms.new_operation_id()))
+    return store.position()
+
+
+def test_a_change_of_another_process_reaches_the_page(console: Console, lake_url: str) -> None:
+    with followed(console, after=console.store.position()) as stream:
+        with ms.open(lake_url, principal="eve") as other:
+            position = write(other, "<i>live</i>".replace("<i>", "").replace("</i>", ""))
+        assert wait_until(lambda: position in stream.ids, 10.0)
+        assert stream.has("lake.sales.shop.live")
+        assert stream.has("eve")
+
+
+def test_a_page_that_comes_back_has_no_gap_and_no_repetition(console: Console, lake_url: str) -> None:
+    """On another server, too: positions are the database's."""
+    begin = console.store.position()
+    first = [write(console.store, f"back{n}") for n in range(3)]
+    with followed(console, after=begin) as stream:
+        assert wait_until(lambda: stream.ids == first, 10.0)
+    missed = [write(console.store, f"away{n}") for n in range(3)]
+    with served(lake_url) as other, followed(other, {"Last-Event-ID": first[-1]}) as stream:
+        assert wait_until(lambda: stream.ids[:3] == missed, 10.0)
+        more = [write(console.store, f"again{n}") for n in range(3)]
+        assert wait_until(lambda: stream.ids == [*missed, *more], 10.0)
+
+
+def test_filters_hold_on_the_stream(console: Console) -> None:
+    with followed(console, after=console.store.position(), under="lake.sales.shop.mine", by="ada") as stream:
+        write(console.store, "other")
+        position = write(console.store, "mine")
+        assert wait_until(lambda: stream.ids == [position], 10.0)
+
+
+def test_a_position_that_cannot_be_followed_is_told(console: Console) -> None:
+    for wrong in ("x-0000000000000001", "nonsense"):
+        with followed(console, after=wrong) as stream:
+            assert wait_until(lambda: stream.said("gone"), 10.0)
+
+
+def test_a_slow_reader_is_told_how_much_it_missed() -> None:
+    listener = Listener("ann", Wanted(), lambda: None, sent="e-0000")
+    items = [Item(f"e-{n:04}", "table", "ann", ("lake.t",), f"id: {n}".encode()) for n in range(700)]
+    listener.offer(items)
+    events = _waiting(listener)
+    assert events[0] == b"event: skipped\ndata: 500\n\n"
+    assert events[1:] == [one.event for one in items[500:]]
+    assert not _waiting(listener)
+    listener.offer(items[-3:])
+    assert not _waiting(listener), "what was sent comes once"
+
+
+def as_user(console: Console, token: str) -> Console:
+    """Return the console with the session of another user, and no other."""
+    console.client.cookies.clear()
+    sign_in(console.client, token)
+    return console
+
+
+def test_a_user_gets_what_it_sees_at_that_moment(guarded: Console) -> None:
+    store = guarded.store
+    store.roles.assign("lake.reader", "lake.analysts")
+    guarded.client.base_url = guarded.address
+    begin = store.position()
+    with (
+        followed(as_user(guarded, "root-token"), after=begin) as all_of_it,
+        followed(as_user(guarded, "narrow-token"), after=begin) as stream,
+    ):
+        store.tables.create("lake.sales.hidden.more", if_exists="replace", comment=str(ms.new_operation_id()))
+        seen = write(store, "seen")
+        assert wait_until(lambda: seen in stream.ids, 10.0)
+        store.roles.unassign("lake.reader", "lake.analysts")
+        lost = write(store, "lost")
+        assert wait_until(lambda: lost in all_of_it.ids, 10.0)  # the same look sends to both
+        store.roles.assign("lake.reader", "lake.analysts")
+        after = write(store, "after")
+        assert wait_until(lambda: after in stream.ids, 10.0)
+        assert lost not in stream.ids
+        assert not stream.has("sales.hidden")
+        assert len(set(stream.ids)) == len(stream.ids)
+        assert all_of_it.has("sales.hidden.more")
+    with followed(guarded, watch="contention") as stream:
+        assert wait_until(lambda: stream.is_over, 10.0)
+        assert not stream.said("gauges")
+
+
+def test_a_session_that_ends_ends_its_stream(lake_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text("root root-token\nnarrow narrow-token\n")
+    with served(lake_url, Principals(TokenFile(file)), admins=("root",)) as console:
+        assert console.client.get(f"{console.address}stream").status_code == 401
+        console.client.base_url = console.address
+        sign_in(console.client, "narrow-token")
+        with followed(console, after=console.store.position()) as stream:
+            file.write_text("root root-token\n")
+            assert wait_until(lambda: stream.is_over, 10.0)
+            assert stream.said("over")
+
+
+def test_the_gauges_are_live(console: Console) -> None:
+    with followed(console, watch="contention") as stream:
+        assert wait_until(lambda: stream.said("gauges"), 10.0)
+        assert stream.has("Hottest entities")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", [["serve"], ["console", "--no-browser"]])
+def test_sigterm_ends_streams_at_once(lake_url: str, command: list[str]) -> None:
+    port = free_port()
+    words = [sys.executable, "-m", "metastore", "--url", lake_url, *command, "--port", str(port)]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, cwd=ROOT)
+    try:
+        address = f"http://127.0.0.1:{port}/console/"
+        assert wait_until(lambda: _answers(address), 60.0)
+        with httpx.Client() as client, ms.open(lake_url) as store, followed(Console(address, client, store)) as stream:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(8.0) is not None
+            assert wait_until(lambda: stream.is_over, 5.0)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _answers(address: str) -> bool:
+    try:
+        return httpx.get(address).status_code == 200
+    except httpx.HTTPError:
+        return False
