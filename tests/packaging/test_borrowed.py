@@ -35,8 +35,12 @@ OVERRIDDEN = {
     ("metastore.backends.postgres.connection", "Connection", "_connect_gen"),
     ("metastore.backends.postgres.connection", "Connection", "wait"),
     ("metastore.cli.app", "_Group", "invoke"),
+    ("metastore.cli.output", "_Console", "on_broken_pipe"),  # tests/cli: a pipe that is closed
     ("metastore.pyiceberg.catalog", "MetastoreCatalog", "_create_staged_table"),  # tests/iceberg: a staged table
     ("metastore.pyiceberg.catalog", "MetastoreCatalog", "close"),
+    ("metastore.serve.server", "Server", "handle_exit"),  # this and the next two: the tests of limits
+    ("metastore.serve.server", "Server", "on_tick"),
+    ("metastore.serve.server", "Server", "startup"),
 }
 """Each class of ours that derives from another package's, and what it overrides there."""
 
