@@ -44,7 +44,7 @@ async def large(scope: Scope, receive: Receive, send: Send) -> None:
             await send({"type": "lifespan.startup.complete"})
         await send({"type": "lifespan.shutdown.complete"})
         return
-    if scope["path"] == "/work":
+    if scope["path"] == "/busy":
         while (await receive())["type"] != "http.disconnect":  # it has work until its client goes
             pass
         return
@@ -120,7 +120,7 @@ def test_idle_connections_keep_nobody_out() -> None:
 
 def test_a_server_whose_connections_all_have_work_says_so() -> None:
     with running(large, Limits(connections=1, idle=60)) as (server, port), connected(port) as busy:
-        busy.sendall(b"GET /work HTTP/1.1\r\nhost: x\r\n\r\n")
+        busy.sendall(b"GET /busy HTTP/1.1\r\nhost: x\r\n\r\n")
         assert wait_until(lambda: bool(server.server_state.tasks), WAITS)
         assert httpx.get(f"http://127.0.0.1:{port}/").status_code == 503
 
