@@ -156,8 +156,8 @@ class Judge:
         for place in [place for place in datasets if place not in tables]:
             if place.rpartition("/")[0] in tables:  # a listing showed only this file of its folder: it was one table
                 del datasets[place]
-        there = Counter(table.location for table in self._tables() if table.location in datasets)
-        assert there == Counter(list(datasets))
+        found = Counter(table.location for table in self._tables() if table.location in datasets)
+        assert found == Counter(list(datasets))
         for location, files in datasets.items():
             table = tables[location]
             months = {file.parent.name for file in files if file.parent.name.startswith("month=")}
