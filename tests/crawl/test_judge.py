@@ -204,13 +204,12 @@ def judged(url: str, lake: Lake, seed: int, crawls: int) -> None:
         judge.check()
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_what_people_did_stands(sqlite_url: str, lake: Lake, seed: int) -> None:
-    judged(sqlite_url, lake, seed, 8)
+def test_what_people_did_stands(sqlite_url: str, lake: Lake) -> None:
+    judged(sqlite_url, lake, 5, 8)  # a seed that finds three planted faults: not asked, overtaken, tagged
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(2, 42))
+@pytest.mark.parametrize("seed", range(40))
 def test_what_people_did_stands_for_long(url: str, lake: Lake, seed: int) -> None:
     if url.startswith("postgres"):
         ms.migrate(url)
