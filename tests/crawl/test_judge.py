@@ -156,8 +156,8 @@ class Judge:
         for place in [place for place in datasets if place not in tables]:
             if place.rpartition("/")[0] in tables:  # a listing showed only this file of its folder: it was one table
                 del datasets[place]
-        shown = Counter(table.location for table in self._tables() if table.location in datasets)
-        assert shown == Counter(list(datasets))
+        found = Counter(table.location for table in self._tables() if table.location in datasets)
+        assert found == Counter(list(datasets))
         for location, files in datasets.items():
             table = tables[location]
             months = {file.parent.name for file in files if file.parent.name.startswith("month=")}
@@ -204,13 +204,12 @@ def judged(url: str, lake: Lake, seed: int, crawls: int) -> None:
         judge.check()
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_what_people_did_stands(sqlite_url: str, lake: Lake, seed: int) -> None:
-    judged(sqlite_url, lake, seed, 8)
+def test_what_people_did_stands(sqlite_url: str, lake: Lake) -> None:
+    judged(sqlite_url, lake, 5, 8)  # a seed that finds three planted faults: not asked, overtaken, tagged
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(2, 42))
+@pytest.mark.parametrize("seed", range(40))
 def test_what_people_did_stands_for_long(url: str, lake: Lake, seed: int) -> None:
     if url.startswith("postgres"):
         ms.migrate(url)
