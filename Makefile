@@ -36,7 +36,7 @@ endif
 .PHONY: help setup java gravitino-client openlineage-client iceberg-spark iceberg-spec iceberg-peers gravitino-spec run test test-long planted-faults mutants check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
-	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-console bench-cache bench-time nightly load load-faults check-history interleavings interleavings-sql combined-history joints soak soak-leases clean
+	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-console bench-cache bench-time nightly load load-faults check-history interleavings interleavings-sql combined-history joints soak soak-memory soak-leases clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -207,6 +207,9 @@ joints: $(STAMP) ## run all features beside each other, with faults, and judge e
 
 soak: $(STAMP) ## kill, stop, cut and restart for ten minutes, then account for every operation
 	$(BIN)/python -m tests.soak $(ARGS)
+
+soak-memory: $(STAMP) ## let batches fail for ten minutes: no session of the server may grow; ARGS="--minutes 60"
+	$(BIN)/python -m tests.soak.memory $(ARGS)
 
 soak-leases: $(STAMP) ## 10,000 acquisitions of one lease by 32 processes, which are killed and stopped
 	$(BIN)/python -m tests.leases.many $(ARGS)

@@ -1,4 +1,4 @@
-"""Faults where features meet, planted once more: a run of all features beside each other finds them unnamed."""
+"""Faults where features meet, planted once more: a run of all features, or a soak test, finds them unnamed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,20 @@ _FINDS = {
     "Group commit: a thread whose change is made asks again and again": "bulk-sqlite",
     "Cache: a forked worker that ends leaves its membership behind": "forks-postgres",
     "PostgreSQL: a stopped wait for a replica counts as a confirmation": "replica-postgres",
+    "Cache: announcements live as long as the default ttl, whatever the ttl of other members": "members-postgres",
 }
 """Which plan and database find a fault within the seconds of the test. Others need minutes: ``make joints``."""
 
-IN_JOINTS: tuple[Fault, ...] = tuple(
-    replace(_KNOWN[name], name=f"Joints, {plan}: {name}", tests=f"tests/joints/test_plans.py -m long -k '[{plan}]'")
-    for name, plan in _FINDS.items()
+IN_JOINTS: tuple[Fault, ...] = (
+    *[
+        replace(_KNOWN[name], name=f"Joints, {plan}: {name}", tests=f"tests/joints/test_plans.py -m long -k '[{plan}]'")
+        for name, plan in _FINDS.items()
+    ],
+    Fault(
+        "Soak: a batch that fails forgets its prepared statements, and leaves them in the server",
+        "metastore/backends/postgres/wire.py",
+        "        if len(done) < len(results):\n",
+        "        if len(done) < len(results):\n            self._names.clear()\n",
+        "tests/soak/test_soak.py -m long -k grow",
+    ),
 )

@@ -22,11 +22,14 @@ from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import is_sqlite
 from tests.progress.accounts import wrong
 from tests.servers.postgres import PostgresServer
+from tests.servers.process import wait_until
 from tests.servers.proxy import PostgresProxy
 from tests.soak.chaos import Chaos
 from tests.soak.client import DEADLINE, HOT
 
 _CLIENTS = 8
+_BEGINS = 60.0
+"""How long the first answer may take on a busy machine (seconds)."""
 _EVERY = (0.05, 0.6)
 """Seconds between two disturbances."""
 
@@ -69,6 +72,7 @@ def _proxy(url: str) -> PostgresProxy:
 
 def _disturb(chaos: Chaos, folder: Path, seconds: float, console: Console) -> None:
     dice = random.Random(0)
+    wait_until(lambda: any("ok " in ledger.read_text() for ledger in folder.glob("p*")), _BEGINS)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     began = time.monotonic()
     with Progress(*columns, console=console) as progress:

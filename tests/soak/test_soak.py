@@ -9,6 +9,7 @@ import pytest
 import metastore as ms
 from tests.concurrency.checks import seed
 from tests.progress.accounts import LATE, Ledger, wrong
+from tests.soak import memory
 from tests.soak.__main__ import main
 
 
@@ -52,3 +53,14 @@ def test_the_checker_finds_what_is_wrong(sqlite_url: str, tmp_path: Path) -> Non
 def test_a_short_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--minutes", "0.05", "--clients", "3", "--seed", "3"]) == 0
     assert "nothing is wrong" in capsys.readouterr().out
+
+
+def test_growth_counts_sessions_that_lived_through_the_second_half() -> None:
+    samples = [{1: 9}, {1: 10, 2: 10}, {1: 11, 2: 10, 3: 1}, {1: 12, 3: 40}, {1: 15, 3: 80}]
+    assert memory.growth(samples) == {1: 4, 3: 79}
+
+
+@pytest.mark.long
+@pytest.mark.postgres
+def test_sessions_do_not_grow_when_batches_fail() -> None:
+    assert memory.main(["--minutes", "0.5", "--seed", "3"]) == 0
