@@ -114,7 +114,8 @@ class History:
                 assert tree(self.store.at(position)) == then
                 shown += 1
             except HistoryGone:
-                assert self.collected and not pinned
+                assert self.collected
+                assert not pinned
         assert shown
         compared = sum(self._check_pair() for _ in range(pairs))
         assert compared or self.collected
