@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from metastore.arguments import items, positive_seconds
 from metastore.cache.options import Cache
@@ -102,14 +101,14 @@ def restore(
     from metastore.transfer import calls  # noqa: PLC0415
     from metastore.transfer.backup import is_backup, put_back  # noqa: PLC0415
 
-    if source is None or (isinstance(source, str) and "://" in source):
+    if source is None or (issubclass(type(source), str) and "://" in str.__str__(cast(str, source))):
         source, url = url, source
-    if source is None or not (url is None or isinstance(url, str)):
+    if source is None or not (url is None or issubclass(type(url), str)):
         raise InvalidArgument("a restore takes a file, and the URL of the database")
-    if isinstance(source, str | Path) and is_backup(source):
-        put_back(url, source)
+    if is_backup(source):
+        put_back(cast(str | None, url), cast(str, source))
         return Imported(0, 0, 0, "", "", restored=True)
-    backend = connect(parse_url(url), _DEADLINE, restoring=True)
+    backend = connect(parse_url(cast(str | None, url)), _DEADLINE, restoring=True)
     try:
         return calls.restore_into(backend, SYSTEM, source, progress)
     finally:

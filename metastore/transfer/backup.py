@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from metastore.arguments import shown
 from metastore.errors import InvalidArgument
+from metastore.transfer.files import FileOrName, file_name
 from metastore.urls import parse_url, redacted
 
 __all__ = ["back_up", "is_backup", "put_back"]
@@ -20,7 +22,7 @@ def back_up(url: str | None, file: str | Path) -> None:
     """
     from metastore.backends.sqlite import copies  # noqa: PLC0415  (not needed for PostgreSQL)
 
-    copies.back_up(_database(url, "pg_dump writes its backups"), Path(file))
+    copies.back_up(_database(url, "pg_dump writes its backups"), _named(file))
 
 
 def put_back(url: str | None, file: str | Path) -> None:
@@ -31,16 +33,26 @@ def put_back(url: str | None, file: str | Path) -> None:
     """
     from metastore.backends.sqlite import copies  # noqa: PLC0415
 
-    copies.put_back(_database(url, "pg_restore puts a backup back"), Path(file))
+    copies.put_back(_database(url, "pg_restore puts a backup back"), _named(file))
 
 
-def is_backup(file: str | Path) -> bool:
+def is_backup(file: FileOrName) -> bool:
     """Whether a file is of a kind that a database's own tools write: a SQLite file, or an archive of pg_dump."""
     try:
-        with Path(file).open("rb") as opened:
+        name = file_name(file)
+        if name is None:
+            return False
+        with Path(name).open("rb") as opened:
             return opened.read(16).startswith(_BEGIN)
-    except (OSError, ValueError):
+    except (OSError, ValueError, InvalidArgument):  # whatever is wrong with it, its reader says so
         return False
+
+
+def _named(file: FileOrName) -> Path:
+    name = file_name(file)
+    if name is None:
+        raise InvalidArgument(f"a backup is the name of a file, not {shown(file)}")
+    return Path(name)
 
 
 def _database(url: str | None, instead: str) -> str:

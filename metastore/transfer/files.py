@@ -14,7 +14,7 @@ from metastore.errors import InvalidArgument
 from metastore.names import exact_text
 from metastore.transfer.resume import require_export
 
-__all__ = ["PARTIAL", "FileOrName", "reading", "writing"]
+__all__ = ["PARTIAL", "FileOrName", "file_name", "reading", "writing"]
 
 PARTIAL = ".partial"
 """The end of the name of an unfinished export."""
@@ -30,7 +30,7 @@ def writing(to: FileOrName) -> Iterator[tuple[BinaryIO, bool]]:
 
     A new file is written beside the existing one. It replaces that file, and takes its mode, when it is on the disk.
     """
-    name = _file_name(to)
+    name = file_name(to)
     if name is None:
         yield _binary(to, "write"), False
         return
@@ -75,7 +75,7 @@ def _sync(folder: Path) -> None:
 @contextmanager
 def reading(source: FileOrName) -> Iterator[BinaryIO]:
     """Yield a stream to read from."""
-    name = _file_name(source)
+    name = file_name(source)
     if name is None:
         yield _binary(source, "read")
         return
@@ -83,7 +83,7 @@ def reading(source: FileOrName) -> Iterator[BinaryIO]:
         yield stream
 
 
-def _file_name(place: FileOrName) -> str | None:
+def file_name(place: FileOrName) -> str | None:
     """Return the name of a file; None: it is a stream. Raises InvalidArgument for one that no file can have."""
     if not issubclass(type(place), str | os.PathLike):  # what an object says of its class does not count
         return None

@@ -70,6 +70,7 @@ _LOOSE = ("--allow-untyped-defs", "--allow-incomplete-defs", "--allow-untyped-ca
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_a_type_checker_takes_the_examples(tmp_path: Path) -> None:
     """As ``mypy --strict`` reads them, but for functions without annotations, and names that are used again."""
     files = list[str]()
