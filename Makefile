@@ -36,7 +36,7 @@ endif
 .PHONY: help setup java gravitino-client openlineage-client iceberg-spark iceberg-spec iceberg-peers gravitino-spec run test test-long planted-faults mutants check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
-	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-console bench-cache bench-time nightly load load-faults check-history interleavings interleavings-sql combined-history joints soak soak-memory soak-leases clean
+	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-console bench-cache bench-time nightly load load-faults check-history interleavings interleavings-sql combined-history grow joints soak soak-memory soak-leases clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -201,6 +201,9 @@ interleavings: $(STAMP) ## explore every interleaving of small programs, and of 
 
 combined-history: $(STAMP) $(JAVA) ## check a million operations that travel together, with kills, cuts, restarts; ARGS="--operations N" chooses
 	$(SPARK) $(BIN)/python -m tests.combine.history $(ARGS)
+
+grow: $(STAMP) ## fill a skewed store at two sizes, and judge what each public method costs: minutes; ARGS="--entities 1000000 --backend sqlite"
+	$(BIN)/python -m tests.grow $(ARGS)
 
 joints: $(STAMP) ## run all features beside each other, with faults, and judge every answer: 10 minutes; ARGS="--seconds N"
 	$(BIN)/python -m tests.joints $(ARGS)

@@ -43,6 +43,8 @@ def costs(url: str, entities: int, counter: Counter) -> Costs:
         for call, by, work in calls(store):
             found[call, by] = measured(counter, work)
             mend(store)
+            print(f"\r{entities:,}: {len(found)} {call} by {by}"[:79].ljust(79), end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
     return found
 
 
