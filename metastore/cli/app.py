@@ -14,32 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from metastore.cli import (
-    allowed,
-    alter,
-    cache,
-    console,
-    consumers,
-    crawl,
-    crawls,
-    create,
-    diff,
-    drops,
-    find,
-    governance,
-    history,
-    leases,
-    loadtest,
-    maintenance,
-    past,
-    place,
-    relay,
-    secrets,
-    serve,
-    show,
-    stats,
-    transfer,
-)
+from metastore.cli.commands import Commands
 from metastore.cli.context import Settings, os_user
 from metastore.cli.output import tell
 from metastore.errors import LeaseHeld, LeaseLost, MetastoreError
@@ -68,6 +43,10 @@ class _Interrupted(Exception):
 
 
 class _Group(TyperGroup):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = Commands()
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -114,43 +93,9 @@ def _settings(
     load_installed_kinds()
 
 
-for _commands in (
-    maintenance,
-    create,
-    alter,
-    place,
-    show,
-    find,
-    governance,
-    allowed,
-    history,
-    diff,
-    past,
-    consumers,
-    relay,
-    secrets,
-    stats,
-    crawl,
-    crawls,
-    drops,
-    leases,
-    cache,
-    transfer,
-    loadtest,
-    console,
-    serve,
-):
-    _commands.register(app)
-for _info in (
-    *app.registered_commands,
-    *(c for g in app.registered_groups if g.typer_instance for c in g.typer_instance.registered_commands),
-):
-    _info.epilog = "Before the command: --url URL (else METASTORE_URL), --principal NAME. See: metastore --help"
-
-
 @functools.cache
 def _command() -> Any:
-    """Build the tree of commands, once: that takes ten times as long as a small command."""
+    """Build the root of the commands, once."""
     return typer.main.get_command(app)
 
 
