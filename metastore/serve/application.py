@@ -81,7 +81,7 @@ def application(
     actors = Actors(store, asked_by, authorization=authorization)
     catalogs = Warehouses(store, actors, warehouses or {}, properties or {}, credentials, allowed_locations)
 
-    pages = Console(store, actors) if console else None
+    pages = Console(store, actors, catalogs) if console else None
 
     async def health(_: Request) -> Response:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -95,10 +95,16 @@ def crawled(console: Console, *, alike: int) -> dict[str, Page]:
 
 
 @contextmanager
-def served(url: str, principals: Principals | None = None, *, admins: Iterable[str] | None = None) -> Iterator[Console]:
+def served(
+    url: str,
+    principals: Principals | None = None,
+    *,
+    admins: Iterable[str] | None = None,
+    warehouses: Mapping[str, str] | None = None,
+) -> Iterator[Console]:
     """Serve the console of a database. With ``admins`` each request is checked."""
     store = ms.open(url, principal="ada", admins=admins or ())
-    app = application(store, principals=principals, authorization=admins is not None)
+    app = application(store, warehouses=warehouses, principals=principals, authorization=admins is not None)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -99,6 +99,18 @@ def test_a_page_that_comes_back_has_no_gap_and_no_repetition(console: Console, l
         assert wait_until(lambda: stream.ids[:3] == missed, 10.0)
         more = [write(console.store, f"again{n}") for n in range(3)]
         assert wait_until(lambda: stream.ids == [*missed, *more], 10.0)
+
+
+@pytest.mark.long
+def test_many_pages_come_back_at_once(console: Console) -> None:
+    """More of them than pages can wait for a thread."""
+    begin = console.store.position()
+    missed = write(console.store, "crowd")
+    with ExitStack() as stack:
+        streams = [stack.enter_context(followed(console, after=begin)) for _ in range(130)]
+        assert wait_until(lambda: all(missed in one.ids for one in streams), 30.0)
+        more = write(console.store, "crowd")
+        assert wait_until(lambda: all(one.ids == [missed, more] for one in streams), 30.0)
 
 
 def test_filters_hold_on_the_stream(console: Console) -> None:

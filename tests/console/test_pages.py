@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import httpx
 import pytest
 
 import metastore as ms
+from metastore.serve.console.asked import Asked, Shown
 from tests.console.lake import HOSTILE, build
 from tests.console.server import Console, Page, crawled, served
 
@@ -283,3 +288,33 @@ def test_contention_and_health(console: Console) -> None:
     assert "lake.sales.shop.orders" in text
     assert "before-the-sale" in text
     assert f"version {ms.__version__}" in console.get("health").text
+
+
+def test_a_database_that_is_away_is_told_and_tried_again(lake_url: str) -> None:
+    with served(lake_url) as console:
+        console.store.close()
+        for path in ("", "feed", "contention", "?path=lake.sales"):
+            answer = console.client.get(f"{console.address}{path}")
+            assert answer.status_code == 503, path
+            assert 'http-equiv="refresh"' in answer.text
+            assert "sqlite" not in answer.text
+
+
+def test_a_crowd_is_turned_away_and_the_api_answers(lake_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages have threads and a line of their own."""
+    go_on = threading.Event()
+
+    def stuck(_: Asked) -> Shown:
+        assert go_on.wait(30)
+        return Shown("failure.html", "late", {"message": "late", "near": [], "again": None, "dropped": []})
+
+    monkeypatch.setattr("metastore.serve.console.app.PAGES", {"place": stuck})
+    with served(lake_url) as console, ThreadPoolExecutor(120) as clients:
+        asked = [clients.submit(httpx.get, console.address, timeout=60) for _ in range(120)]
+        busy = next(iter(as_completed(asked))).result()
+        assert (busy.status_code, busy.headers["retry-after"]) == (503, "2")
+        api = console.client.get(f"{console.address.removesuffix('console/')}api/metalakes")
+        assert api.status_code == 200
+        go_on.set()
+        codes = Counter(one.result().status_code for one in asked)
+        assert codes == {200: 104, 503: 16}

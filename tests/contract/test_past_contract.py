@@ -46,6 +46,17 @@ class TestHistory:
         assert {v.operation_id.version for v in versions} == {7}
         assert all(a.time <= b.time for a, b in pairwise(versions))
 
+    def test_the_newest_versions_first(self, ground: Ground) -> None:
+        schemas = ground.store.schemas
+        for n in range(6):
+            schemas.alter("m.c.two", ms.SetComment(str(n)))
+        page = schemas.history_page("m.c.two", size=2, after=4)
+        assert [one.version for one in page.items] == [5, 6]
+        assert [one.version for one in schemas.history_page("m.c.two", token=page.next_token, after=1).items] == [7]
+        assert schemas.history_page("m.c.two", after=7).items == ()
+        with pytest.raises(ms.InvalidArgument):
+            schemas.history_page("m.c.two", after=-1)
+
     def test_load_a_version(self, ground: Ground) -> None:
         tables = ground.store.tables
         tables.alter(ground.table, ms.SetComment("1"))
@@ -82,6 +93,24 @@ class TestHistory:
 
 
 class TestChanges:
+    def test_the_newest_first(self, ground: Ground) -> None:
+        """An earlier position has at most so many changes after it, up to another one."""
+        store = ground.store
+        everything = [one.position for one in store.changes()]
+        seen, before = list[str](), None
+        while len(seen) < len(everything):
+            start = store.position(back=3, before=before)
+            page = [one.position for one in store.changes(after=start) if before is None or one.position < before]
+            assert 0 < len(page) <= 3
+            seen, before = [*page, *seen], page[0]
+        assert seen == everything
+        assert list(store.changes(after=store.position(back=10**6)))
+        for wrong in (-1, "1", True):
+            with pytest.raises(ms.InvalidArgument):
+                store.position(back=wrong)  # type: ignore[arg-type]
+        with pytest.raises(ms.InvalidArgument):
+            store.position(before="nonsense")
+
     def test_everything_in_order(self, ground: Ground) -> None:
         changes = list(ground.store.changes())
         assert story(changes) == [

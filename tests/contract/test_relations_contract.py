@@ -45,6 +45,21 @@ def where(store: Store, tag: Any, **options: Any) -> list[tuple[str, str, str | 
 
 
 class TestTags:
+    def test_what_all_columns_have(self, store: Store) -> None:
+        store.tags.attach("lake.c", "lake.hot")
+        store.tags.attach(TABLE, "lake.hot", kind="table")
+        assert store.tags.on_columns(TABLE) == []
+        for column, value in (("b.x", "phone"), ("a", "email"), ("a", "phone")):
+            store.tags.attach(TABLE, "lake.pii", value=value, column=column, kind="table")
+        renamed = store.tables.alter(TABLE, ms.RenameColumn("a", "c"))
+        found = [("b.x", "phone"), ("c", "email"), ("c", "phone")]
+        assert [(one.column, one.value) for one in store.tags.on_columns(renamed)] == found
+        store.tables.alter(TABLE, ms.DropColumn("c"))
+        assert [one.column for one in store.tags.on_columns(TABLE, kind="table")] == ["b.x"]
+        assert store.policies.on_columns(TABLE) == []
+        with pytest.raises(ms.EntityNotFound):
+            store.tags.on_columns("lake.c.s.none")
+
     def test_nearest_first_and_the_nearest_wins(self, store: Store) -> None:
         store.tags.attach("lake", "lake.pii", value="email")
         store.tags.attach("lake.c", "lake.hot", value="far")

@@ -120,6 +120,7 @@ def _attached(name: str) -> dict[str, Call]:
         "detach": lambda m, target: m.detach(TABLE, target, kind="table"),
         "attach_many": lambda m, target: m.attach_many(target, rows),
         "on": lambda m, _: m.on(TABLE, kind="table"),
+        "on_columns": lambda m, _: m.on_columns(TABLE, kind="table"),
         "targets": lambda m, target: m.targets(target),
     }
 

@@ -115,7 +115,19 @@ def test_no_method_hides_its_options(store: ms.Store) -> None:
 
 READS = {
     *("dropped", "dropped_page", "exists", "groups", "grants", "history", "history_page", "list", "load", "load_many"),
-    *("load_version", "members", "names", "names_page", "of", "of_partitions", "on", "owned_by", "page", "targets"),
+    *(
+        "load_version",
+        "members",
+        "names",
+        "names_page",
+        "of",
+        "of_partitions",
+        "on",
+        "on_columns",
+        "owned_by",
+        "page",
+        "targets",
+    ),
     *("versions", "versions_page", "below", "figures", "newest", "tables", "now", "relations", "rows"),
 }
 """The methods of managers that change nothing."""

@@ -5,6 +5,7 @@
 * ``asked``: one request: who asks, the store as this user sees it, the moment that the page shows.
 * ``place``, ``contents``, ``details``, ``rights``, ``times``, ``feed``, ``search``, ``contention``, ``health``: pages.
 * ``hub``, ``live``: what happens now, sent to open pages.
+* ``snapshots``: what the metadata file of an Iceberg table says.
 * ``words``, ``render``: texts for people, and templates.
 """
 

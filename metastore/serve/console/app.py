@@ -21,7 +21,9 @@ from metastore.serve.console.hub import Hub
 from metastore.serve.console.live import stream
 from metastore.serve.console.pages import PAGES, PageOf
 from metastore.serve.console.session import COOKIE, LIFE, Sessions
+from metastore.serve.console.snapshots import Snapshots
 from metastore.serve.console.workers import Busy, Workers
+from metastore.serve.iceberg.warehouses import Warehouses
 from metastore.serve.principals import NotAuthenticated
 
 if TYPE_CHECKING:
@@ -39,11 +41,12 @@ _LARGEST: Final = 16_384
 class Console:
     """The console of one store."""
 
-    def __init__(self, store: Store, actors: Actors) -> None:
+    def __init__(self, store: Store, actors: Actors, warehouses: Warehouses) -> None:
         self._store = store
         self._actors = actors
         self._sessions = Sessions(actors.principals)
         self._workers = Workers()
+        self._files = Snapshots(warehouses)
         self._hub = Hub(store, self._view, self._workers)
 
     def routes(self) -> Sequence[BaseRoute]:
@@ -67,6 +70,7 @@ class Console:
         """End all streams, and start no more pages."""
         self._hub.close()
         self._workers.close()
+        self._files.close()
 
     def _view(self, principal: str) -> Store:
         return self._actors.of(principal).bind(deadline=_DEADLINE)
@@ -103,7 +107,9 @@ class Console:
         asked: Asked | None = None
         try:
             view = self._view(principal)
-            asked = Asked(name, query, principal, view, self._store, self._hub.gauges, self._sessions.has_form)
+            asked = Asked(
+                name, query, principal, view, self._store, self._hub.gauges, self._files, self._sessions.has_form
+            )
             shown = of(asked)
             return render.html(render.page(asked, shown), shown.status)
         except Exception as error:  # noqa: BLE001  (a page says what went wrong; what nobody expects is logged)

@@ -23,6 +23,7 @@ from metastore.store.views import UserStore
 
 if TYPE_CHECKING:
     from metastore.serve.console.gauges import Gauges
+    from metastore.serve.console.snapshots import Snapshots
 
 __all__ = ["Asked", "Several", "Shown", "bounded", "moment", "url"]
 
@@ -66,6 +67,8 @@ class Asked:
     """The store itself, for positions of the feed: what it returns is shown to nobody unchecked."""
     gauges: Gauges
     """What this server counted in the last minutes."""
+    files: Snapshots
+    """Reads the metadata files of Iceberg tables."""
     signed_in: bool = False
     """Whether the browser has a session, which it can end here."""
 

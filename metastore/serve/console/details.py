@@ -89,6 +89,7 @@ def details(asked: Asked, entity: Entity) -> dict[str, Any]:
         "tables": parts.tables,
         "properties": [(key, value_text(key, value)) for key, value in sorted(entity.properties.items())],
         **_attached(reader, entity),
+        "iceberg": None if asked.at or version else asked.files.of(asked.principal, entity),
     }
 
 

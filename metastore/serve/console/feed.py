@@ -120,9 +120,9 @@ def _newest(asked: Asked, under: Place | None, kinds: Sequence[str], by: str | N
 def _after(asked: Asked, position: str, kinds: Sequence[str], under: Place | None) -> Iterator[Change]:
     """Yield the changes after a position. (``changes`` refuses a path that leads nowhere now; pages do not.)"""
     following: str | None = position
-    where = None if under is None else under.target
+    target = None if under is None else under.target
     while following is not None:
-        page = asked.store.changes_page(after=following, size=_PAGE, kinds=kinds or None, under=where)
+        page = asked.store.changes_page(after=following, size=_PAGE, kinds=kinds or None, under=target)
         yield from page.items
         following = page.next_token
 

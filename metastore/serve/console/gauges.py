@@ -23,6 +23,22 @@ _DATABASE: Final = 10.0
 """How old what the database shows may be (seconds): to count it reads more than a look at the feed."""
 _MOST: Final = 50
 _HOT: Final = 10
+_CAUSES: Final[Mapping[str, str]] = {
+    "self": "another change of the same entity",
+    "ancestor": "a move, rename or drop above it",
+    "name": "another entity that took the name",
+    "not_empty": "children that a drop found",
+    "read": "a change of what a transaction had read",
+    "pending": "announced changes, which come first",
+    "marked": "an exclusive change that is next",
+    "busy": "a lock that was not free in time",
+    "ticket": "a transaction that is in line",
+    "serialization": "a deadlock",
+    "lease": "another holder of the lease",
+    "lost": "a lost answer",
+    "unavailable": "a server that was away",
+}
+"""What an attempt lost to; docs/metrics.md has all causes."""
 
 
 class _Moment(NamedTuple):
@@ -158,5 +174,7 @@ def _labels(bounds: tuple[float, ...]) -> list[str]:
 
 def _conflicts(seen: Snapshot) -> list[tuple[str, str, int]]:
     """Return (verb, cause, how often) of what lost, most often first."""
-    rows = [(verb, cause, n) for verb, causes in seen.conflicts.items() for cause, n in causes.items()]
+    rows = [
+        (verb, _CAUSES.get(cause, cause), n) for verb, causes in seen.conflicts.items() for cause, n in causes.items()
+    ]
     return sorted(rows, key=lambda row: -row[2])[:_HOT]

@@ -39,6 +39,8 @@ _QUEUE: Final = 500
 """How many changes wait for one browser at most."""
 _SLICE, _PAUSE = 20, 0.005
 """How many streams get what is new before others of the event loop have their turn, and for how long (seconds)."""
+_READERS: Final = 2
+"""How many reads for pages that come back run at once: pages have the other threads."""
 _MOST: Final = 2000
 """How many streams a server has at most."""
 
@@ -123,6 +125,8 @@ class Hub:
         self._position: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_away = False
+        self._reading: dict[tuple[str, str, int], asyncio.Task[list[Item]]] = {}
+        self._few = asyncio.Semaphore(_READERS)
         self.gauges = Gauges(store)
 
     def add(self, listener: Listener) -> None:
@@ -154,7 +158,20 @@ class Hub:
 
         Raises HistoryGone, InvalidArgument for a position of another database.
         """
-        return await self._workers.run(partial(_items_after, self._view, principal, after, most))
+        key = (principal, after, most)
+        reading = self._reading.get(key)
+        if reading is None:  # after a restart all pages come back at once, most of them with the same position
+            reading = self._reading[key] = asyncio.get_running_loop().create_task(self._missed(*key))
+            reading.add_done_callback(lambda _: self._reading.pop(key, None))
+        return await asyncio.shield(reading)
+
+    async def _missed(self, principal: str, after: str, most: int) -> list[Item]:
+        async with self._few:
+            while True:
+                try:
+                    return await self._workers.run(partial(_items_after, self._view, principal, after, most))
+                except Busy:  # pages are in line; a stream can wait
+                    await asyncio.sleep(_EVERY)
 
     async def _run(self) -> None:
         while self._listeners:

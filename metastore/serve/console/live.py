@@ -66,7 +66,7 @@ async def _missed(hub: Hub, listener: Listener) -> AsyncIterator[bytes]:
     except (HistoryGone, InvalidArgument):
         yield event_of("gone", "gone")
         return
-    except (MetastoreError, Busy):
+    except MetastoreError:
         listener.end("away")  # the browser comes back with the position that it has
         return
     if len(items) > _CAUGHT_UP:
