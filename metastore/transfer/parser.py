@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 from uuid import UUID
@@ -46,7 +47,11 @@ def _time(value: Any) -> bool:
 
 
 def _string(value: Any) -> bool:
-    return isinstance(value, str)
+    """Whether a value is a text that can be stored: half of a pair of surrogates is none."""
+    return isinstance(value, str) and (value.isascii() or not _HALF.search(value))
+
+
+_HALF: Final = re.compile("[\ud800-\udfff]")
 
 
 def _flag(value: Any) -> bool:
@@ -166,10 +171,6 @@ _decoder = json.JSONDecoder(parse_constant=_refuse_constant)
 def _object_of(text: bytes) -> dict[str, Any]:
     try:
         value = _decoder.decode(text.decode())
-        if b"\\ud" in text.lower():  # half of a pair is no text that can be stored
-            json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise InvalidArgument("this has a lone surrogate; it is not valid Unicode text") from None
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"this is not JSON: {' '.join(str(error).split())}") from None
     if not isinstance(value, dict):

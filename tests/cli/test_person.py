@@ -108,6 +108,17 @@ def test_changes_name_both_ends(lake: str, capsys: pytest.CaptureFixture[str]) -
     assert said(capsys, lake, "changes", "--after", "2999-01-01") == ""
 
 
+def test_a_commit_of_an_iceberg_table_says_what_it_did(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
+    own = {"metadata_location": "b", "current_snapshot_id": "5", "current_snapshot_operation": "append"}
+    with ms.open(lake) as store:
+        changes = [ms.SetProperty(key, value) for key, value in own.items()]
+        store.tables.alter("lake.c.s.t", *changes, ms.SetProperty("team", "shop"))
+    last = said(capsys, lake, "history", "lake.c.s.t")
+    assert "append, snapshot 5" in last
+    assert "SetProperty(key=team, value=shop)" in last
+    assert "metadata_location" not in last
+
+
 def test_what_a_user_may_do(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, lake, "allowed", "eve", "select_table", "lake.c.s.t").splitlines()[0] == "yes"
     refused = said(capsys, lake, "allowed", "eve", "modify_table", "lake.c.s.t", code=1)

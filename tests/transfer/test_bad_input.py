@@ -89,6 +89,7 @@ BAD: dict[str, tuple[Callable[[Lines], None], str]] = {
     "a name that is none": (changed(5, path=["lake", "c", "s", "a\u0007"]), "line 5: .*control character"),
     "a name not in NFC": (changed(5, path=["lake", "c", "s", "a\u0308"]), "line 5: .*not in the normal form NFC"),
     "a time before 1970": (changed(5, created_at=-1), "line 5: .*'created_at' -1"),
+    "half of a character in a principal": (changed(5, created_by="a\ud800"), "line 5: .*'created_by'"),
     "a number that no database holds": (changed(5, created_at=1 << 63), "line 5: .*'created_at'"),
     "neither entity nor row": (changed(5, path=...), "line 5: this is neither an entity"),
     "a child before its parent": (moved(4, 5), "line 4: .*comes before its parent, or without it"),
