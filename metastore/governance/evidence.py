@@ -25,6 +25,8 @@ __all__ = ["KnownFacts", "Memory", "Nodes", "Remembered", "Who", "evidence", "ev
 Nodes = tuple[Node, ...]
 _MOST: Final = 10_000
 """How many facts, and how many paths, are remembered for one user."""
+_HEAVIEST: Final = 50_000
+"""How many roles and grants these facts may have together, counted again for each object."""
 _LISTINGS: Final = 100
 """Of how many listings it is remembered what they show; each may name thousands of children."""
 _USERS: Final = 1_000
@@ -139,11 +141,16 @@ class Remembered:
         self.chosen: dict[tuple[int, str], Chosen] = {}
         """By the id of the parent and the kind: which children were shown last."""
         self._paths: dict[Lookup, int] = {}
+        self._weight = 0
+        """At least how many roles and grants there are in ``known``."""
 
     def note(self, known: KnownFacts) -> None:
-        """Remember facts."""
-        if len(self.known) >= _MOST:
+        """Remember facts. Those of a user with many roles are large, and fewer of them are remembered."""
+        weight = self._weight + 1 + len(known.facts.roles) + len(known.facts.grants)
+        if len(self.known) >= _MOST or weight > _HEAVIEST:
             self.known.clear()
+            weight -= self._weight
+        self._weight = weight
         self.known[known.nodes[-1].id] = known
 
     def at(self, path: Lookup) -> KnownFacts | None:

@@ -46,6 +46,8 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _CHANGES: Final = (SetComment, SetProperty, RemoveProperty, SetUri, RemoveUri)
 _PAGE: Final = 1000
 """How many versions are read at once."""
+_FIRST: Final = 20
+"""How many are looked for before it is known how many there are."""
 _ROUNDS: Final = 3
 """How often a transaction looks for an alias: what it has read does not change any more."""
 
@@ -113,17 +115,19 @@ class Models(Manager[Model]):
 
     def _numbered(self, model_id: int, after: int, limit: int) -> list[OwnedRecord]:
         """Return the rows of the next versions. Numbers are not used again, so that there may be gaps."""
-        backend, rows = self._session.backend, list[OwnedRecord]()
+        backend, rows, size = self._session.backend, list[OwnedRecord](), min(limit, _FIRST)
         while len(rows) < limit:
-            names = [str(number) for number in range(after + 1, after + limit + 1)]
-            numbered = backend.owned_by_name([model_id] * limit, MODEL_VERSION.name, names)
+            names = [str(number) for number in range(after + 1, after + size + 1)]
+            numbered = backend.owned_by_name([model_id] * size, MODEL_VERSION.name, names)
             rows += [row for row in numbered if row is not None]
-            after += limit
+            after += size
             known = backend.by_id([model_id])[0]  # after the rows: what was added meanwhile is among them, or beyond
             if known is None or not known.live:
                 raise EntityNotFound(str(model_id), f"the model with the id {model_id} was dropped while it was read")
-            if after >= json.loads(known.record.doc)["latest_version"]:
+            left = json.loads(known.record.doc)["latest_version"] - after
+            if left <= 0:
                 break
+            size = min(limit, left)
         return rows[:limit]
 
     # --- writing them

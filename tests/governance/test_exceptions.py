@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from metastore.governance.decision import Facts, Granted, Has, Level, Member
-from metastore.governance.evidence import KnownFacts
+from metastore.governance.evidence import KnownFacts, Remembered
 from metastore.port.records import Node
 from tests.governance.model import may_see
 
@@ -68,3 +68,14 @@ def _steps(roles: int) -> int:
 
 def test_ten_times_the_roles_are_ten_times_the_steps() -> None:
     assert _steps(1_000) < 12 * _steps(100)
+
+
+def test_of_a_user_with_many_roles_fewer_facts_are_remembered() -> None:
+    has = tuple(Has(100, 200 + n, f"r{n}") for n in range(5_000))
+    remembered = Remembered()
+    for n in range(100):
+        node = Node(1_000 + n, "table", f"t{n}", 1, True, False)
+        facts = Facts("ann", CHAIN, (Member(100, "user", "ann"),), has, {}, ())
+        remembered.note(KnownFacts((*NODES, node), facts, {}))
+        assert sum(len(known.facts.roles) for known in remembered.known.values()) <= 50_000
+    assert remembered.known
