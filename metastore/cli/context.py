@@ -1,11 +1,7 @@
-"""Open the database, and turn the path that a user gave into an entity. All commands share this."""
+"""Turn the path that a user gave into an entity. All commands share this."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
 from typing import Annotated
@@ -22,12 +18,10 @@ from metastore.managers.all import Managers
 from metastore.managers.declared import DeclaredManager
 from metastore.names import format_path, parse_path
 from metastore.port.unreadable import Unreadable
-from metastore.store import Store, open_store
 
 __all__ = [
     "Json",
     "KindOption",
-    "Settings",
     "SkipUnreadable",
     "child_kinds",
     "find",
@@ -49,21 +43,6 @@ SkipUnreadable = Annotated[
 
 _SIBLINGS = 1000
 """How many siblings of each kind are compared with a name that does not exist."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The options before the command."""
-
-    url: str | None
-    principal: str | None
-
-    @contextmanager
-    def open(self, admins: Iterable[str] = ()) -> Iterator[Store]:
-        """Open the store. Log records are not shown: warnings about the machine concern programs that run for long."""
-        logging.getLogger("metastore").addHandler(logging.NullHandler())
-        with open_store(self.url, principal=self.principal, admins=admins) as store:
-            yield store
 
 
 def left_out(skip: bool) -> Unreadable | None:
