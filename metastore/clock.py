@@ -17,7 +17,7 @@ from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-__all__ = ["SYSTEM", "Alive", "Clock", "Instant", "ThreadWaker", "Waker", "process_id"]
+__all__ = ["SYSTEM", "Alive", "Clock", "Instant", "ThreadWaker", "Waker", "new_operation_id", "process_id"]
 
 T = TypeVar("T")
 
@@ -150,6 +150,8 @@ class Clock:
 
 _READS = (Clock.monotonic, Clock.boottime, Clock.micros)
 SYSTEM = Clock()
+new_operation_id = SYSTEM.operation_id
+"""A new UUIDv7, for ``operation_id=`` of a mutation."""
 
 
 class Instant(NamedTuple):

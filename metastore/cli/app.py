@@ -15,8 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from metastore.cli.commands import Commands
-from metastore.cli.context import Settings, os_user
-from metastore.cli.output import tell
+from metastore.cli.settings import Settings, os_user
 from metastore.errors import LeaseHeld, LeaseLost, MetastoreError
 from metastore.kinds.installed import load_installed_kinds
 from metastore.port.format import SCHEMA_FORMAT
@@ -155,5 +154,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _say(message: str, code: int) -> int:
+    from metastore.cli.output import tell  # noqa: PLC0415  (it imports what shows entities)
+
     tell(message)
     return code

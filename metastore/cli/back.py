@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from metastore.cli.context import Settings
 from metastore.cli.imports import show_findings, step_progress
 from metastore.cli.output import console, write, write_json
+from metastore.cli.settings import Settings
 from metastore.errors import InvalidArgument
 
 __all__ = ["export_system"]

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from metastore.cli.context import Settings
 from metastore.cli.output import console as out
 from metastore.cli.output import write
+from metastore.cli.settings import Settings
 from metastore.database import pending_revisions
 from metastore.errors import InvalidArgument, MigrationNeeded
 

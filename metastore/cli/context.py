@@ -1,13 +1,7 @@
-"""Open the database, and turn the path that a user gave into an entity. All commands share this."""
+"""Turn the path that a user gave into an entity. All commands share this."""
 
 from __future__ import annotations
 
-import logging
-import os
-import pwd
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
 from typing import Annotated
@@ -24,19 +18,16 @@ from metastore.managers.all import Managers
 from metastore.managers.declared import DeclaredManager
 from metastore.names import format_path, parse_path
 from metastore.port.unreadable import Unreadable
-from metastore.store import Store, open_store
 
 __all__ = [
     "Json",
     "KindOption",
-    "Settings",
     "SkipUnreadable",
     "child_kinds",
     "find",
     "kinds_at",
     "left_out",
     "manager_of",
-    "os_user",
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
@@ -52,34 +43,6 @@ SkipUnreadable = Annotated[
 
 _SIBLINGS = 1000
 """How many siblings of each kind are compared with a name that does not exist."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The options before the command."""
-
-    url: str | None
-    principal: str | None
-
-    @contextmanager
-    def open(self, admins: Iterable[str] = (), *, makes: bool = False) -> Iterator[Store]:
-        """Open the store; a SQLite file that is not there is made only if the command ``makes`` databases.
-
-        Log records are not shown: warnings about the machine concern programs that run for long. Raises
-        BackendUnavailable for a file that is not there.
-        """
-        logging.getLogger("metastore").addHandler(logging.NullHandler())
-        with open_store(self.url, principal=self.principal, admins=admins, must_exist=not makes) as store:
-            yield store
-
-
-def os_user() -> str:
-    """Return the name of the operating system's user, or its number."""
-    number = os.geteuid()
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return f"uid {number}"
 
 
 def left_out(skip: bool) -> Unreadable | None:

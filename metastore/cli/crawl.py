@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from metastore.cli.context import Json, Settings
+from metastore.cli.context import Json
 from metastore.cli.output import console, one_line, safe, table, write, write_json, write_lines, write_table
+from metastore.cli.settings import Settings
 from metastore.errors import InvalidArgument
 
 if TYPE_CHECKING:

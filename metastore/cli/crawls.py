@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from metastore.cli.context import Json, Settings
+from metastore.cli.context import Json
 from metastore.cli.output import console, grid, one_line, safe, table, write, write_json, write_lines, write_table
+from metastore.cli.settings import Settings
 from metastore.kinds.crawl import Crawl
 
 __all__ = ["register"]

@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from metastore.cli.context import Json, Settings
+from metastore.cli.context import Json
 from metastore.cli.output import console, safe, table, tell, time, write, write_json, write_table
+from metastore.cli.settings import Settings
 from metastore.errors import InvalidArgument
 from metastore.kinds.handlers import Handler, checked, drop_handler
 from metastore.names import format_path, parse_path

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from metastore.cli.context import Settings
 from metastore.cli.output import console, write, write_json
+from metastore.cli.settings import Settings
 from metastore.errors import InvalidArgument
 
 if TYPE_CHECKING:

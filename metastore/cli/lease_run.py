@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 
 from metastore.arguments import positive_seconds
-from metastore.cli.context import Settings
 from metastore.cli.lease_source import On, open_leases
 from metastore.cli.output import tell
+from metastore.cli.settings import Settings
 from metastore.cli.supervisor import Command, Notices, see_through
 from metastore.clock import SYSTEM
 from metastore.deadlines import until

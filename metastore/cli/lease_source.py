@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from metastore.cli.context import Settings
+from metastore.cli.settings import Settings
 from metastore.leases.leases import Leases
 from metastore.leases.objects.leases import ObjectStoreLeases
 

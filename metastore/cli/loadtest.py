@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from metastore.cli.context import Json, Settings
+from metastore.cli.context import Json
 from metastore.cli.output import console, write, write_json
+from metastore.cli.settings import Settings
 from metastore.errors import InvalidArgument
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from metastore.cli.context import Json, Settings
+from metastore.cli.context import Json
 from metastore.cli.output import console, safe, table, tell, write, write_json, write_table
+from metastore.cli.settings import Settings
 from metastore.cli.times import parse_duration
 from metastore.database import migrate as migrate_database
 from metastore.database import pending_revisions

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from metastore.cli.context import Settings
 from metastore.cli.output import console, write
+from metastore.cli.settings import Settings
 from metastore.errors import InvalidArgument
 
 __all__ = ["register"]

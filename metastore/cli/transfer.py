@@ -15,9 +15,10 @@ import typer
 from rich.console import Console
 
 from metastore.cli.back import export_system
-from metastore.cli.context import Json, KindOption, Settings, SkipUnreadable, find, left_out
+from metastore.cli.context import Json, KindOption, SkipUnreadable, find, left_out
 from metastore.cli.imports import SYSTEMS, import_system
 from metastore.cli.output import console, write, write_json
+from metastore.cli.settings import Settings
 from metastore.errors import InvalidArgument
 from metastore.store import restore
 from metastore.transfer.outcomes import Exported, Imported

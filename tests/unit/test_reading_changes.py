@@ -113,7 +113,9 @@ STRATEGIES: dict[type[EntityChange], st.SearchStrategy[Any]] = {
 def test_every_change_of_every_kind_is_among_them() -> None:
     modules = (table_changes, view_changes, function_changes, model_changes)
     there = {c for m in modules for _, c in inspect.getmembers(m, inspect.isclass) if issubclass(c, EntityChange)}
-    public = {c for c in vars(ms).values() if isinstance(c, type) and issubclass(c, EntityChange)}
+    public = {
+        c for c in (getattr(ms, name) for name in ms.__all__) if isinstance(c, type) and issubclass(c, EntityChange)
+    }
     of_kinds = {c for kind in KINDS.values() if not isinstance(kind, ms.Kind) for c in kind.changes}
     base = {EntityChange, function_changes._ForDefinition}
     assert (there | public | of_kinds) - base <= set(STRATEGIES)

@@ -1,0 +1,46 @@
+"""The options before the command: which database, and who acts."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pwd
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from metastore.store import Store
+
+__all__ = ["Settings", "os_user"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options before the command."""
+
+    url: str | None
+    principal: str | None
+
+    @contextmanager
+    def open(self, admins: Iterable[str] = (), *, makes: bool = False) -> Iterator[Store]:
+        """Open the store; a SQLite file that is not there is made only if the command ``makes`` databases.
+
+        Log records are not shown: warnings about the machine concern programs that run for long. Raises
+        BackendUnavailable for a file that is not there.
+        """
+        logging.getLogger("metastore").addHandler(logging.NullHandler())
+        from metastore.store import open_store  # noqa: PLC0415  (--version and --help need no store)
+
+        with open_store(self.url, principal=self.principal, admins=admins, must_exist=not makes) as store:
+            yield store
+
+
+def os_user() -> str:
+    """Return the name of the operating system's user, or its number."""
+    number = os.geteuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"uid {number}"
