@@ -20,7 +20,7 @@ import metastore as ms
 from tests.bad_input import surface
 from tests.grow.counting import Cost, Counter, PostgresCounter, SqliteCounter, measured
 from tests.grow.lines import ANSWERS, MORE, call_of
-from tests.grow.report import Line, judged, table
+from tests.grow.report import TRUSTED, Line, judged, table
 from tests.grow.skew import Skew, fill
 from tests.servers.postgres import PostgresServer
 
@@ -29,28 +29,32 @@ __all__ = ["RICH", "calls", "costs", "main", "mend"]
 Costs = dict[tuple[str, str], Cost]
 RICH = "many roles"
 """The user whose roles are as many more as the store is larger."""
-_USERS = {"store": None, "owner": "olga", "narrow": "nina", RICH: "rita"}
+_USERS = {TRUSTED: None, "owner": "olga", "narrow": "nina", RICH: "rita"}
 _SETTINGS = {"shared_preload_libraries": "pg_stat_statements", "shared_buffers": "512MB", "max_wal_size": "8GB"}
 
 
-def costs(url: str, entities: int, counter: Counter) -> Costs:
+def costs(url: str, entities: int, counter: Counter, by: str | None = None) -> Costs:
     """Fill a database, make each call, and return what it cost."""
     fill(url, Skew(entities))
     if isinstance(counter, PostgresCounter):
         counter.analyze()
     found: Costs = {}
     with ms.open(url, principal="grow", deadline=600.0) as store:
-        for call, by, work in calls(store):
-            found[call, by] = measured(counter, work)
+        for call, caller, work in calls(store, by):
+            found[call, caller] = measured(counter, work)
             mend(store)
-            print(f"\r{entities:,}: {len(found)} {call} by {by}"[:79].ljust(79), end="", file=sys.stderr, flush=True)
+            print(
+                f"\r{entities:,}: {len(found)} {call} by {caller}"[:79].ljust(79), end="", file=sys.stderr, flush=True
+            )
     print(file=sys.stderr)
     return found
 
 
-def calls(store: ms.Store) -> Iterator[tuple[str, str, Any]]:
+def calls(store: ms.Store, only: str | None = None) -> Iterator[tuple[str, str, Any]]:
     """Yield each call with who makes it: the trusted store, an owner of all, and users with few and many rights."""
     for by, user in _USERS.items():
+        if only not in (None, by):
+            continue
         view = store if user is None else store.as_user(("m", user))
         for name, (_, work) in MORE.items():
             for _ in range(2):  # the second time the connection is warm
@@ -90,11 +94,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--entities", type=int, default=100_000)
     parser.add_argument("--backend", choices=("postgres", "sqlite"), default="postgres")
+    parser.add_argument("--by", choices=tuple(_USERS), help="only the calls of one of these; else of all")
     asked = parser.parse_args(arguments)
     found = list[Costs]()
     for entities in (asked.entities // 10, asked.entities):
         with _database(asked.backend) as (url, counter):
-            found.append(costs(url, entities, counter))
+            found.append(costs(url, entities, counter, asked.by))
     small, large = found
     lines = [Line(*key, ANSWERS[key[0]], small[key], large[key]) for key in large if key in small]
     print(*table(lines, asked.entities // 10, asked.entities), sep="\n")
