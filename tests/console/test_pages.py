@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -300,6 +301,7 @@ def test_a_database_that_is_away_is_told_and_tried_again(lake_url: str) -> None:
             assert "sqlite" not in answer.text
 
 
+@pytest.mark.long
 def test_a_crowd_is_turned_away_and_the_api_answers(lake_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have threads and a line of their own."""
     go_on = threading.Event()
@@ -318,3 +320,19 @@ def test_a_crowd_is_turned_away_and_the_api_answers(lake_url: str, monkeypatch: 
         go_on.set()
         codes = Counter(one.result().status_code for one in asked)
         assert codes == {200: 104, 503: 16}
+
+
+def test_a_damaged_row_is_named_and_the_others_are_shown(sqlite_url: str) -> None:
+    with ms.open(sqlite_url, principal="ada") as store:
+        build(store)
+        damaged = store.tables.create("lake.sales.shop.broken").id
+    with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as database:
+        database.execute("update entity set doc = '{' where id = ?", (damaged,))
+        database.execute("update operation set changes = '{', doc = '{' where entity_id = ?", (damaged,))
+    database.close()
+    with served(sqlite_url) as console:
+        text = console.get(path="lake.sales.shop", kind="schema").text
+        assert "broken damaged; see: metastore verify" in text
+        assert "orders Orders" in text
+        assert "This cannot be shown" in console.get(path="lake.sales.shop.broken", kind="table", status=500).text
+        assert "lake.sales.shop.orders" in console.get("feed").text

@@ -118,10 +118,13 @@ def _newest(asked: Asked, under: Place | None, kinds: Sequence[str], by: str | N
 
 
 def _after(asked: Asked, position: str, kinds: Sequence[str], under: Place | None) -> Iterator[Change]:
-    """Yield the changes after a position. (``changes`` refuses a path that leads nowhere now; pages do not.)"""
-    following: str | None = position
+    """Yield the changes after a position; damaged ones are left out."""
     target = None if under is None else under.target
-    while following is not None:
+    if not isinstance(target, str):
+        yield from asked.store.changes(after=position, kinds=kinds or None, under=target, unreadable=lambda _: None)
+        return
+    following: str | None = position
+    while following is not None:  # ``changes`` refuses a path that leads nowhere now; pages do not
         page = asked.store.changes_page(after=following, size=_PAGE, kinds=kinds or None, under=target)
         yield from page.items
         following = page.next_token
