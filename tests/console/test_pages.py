@@ -205,7 +205,12 @@ def test_the_feed_goes_back_to_the_beginning(console: Console) -> None:
 def test_the_feed_by_place_kind_and_principal(console: Console) -> None:
     text = console.get("feed", under="lake.sales.shop.orders", kind="table", by="bob").text
     assert "added the column currency (string)" in text
-    assert "created" not in text
+    assert set(
+        re.findall(r"class=\"change a-(\w+)\"", console.get("feed", under="lake.sales.shop.orders", by="bob").html)
+    ) == {"alter"}
+    dropped = console.get("feed", did="drop")
+    assert {"lake.sales.shop.invoices", "lake.sales.old"} <= set(dropped.text.split())
+    assert set(re.findall(r'class="change a-(\w+)"', dropped.html)) == {"drop"}
     assert "got the tag lake.pii" in console.get("feed", kinds="tag_on").text
 
 
@@ -213,6 +218,7 @@ def test_search_finds_names_by_their_beginning(console: Console) -> None:
     assert "lake.sales.shop.orders" in console.get("search", q="ord").text
     assert "Nothing that you may see has such a name" in console.get("search", q="zzz").text
     assert "lake.sales.shop.orders" in console.get("search", q="*rder*", under="lake.sales", of="table").text
+    assert "name a place" in console.get("search", q="*x", status=400).text
     assert "This cannot be shown" in console.get("search", q="x", of="nothing", status=400).text
 
 

@@ -50,6 +50,7 @@ class Item(NamedTuple):
 
     position: str
     kind: str
+    action: str
     principal: str | None
     paths: tuple[str, ...]
     event: bytes
@@ -62,6 +63,7 @@ class Wanted:
 
     kinds: frozenset[str] = frozenset()
     by: str | None = None
+    did: str | None = None
     under: str | None = None
     gauges: bool = False
     """It shows the gauges of contention, not the feed."""
@@ -70,7 +72,7 @@ class Wanted:
         """Whether the page shows a change."""
         if self.gauges or (self.kinds and item.kind not in self.kinds):
             return False
-        if self.by is not None and item.principal != self.by:
+        if self.by not in (None, item.principal) or self.did not in (None, item.action):
             return False
         below = None if self.under is None else f"{self.under}."
         return below is None or any(path == self.under or path.startswith(below) for path in item.paths)
@@ -276,7 +278,9 @@ def _left_out(error: MetastoreError) -> None:
 def _item(change: Change) -> Item:
     paths = tuple([path for path in (change.path_before, change.path_after) if path is not None])
     html = rendered("change.html", {"change": change})
-    return Item(change.position, change.kind, change.principal, paths, event_of("change", html, change.position))
+    return Item(
+        change.position, change.kind, change.action, change.principal, paths, event_of("change", html, change.position)
+    )
 
 
 def event_of(name: str, data: str, position: str = "") -> bytes:
