@@ -105,6 +105,7 @@ def test_ten_tabs_load_pages(console: Console, browser: Any) -> None:
         context.close()
 
 
+@pytest.mark.long
 def test_it_works_without_a_script(console: Console, browser: Any) -> None:
     with opened(browser, console.address, java_script_enabled=False) as shown:
         for name in ("lake", "sales", "shop", "orders", "History", "compare"):

@@ -128,7 +128,7 @@ def test_a_position_that_cannot_be_followed_is_told(console: Console) -> None:
 
 def test_a_slow_reader_is_told_how_much_it_missed() -> None:
     listener = Listener("ann", Wanted(), lambda: None, sent="e-0000")
-    items = [Item(f"e-{n:04}", "table", "ann", ("lake.t",), f"id: {n}".encode()) for n in range(700)]
+    items = [Item(f"e-{n:04}", "table", "alter", "ann", ("lake.t",), f"id: {n}".encode()) for n in range(700)]
     listener.offer(items)
     events = _waiting(listener)
     assert events[0] == b"event: skipped\ndata: 500\n\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -204,7 +205,12 @@ def test_the_feed_goes_back_to_the_beginning(console: Console) -> None:
 def test_the_feed_by_place_kind_and_principal(console: Console) -> None:
     text = console.get("feed", under="lake.sales.shop.orders", kind="table", by="bob").text
     assert "added the column currency (string)" in text
-    assert "created" not in text
+    assert set(
+        re.findall(r"class=\"change a-(\w+)\"", console.get("feed", under="lake.sales.shop.orders", by="bob").html)
+    ) == {"alter"}
+    dropped = console.get("feed", did="drop")
+    assert {"lake.sales.shop.invoices", "lake.sales.old"} <= set(dropped.text.split())
+    assert set(re.findall(r'class="change a-(\w+)"', dropped.html)) == {"drop"}
     assert "got the tag lake.pii" in console.get("feed", kinds="tag_on").text
 
 
@@ -212,6 +218,7 @@ def test_search_finds_names_by_their_beginning(console: Console) -> None:
     assert "lake.sales.shop.orders" in console.get("search", q="ord").text
     assert "Nothing that you may see has such a name" in console.get("search", q="zzz").text
     assert "lake.sales.shop.orders" in console.get("search", q="*rder*", under="lake.sales", of="table").text
+    assert "name a place" in console.get("search", q="*x", status=400).text
     assert "This cannot be shown" in console.get("search", q="x", of="nothing", status=400).text
 
 
@@ -300,6 +307,7 @@ def test_a_database_that_is_away_is_told_and_tried_again(lake_url: str) -> None:
             assert "sqlite" not in answer.text
 
 
+@pytest.mark.long
 def test_a_crowd_is_turned_away_and_the_api_answers(lake_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have threads and a line of their own."""
     go_on = threading.Event()
@@ -318,3 +326,19 @@ def test_a_crowd_is_turned_away_and_the_api_answers(lake_url: str, monkeypatch: 
         go_on.set()
         codes = Counter(one.result().status_code for one in asked)
         assert codes == {200: 104, 503: 16}
+
+
+def test_a_damaged_row_is_named_and_the_others_are_shown(sqlite_url: str) -> None:
+    with ms.open(sqlite_url, principal="ada") as store:
+        build(store)
+        damaged = store.tables.create("lake.sales.shop.broken").id
+    with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as database:
+        database.execute("update entity set doc = '{' where id = ?", (damaged,))
+        database.execute("update operation set changes = '{', doc = '{' where entity_id = ?", (damaged,))
+    database.close()
+    with served(sqlite_url) as console:
+        text = console.get(path="lake.sales.shop", kind="schema").text
+        assert "broken damaged; see: metastore verify" in text
+        assert "orders Orders" in text
+        assert "This cannot be shown" in console.get(path="lake.sales.shop.broken", kind="table", status=500).text
+        assert "lake.sales.shop.orders" in console.get("feed").text

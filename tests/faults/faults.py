@@ -7,6 +7,7 @@ from tests.faults.in_backends import IN_BACKENDS
 from tests.faults.in_batches import IN_BATCHES
 from tests.faults.in_caches import IN_CACHES
 from tests.faults.in_connections import IN_CONNECTIONS
+from tests.faults.in_console import IN_CONSOLE
 from tests.faults.in_defects import IN_DEFECTS
 from tests.faults.in_edges import IN_EDGES
 from tests.faults.in_governance import IN_GOVERNANCE
@@ -27,6 +28,7 @@ FAULTS: tuple[Fault, ...] = (
     *IN_BATCHES,
     *IN_CACHES,
     *IN_CONNECTIONS,
+    *IN_CONSOLE,
     *IN_EDGES,
     *IN_JOINTS,
     *IN_LEASES,

@@ -13,6 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from metastore.clock import SYSTEM
+from metastore.errors import MetastoreError
 from metastore.serve.actors import Actors
 from metastore.serve.console import render
 from metastore.serve.console.asked import Asked, Shown, url
@@ -172,8 +173,11 @@ class Console:
     async def _stream(self, request: Request) -> Response:
         try:
             principal = self._principal(request)
+            self._view(principal)
         except (NotAuthenticated, ValueError):
             return Response(status_code=401, headers=dict(render.HEADERS))
+        except MetastoreError:  # a name that no user can have
+            return Response(status_code=400, headers=dict(render.HEADERS))
         return stream(request, self._hub, principal, partial(self._principal, request))
 
     async def _other(self, request: Request) -> Response:

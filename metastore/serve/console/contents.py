@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from metastore.errors import InvalidArgument, MetastoreError
+from metastore.errors import InvalidArgument, MetastoreError, UnreadableRow
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import KINDS
 from metastore.managers.all import Managers, plural
@@ -34,7 +34,7 @@ class Row:
     about: str
     comment: str | None
     who: str | None
-    when: datetime
+    when: datetime | None
     how: str
     is_off: bool = False
     restore: str | None = None
@@ -103,19 +103,25 @@ def _label(kind: str) -> str:
 
 
 def row_of(asked: Asked, entity: Entity) -> Row:
-    """Return the row of an entity: who changed it last, when and how."""
-    return Row(
-        entity.kind,
-        entity.name,
-        entity.path,
-        url("place", path=entity.path, kind=entity.kind, at=asked.at),
-        _about(entity),
-        entity.comment,
-        entity.modified_by,
-        entity.modified_at,
-        _how(asked.store, entity),
-        not getattr(entity, "in_use", True),
-    )
+    """Return the row of an entity: who changed it last, when and how. A damaged one is named, too."""
+    address = url("place", path=entity.path, kind=entity.kind, at=asked.at)
+    try:
+        return Row(
+            entity.kind,
+            entity.name,
+            entity.path,
+            address,
+            _about(entity),
+            entity.comment,
+            entity.modified_by,
+            entity.modified_at,
+            _how(asked.store, entity),
+            not getattr(entity, "in_use", True),
+        )
+    except UnreadableRow:
+        return Row(
+            entity.kind, entity.name, entity.path, address, "damaged; see: metastore verify", None, None, None, ""
+        )
 
 
 def _how(store: Managers, entity: Entity) -> str:

@@ -13,7 +13,7 @@ from metastore.kinds.entity import Change, Entity
 from metastore.kinds.registry import KINDS, OWNED_KINDS
 from metastore.past.consumers import Lag
 from metastore.serve.console.asked import Asked, Shown, url
-from metastore.serve.console.words import command
+from metastore.serve.console.words import command, done
 
 __all__ = ["feed"]
 
@@ -24,6 +24,7 @@ _SECONDS: Final = 0.5
 """How long a page looks for changes that a filter hides."""
 _PAGE: Final = 200
 _CONSUMERS: Final = 20
+_ACTIONS: Final = tuple([(one, done(one)) for one in ("create", "alter", "rename", "move", "drop", "restore", "purge")])
 
 
 @dataclass(frozen=True)
@@ -60,24 +61,32 @@ def feed(asked: Asked) -> Shown:
     for kind in kinds:
         if kind not in known and not kind.isidentifier():
             raise InvalidArgument(f"there is no kind {kind[:40]!r}")
-    by, before = asked.text("by"), asked.text("before")
-    found = _newest(asked, under, kinds, by, before)
+    by, before, did = asked.text("by"), asked.text("before"), asked.text("did")
+    found = _newest(asked, under, kinds, (by, did), before)
     newest = found.changes[0].position if found.changes else asked.whole.position(back=1)
     oldest = found.changes[-1].position if len(found.changes) == _SIZE else found.reached
-    following = {"under": under and under.path, "kind": under and under.kind, "kinds": ",".join(kinds), "by": by}
+    following = {
+        "under": under and under.path,
+        "kind": under and under.kind,
+        "kinds": ",".join(kinds),
+        "by": by,
+        "did": did,
+    }
     values = {
         "changes": found.changes,
         "under": under,
         "kinds": ",".join(kinds),
         "by": by or "",
+        "did": did or "",
+        "actions": _ACTIONS,
         "before": before,
         "older": None if oldest is None else url("feed", **following, before=oldest),
         "live": None
         if before
-        else url("stream", after=newest, under=under and under.path, by=by, kinds=",".join(kinds)),
+        else url("stream", after=newest, under=under and under.path, by=by, did=did, kinds=",".join(kinds)),
         "newest": url("feed", **following),
         "all_kinds": sorted(known),
-        "consumers": [] if asked.is_restricted or under or by or kinds or before else _consumers(asked),
+        "consumers": [] if asked.is_restricted or under or by or did or kinds or before else _consumers(asked),
     }
     words = [("--under", under.path)] if under else []
     words += [("--kind", kind) for kind in kinds]
@@ -94,7 +103,11 @@ def _place(asked: Asked) -> Place:
     return Place(found.path, found.kind, found)
 
 
-def _newest(asked: Asked, under: Place | None, kinds: Sequence[str], by: str | None, before: str | None) -> Found:
+def _newest(
+    asked: Asked, under: Place | None, kinds: Sequence[str], only: tuple[str | None, str | None], before: str | None
+) -> Found:
+    """Return the newest changes. ``only``: those of a principal, and of an action."""
+    by, did = only
     ends = SYSTEM.monotonic() + _SECONDS
     beginning = asked.whole.position(back=1 << 62)
     found, start = deque[Change](maxlen=_SIZE), beginning
@@ -105,7 +118,7 @@ def _newest(asked: Asked, under: Place | None, kinds: Sequence[str], by: str | N
             for one in _after(asked, start, kinds, under):
                 if before is not None and one.position >= before:
                     break
-                if by is None or one.principal == by:
+                if by in (None, one.principal) and did in (None, one.action):
                     found.append(one)
                 if SYSTEM.monotonic() > ends + _SECONDS:
                     break
@@ -118,10 +131,13 @@ def _newest(asked: Asked, under: Place | None, kinds: Sequence[str], by: str | N
 
 
 def _after(asked: Asked, position: str, kinds: Sequence[str], under: Place | None) -> Iterator[Change]:
-    """Yield the changes after a position. (``changes`` refuses a path that leads nowhere now; pages do not.)"""
-    following: str | None = position
+    """Yield the changes after a position; damaged ones are left out."""
     target = None if under is None else under.target
-    while following is not None:
+    if not isinstance(target, str):
+        yield from asked.store.changes(after=position, kinds=kinds or None, under=target, unreadable=lambda _: None)
+        return
+    following: str | None = position
+    while following is not None:  # ``changes`` refuses a path that leads nowhere now; pages do not
         page = asked.store.changes_page(after=following, size=_PAGE, kinds=kinds or None, under=target)
         yield from page.items
         following = page.next_token

@@ -30,6 +30,7 @@ def stream(request: Request, hub: Hub, principal: str, check: Callable[[], objec
     wanted = Wanted(
         frozenset(query.get("kinds", "").replace(",", " ").split()),
         query.get("by") or None,
+        query.get("did") or None,
         query.get("under") or None,
         gauges=query.get("watch") == "contention",
     )

@@ -1,10 +1,11 @@
-"""Search: names by their beginning everywhere, by index; patterns below a place, in steps of half a second."""
+"""Search: names by their beginning everywhere, by index; patterns with ``*`` and ``?``, below a place."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from metastore.clock import SYSTEM
+from metastore.errors import InvalidArgument
 from metastore.kinds.registry import KINDS
 from metastore.serve.console.asked import Asked, Shown, bounded
 from metastore.serve.console.contents import Row, row_of
@@ -32,6 +33,10 @@ def search(asked: Asked) -> Shown:
     }
     shown = None
     if sought:
+        if sought[0] in "*?" and under is None:
+            raise InvalidArgument(
+                "a pattern that begins with * or ? reads everything: name a place below which to look"
+            )
         pattern = sought if any(mark in sought for mark in "*?") else f"{sought}*"
         started = SYSTEM.monotonic()
         found, more = bounded(asked.store.find(under, kind=kind, name=pattern), _SIZE, _SECONDS)
