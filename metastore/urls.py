@@ -153,7 +153,7 @@ def _check_parts(url: Url, driver: str, text: str) -> None:
     """Refuse parts that a driver would ignore or cut short, and a password that was parsed as another part."""
     if any(part and "\x00" in part for part in (url.host, url.database, url.username, str(url.password or ""))):
         raise InvalidArgument("the database URL has a NUL character; remove it")
-    if not all(_is_host(host) for host in (url.host or "").split(",")):
+    if url.host and not all(_is_host(host) for host in url.host.split(",")):  # the codec of host names is large
         raise InvalidArgument(
             "the database URL has a host whose name cannot be looked up: a part of it is empty, or has more than 63 "
             "characters; write another host"
