@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +17,9 @@ import pytest
 
 import metastore as ms
 from metastore.serve import Principals, TokenFile
-from metastore.serve.console.hub import Item, Listener, Wanted
+from metastore.serve.console.hub import Hub, Item, Listener, Wanted
 from metastore.serve.console.live import _waiting
+from metastore.serve.console.workers import Workers
 from tests.console.server import Console, served
 from tests.console.test_signin import sign_in
 from tests.servers.process import free_port, wait_until
@@ -113,6 +115,49 @@ def test_many_pages_come_back_at_once(console: Console) -> None:
         assert wait_until(lambda: all(one.ids == [missed, more] for one in streams), 30.0)
 
 
+def test_a_page_that_comes_during_a_look_misses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look knows nothing of the page, and reads a change that the page's own read is too early for."""
+
+    async def scenario() -> None:
+        hub = Hub(store, lambda _: store, Workers())
+        look, looks, go_on = hub._look, threading.Semaphore(0), threading.Event()
+
+        def slow(users: set[str], watchers: set[str]) -> object:
+            looks.release()
+            assert go_on.wait(20.0)
+            return look(users, watchers)
+
+        begin = store.position()
+        first = Listener("first", Wanted(), lambda: None, sent=begin)
+        hub.add(first)
+        await _until(lambda: first in hub._listeners)
+        monkeypatch.setattr(hub, "_look", slow)
+        await _until(lambda: looks.acquire(blocking=False))
+        late = Listener("late", Wanted(), lambda: None, sent=store.position())
+        hub.add(late)
+        await asyncio.sleep(0.05)
+        store.metalakes.create("made")
+        go_on.set()
+        await _until(lambda: bool(first.waiting) and bool(late.waiting))
+        await asyncio.sleep(1.2)  # one more look repeats nothing
+        assert (
+            [item.position for item in late.waiting] == [item.position for item in first.waiting] == [store.position()]
+        )
+        hub.close()
+
+    with ms.open("memory://", principal="ada") as store:
+        store.metalakes.create("lake")
+        asyncio.run(scenario())
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come to pass in 10 s")
+
+
 def test_filters_hold_on_the_stream(console: Console) -> None:
     with followed(console, after=console.store.position(), under="lake.sales.shop.mine", by="ada") as stream:
         write(console.store, "other")
@@ -143,6 +188,18 @@ def as_user(console: Console, token: str) -> Console:
     console.client.cookies.clear()
     sign_in(console.client, token)
     return console
+
+
+def test_a_page_that_was_away_for_long_is_told(lake_url: str) -> None:
+    with served(lake_url) as console:
+        begin = console.store.position()
+        console.store.tables.create_many(
+            console.store.schemas.create("lake.sales.crowd"), [{"name": f"many{n}"} for n in range(310)]
+        )
+        with followed(console, after=begin) as stream:
+            assert wait_until(lambda: ("skipped", "", "more than 300") in stream.events, 10.0)
+            position = write(console.store, "next")
+            assert wait_until(lambda: stream.ids == [position], 10.0)
 
 
 def test_a_user_gets_what_it_sees_at_that_moment(guarded: Console) -> None:

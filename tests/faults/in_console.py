@@ -72,8 +72,15 @@ IN_CONSOLE: tuple[Fault, ...] = (
     Fault(
         "Console: a stream outlives its session",
         f"{_CONSOLE}/hub.py",
-        "                listener.end()\n                self._listeners.discard(listener)\n",
+        "                listener.end()\n                self.remove(listener)\n",
         "                pass\n",
+        _LIVE,
+    ),
+    Fault(
+        "Console: a stream that comes during a look misses what the look has read",
+        f"{_CONSOLE}/hub.py",
+        "        listeners = list(self._listeners)\n",
+        "        self._listeners |= set(self._new)\n        listeners = list(self._listeners)\n",
         _LIVE,
     ),
     Fault(

@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from metastore.clock import SYSTEM
-from metastore.errors import HistoryGone, InvalidArgument, MetastoreError
+from metastore.errors import HistoryGone, InvalidArgument, MetastoreError, UnreadableRow
 from metastore.kinds.entity import Change
 from metastore.serve.console.gauges import Gauges
 from metastore.serve.console.render import rendered
@@ -33,14 +34,16 @@ __all__ = ["Hub", "Item", "Listener", "Wanted", "event_of"]
 _LOG = logging.getLogger("metastore.serve")
 _EVERY: Final = 1.0
 """How often the hub looks (seconds)."""
+_PAGE, _PAGES = 500, 30
+"""How the feed is read for one user, and how many pages at once: each reads a few thousand changes at most."""
 _CHANGES: Final = 10_000
 """How many changes one look reads at most; the next look goes on."""
 _QUEUE: Final = 500
 """How many changes wait for one browser at most."""
 _SLICE, _PAUSE = 10, 0.005
 """How many streams get what is new before others of the event loop have their turn, and for how long (seconds)."""
-_READERS: Final = 2
-"""How many reads for pages that come back run at once: pages have the other threads."""
+_CAUGHT_UP: Final = 300
+"""How many changes a page that comes back gets; if there are more, it is told to reload."""
 _MOST: Final = 2000
 """How many streams a server has at most."""
 
@@ -90,6 +93,8 @@ class Listener:
     sent: str = ""
     """The position up to which the browser has everything."""
     skipped: int = 0
+    more: bool = False
+    """It missed more than ``skipped``: nobody counted further."""
     gauges: bytes | None = None
     notices: list[str] = field(default_factory=list)
     is_over: bool = False
@@ -105,6 +110,14 @@ class Listener:
                 self.waiting.append(item)
         if self.waiting:
             self.woken.set()
+
+    def catch_up(self, items: Sequence[Item], *, more: bool) -> None:
+        """Queue what happened before the stream came; where there is more, tell only that."""
+        if more:
+            self.skipped, self.more = self.skipped + len(items), True
+            self.woken.set()
+        else:
+            self.offer(items)
 
     def tell(self, notice: str) -> None:
         """Send a word about the stream itself: ``away``, ``back``, ``gone``."""
@@ -127,15 +140,16 @@ class Hub:
         self._position: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_away = False
-        self._reading: dict[tuple[str, str, int], asyncio.Task[list[Item]]] = {}
-        self._few = asyncio.Semaphore(_READERS)
+        self._new: list[Listener] = []
+        self._arrived = asyncio.Event()
         self.gauges = Gauges(store)
 
     def add(self, listener: Listener) -> None:
-        """Let a stream hear what happens from now on. Raises Busy if there are too many."""
-        if len(self._listeners) >= _MOST:
+        """Let a stream hear what happened since its position, and what happens from now on. Raises Busy."""
+        if len(self._listeners) + len(self._new) >= _MOST:
             raise Busy
-        self._listeners.add(listener)
+        self._new.append(listener)
+        self._arrived.set()
         if self._task is None or self._task.done():
             self._position = None
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -143,68 +157,86 @@ class Hub:
     def remove(self, listener: Listener) -> None:
         """Forget a stream."""
         self._listeners.discard(listener)
+        if listener in self._new:
+            self._new.remove(listener)
 
     def close(self) -> None:
         """End all streams."""
-        for listener in self._listeners:
+        for listener in [*self._listeners, *self._new]:
             listener.end("away")
         if self._task is not None:
             self._task.cancel()
 
-    def see(self, principal: str) -> Store:
-        """Return the store as a user sees it."""
-        return self._view(principal)
-
-    async def caught_up(self, principal: str, after: str, most: int) -> list[Item]:
-        """Return what a user sees of the changes after a position, one more than ``most`` if there are more.
-
-        Raises HistoryGone, InvalidArgument for a position of another database.
-        """
-        key = (principal, after, most)
-        reading = self._reading.get(key)
-        if reading is None:  # after a restart all pages come back at once, most of them with the same position
-            reading = self._reading[key] = asyncio.get_running_loop().create_task(self._missed(*key))
-            reading.add_done_callback(lambda _: self._reading.pop(key, None))
-        return await asyncio.shield(reading)
-
-    async def _missed(self, principal: str, after: str, most: int) -> list[Item]:
-        async with self._few:
-            while True:
-                try:
-                    return await self._workers.run(partial(_items_after, self._view, principal, after, most))
-                except Busy:  # pages are in line; a stream can wait
-                    await asyncio.sleep(_EVERY)
-
     async def _run(self) -> None:
-        while self._listeners:
-            started = SYSTEM.monotonic()
+        while self._listeners or self._new:
+            ends = SYSTEM.monotonic() + _EVERY
             self._end_sessions()
+            await self._safely(self._once)
+            while (left := ends - SYSTEM.monotonic()) > 0:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._arrived.wait(), left)
+                if self._arrived.is_set():
+                    self._arrived.clear()
+                    await self._safely(self._welcome)
+
+    async def _safely(self, step: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await step()
+        except Busy:  # pages are in line; streams can wait
+            pass
+        except MetastoreError as error:
+            self._gone(error)
+        except Exception:  # noqa: BLE001  (a defect ends no stream; it is logged)
+            _LOG.exception("the console's look at the feed failed")
+
+    async def _welcome(self) -> None:
+        """Give new streams what happened between their position and the hub's: later looks give them the rest.
+
+        Looks and this take turns, so that no change falls between them. After a restart all pages come back at once,
+        most of them with the same position: one read is for all of those.
+        """
+        position = self._position
+        if position is None:  # before the first look
+            return
+        groups: dict[tuple[str, str], list[Listener]] = {}
+        for one in self._new:
+            groups.setdefault((one.principal, "" if one.wanted.gauges else one.sent), []).append(one)
+        for (principal, after), members in groups.items():
+            items, more = list[Item](), False
             try:
-                await self._once()
-            except Busy:
-                pass
-            except MetastoreError as error:
-                self._gone(error)
-            except Exception:  # noqa: BLE001  (a defect ends no stream; it is logged)
-                _LOG.exception("the console's look at the feed failed")
-            await asyncio.sleep(max(0.05, _EVERY - (SYSTEM.monotonic() - started)))
+                if after and after < position:
+                    work = partial(_items_between, self._view, principal, after, position)
+                    items, more = await self._workers.run(work)
+                elif after:
+                    await self._workers.run(partial(_check, self._view, principal, after))
+            except (HistoryGone, InvalidArgument):
+                for one in members:
+                    one.end("gone")
+            for one in members:
+                if one in self._new and not one.is_over:
+                    self._new.remove(one)
+                    self._listeners.add(one)
+                    one.catch_up(items, more=more)
 
     def _end_sessions(self) -> None:
-        for listener in list(self._listeners):
+        for listener in [*self._listeners, *self._new]:
             try:
                 listener.check()
             except (NotAuthenticated, ValueError):
                 listener.end()
-                self._listeners.discard(listener)
+                self.remove(listener)
 
     async def _once(self) -> None:
-        users = {one.principal for one in self._listeners}
-        watchers = {one.principal for one in self._listeners if one.wanted.gauges}
+        """Look once. A stream that comes meanwhile is welcomed afterwards, with all up to the new position."""
+        listeners = list(self._listeners)
+        users = {one.principal for one in listeners}
+        watchers = {one.principal for one in listeners if one.wanted.gauges}
         look = await self._workers.run(partial(self._look, users, watchers))
         if self._is_away:
             self._is_away = False
             self._tell_all("back")
-        for count, listener in enumerate(list(self._listeners), 1):
+        self._arrived.set()  # those who came before the first look, or while the database was away
+        for count, listener in enumerate(listeners, 1):
             listener.offer(look.items.get(listener.principal, ()))
             if listener.wanted.gauges:
                 if listener.principal in look.admins:
@@ -261,13 +293,28 @@ class _Look(NamedTuple):
 
 def _seen(view: Store, after: str, until: str, known: dict[str, Item]) -> list[Item]:
     """Return the changes up to a position that a user sees now."""
-    found = list[Item]()
-    for one in view.changes(after=after, unreadable=_left_out):
-        if one.position > until:
-            break
-        if one.position in known:
-            found.append(known[one.position])
-    return found
+    return [known[one.position] for one in _between(view, after, until) if one.position in known]
+
+
+def _between(store: Store, after: str, until: str) -> Iterator[Change]:
+    """Yield what a user sees of the changes between two positions. Pages are bounded, also where it sees nothing."""
+    position = after
+    for _ in range(_PAGES):
+        try:
+            page = store.changes_page(after=position, size=_PAGE)
+        except UnreadableRow:
+            changes = store.changes(after=position, unreadable=_left_out)
+            yield from takewhile(lambda one: one.position <= until, changes)
+            return
+        yield from takewhile(lambda one: one.position <= until, page.items)
+        if page.next_token is None or page.next_token >= until:
+            return
+        position = page.next_token
+    raise _TooMuch
+
+
+class _TooMuch(Exception):
+    """So many changes lie between two positions that nobody reads them all."""
 
 
 def _left_out(error: MetastoreError) -> None:
@@ -290,6 +337,19 @@ def event_of(name: str, data: str, position: str = "") -> bytes:
     return f"event: {name}\n{key}data: {line}\n\n".encode()
 
 
-def _items_after(view: Callable[[str], Store], principal: str, after: str, most: int) -> list[Item]:
-    changes = view(principal).changes(after=after, unreadable=_left_out)
-    return [_item(change) for change in islice(changes, most + 1)]
+def _items_between(view: Callable[[str], Store], principal: str, after: str, until: str) -> tuple[list[Item], bool]:
+    """Return what a user sees of the changes between two positions, and whether there is more than a page gets."""
+    found = list[Item]()
+    try:
+        for one in _between(view(principal), after, until):
+            if len(found) == _CAUGHT_UP:
+                return found, True
+            found.append(_item(one))
+    except _TooMuch:
+        return found, True
+    return found, False
+
+
+def _check(view: Callable[[str], Store], principal: str, after: str) -> None:
+    """Raise InvalidArgument for what is no position here. A stream may know more than this server has read."""
+    view(principal).changes_page(after=after, size=1)

@@ -9,15 +9,12 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
 
-from metastore.errors import HistoryGone, InvalidArgument, MetastoreError
 from metastore.serve.console.hub import Hub, Listener, Wanted, event_of
 from metastore.serve.console.render import HEADERS
 from metastore.serve.console.workers import Busy
 
 __all__ = ["stream"]
 
-_CAUGHT_UP: Final = 300
-"""How many changes a page that comes back gets; if there are more, it is told to reload."""
 _RETRY: Final = 2000
 """After how many milliseconds a browser comes back."""
 _LONGEST: Final = 200
@@ -45,8 +42,6 @@ def stream(request: Request, hub: Hub, principal: str, check: Callable[[], objec
 async def _events(hub: Hub, listener: Listener) -> AsyncIterator[bytes]:
     try:
         yield b"retry: %d\n" % _RETRY + event_of("hello", "hello")
-        async for event in _missed(hub, listener):
-            yield event
         while True:
             await listener.woken.wait()
             listener.woken.clear()
@@ -58,33 +53,12 @@ async def _events(hub: Hub, listener: Listener) -> AsyncIterator[bytes]:
         hub.remove(listener)
 
 
-async def _missed(hub: Hub, listener: Listener) -> AsyncIterator[bytes]:
-    """Yield what happened between the position that the page has, and the first look."""
-    if not listener.sent or listener.wanted.gauges:
-        return
-    try:
-        items = await hub.caught_up(listener.principal, listener.sent, _CAUGHT_UP)
-    except (HistoryGone, InvalidArgument):
-        yield event_of("gone", "gone")
-        return
-    except MetastoreError:
-        listener.end("away")  # the browser comes back with the position that it has
-        return
-    if len(items) > _CAUGHT_UP:
-        yield event_of("skipped", f"more than {_CAUGHT_UP}")
-        items = items[-1:]
-    for item in items:
-        listener.sent = max(listener.sent, item.position)
-        if listener.wanted.has(item):
-            yield item.event
-
-
 def _waiting(listener: Listener) -> list[bytes]:
     """Return what waits for the browser. A position is sent once: positions are ordered."""
     events: list[bytes] = []
-    if listener.skipped:
-        events.append(event_of("skipped", str(listener.skipped)))
-        listener.skipped = 0
+    if listener.skipped or listener.more:
+        events.append(event_of("skipped", f"{'more than ' * listener.more}{listener.skipped}"))
+        listener.skipped, listener.more = 0, False
     while listener.waiting:
         item = listener.waiting.popleft()
         if item.position > listener.sent:
