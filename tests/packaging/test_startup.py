@@ -57,7 +57,19 @@ def test_a_command_brings_what_it_uses(url: str) -> None:
     assert not SLOW & set(modules)
     assert {name for name in ours(modules) if name.startswith("metastore.cli.")} == {
         f"metastore.cli.{name}"
-        for name in "app around commands context entity_view output past settings show times unregistered".split()
+        for name in [
+            "app",
+            "around",
+            "commands",
+            "context",
+            "entity_view",
+            "output",
+            "past",
+            "settings",
+            "show",
+            "times",
+            "unregistered",
+        ]
     }
     assert len(ours(modules)) <= 340
 
