@@ -21,9 +21,10 @@ def console(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; by default, a free one.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
 ) -> None:
-    """Open the console of a database, on this machine alone.
+    """Open a web page that shows a database.
 
-    Others may write meanwhile, a crawl too. It writes nothing, and migrates nothing. Needs the extra [serve].
+    Only this machine reaches it. Others may write meanwhile, a crawl too. It writes nothing, and migrates nothing.
+    Needs the extra [serve].
     """
     try:
         from metastore import serve as serving  # noqa: PLC0415  (an extra of its own)

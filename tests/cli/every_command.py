@@ -45,6 +45,7 @@ COMMANDS: tuple[tuple[int, str], ...] = (
     (0, "consumers copies --reset beginning"),
     (0, "consumers copies --remove"),
     (1, "serve --host 0.0.0.0 --port 0"),
+    (1, "console --port 65536"),
     (0, f"create table lake.c.s.made_of_{LONG} --column id:long --set owner=somebody"),
     (0, f"alter lake.c.s.made_of_{LONG} --add-column note:string --set owner=nobody --dry-run"),
     (0, f"alter lake.c.s.made_of_{LONG} --add-column note:string --set owner=nobody"),

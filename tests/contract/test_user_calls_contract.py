@@ -55,6 +55,7 @@ def test_the_table_has_every_call() -> None:
 
 REFUSED: dict[str, list[Callable[[Store], Any]]] = {
     "as_user": [lambda s: s.as_user("bob@corp")],
+    "backup": [lambda s: s.backup("x")],
     "import_from": [lambda s: s.import_from(BytesIO())],
     "gc": [lambda s: s.gc()],
     "verify": [lambda s: s.verify()],
