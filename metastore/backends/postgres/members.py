@@ -66,9 +66,12 @@ SELECT set_config('metastore.announcement', %(announcement)s::text, true), (SELE
 It is locked now: a member would take it away after some time, and a commit that takes longer would never succeed.
 """
 WITHDRAW = """DELETE FROM cache_announcement WHERE id = ANY(%(left)s::bigint[]) OR id = %(announcement)s::bigint
-  AND (%(operations)s::uuid[] IS NULL
-  OR EXISTS (SELECT FROM operation WHERE operation_id = ANY(%(operations)s::uuid[]) AND seq IS NOT NULL))"""
-"""After a commit's statements, if they wrote; without operations: in any case. What is left over goes in any case."""
+  AND (%(again)s::uuid IS NULL
+  OR EXISTS (SELECT FROM operation WHERE operation_id = %(again)s::uuid AND seq IS NOT NULL))"""
+"""After a commit's statements, if they wrote what the operation ``again`` wants; without one: in any case.
+
+What is left over goes in any case.
+"""
 
 
 def announce_parameters(what: Covered) -> dict[str, Any]:
