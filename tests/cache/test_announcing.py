@@ -55,7 +55,7 @@ class _Members:
 
     def ask(self, text: str, parameters: dict[str, Any]) -> list[Any]:
         if text == sql.ANNOUNCE:
-            return [(1, 100, "")]
+            return [(100, "")]
         if text == silence.ACKNOWLEDGED:
             return self.rows()
         if text == silence.EVICT:
@@ -141,6 +141,38 @@ def test_bulk_that_makes_nothing_takes_its_announcement_away(postgres_url: str) 
     with ms.open(postgres_url) as store:
         assert store.tables.create_many("lake.c.s", [{"name": "t"}], if_exists="return") == 0
         assert _left(postgres_url) == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ms.BackendUnavailable("cut")], ids=["interrupt", "cut"])
+def test_an_announcement_whose_answer_was_lost_is_withdrawn(
+    postgres_url: str, announcing: Announcing, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    ask = announcing._ask
+
+    def lost(text: str, parameters: dict[str, Any]) -> list[Any]:
+        rows = ask(text, parameters)
+        if text == sql.ANNOUNCE:
+            raise error
+        return rows
+
+    with monkeypatch.context() as patch:
+        patch.setattr(announcing, "_ask", lost)
+        with pytest.raises(type(error)):
+            _sent(postgres_url, announcing, [uuid4()])
+    assert _left(postgres_url)
+    announcing._clear_away()  # what the thread that watches does
+    assert _left(postgres_url) == []
+
+
+def test_an_announcement_that_is_sent_again_must_be_acknowledged_again(postgres_url: str) -> None:
+    """Its connection was lost, and nobody knows whether the first one arrived."""
+    lake(postgres_url)
+    with psycopg.connect(dsn(postgres_url), autocommit=True) as raw:
+        parameters = sql.announce_parameters(Covered(ids=frozenset([1])))
+        xids = [raw.execute(sql.ANNOUNCE.encode(), parameters).fetchone() for _ in range(2)]
+        assert xids[0] != xids[1]
+        found = raw.execute("SELECT id, xid FROM cache_announcement").fetchall()
+        assert [(row[0], row[1]) for row in found] == [(parameters["id"], cast(Any, xids[1])[0])]
 
 
 def test_what_could_not_be_withdrawn_is_withdrawn_later(

@@ -187,11 +187,13 @@ class Announcing:
     def _announced(self, changes: Covered) -> _Kept:
         """Announce, and wait until all members have acknowledged or are dead."""
         self._watch()
-        ((announcement, xid, _),) = self._ask(sql.ANNOUNCE, sql.announce_parameters(changes))
+        parameters = sql.announce_parameters(changes)
+        announcement = parameters["id"]
         try:
+            ((xid, _),) = self._ask(sql.ANNOUNCE, parameters)
             self._wait(xid)
         except BaseException:
-            self._leave(announcement)  # the call's time may be over
+            self._leave(announcement)  # the call's time may be over; or the answer was lost, and it is there
             raise
         return _Kept(announcement, changes, self._clock.monotonic())
 
