@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Protocol, Self
 
 from metastore.clock import Alive, Clock
-from metastore.deadlines import until
+from metastore.deadlines import GRACE, cleaning, until
 from metastore.errors import InvalidArgument, LeaseLost, MetastoreError
 from metastore.kinds.entity import Entity
 from metastore.leases.book import Book, Grant, Want
@@ -278,6 +278,10 @@ class Hold:
             self.release()
         except MetastoreError as failed:  # it expires with its ttl
             _log.warning("the lease %r was not released, and expires with its ttl: %s", self.names[0], failed)
+        except BaseException:  # an interrupt, a task that is cancelled: the block has ended all the same
+            with cleaning(self.clock.monotonic() + GRACE), suppress(MetastoreError):
+                self.release()
+            raise
 
     # --- work outside the store
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 from uuid import UUID, uuid4
 
 import psycopg
@@ -19,7 +19,9 @@ from metastore.backends.postgres.parameters import Statement
 from metastore.cache.leased import Leased
 from metastore.cache.membership import Shown
 from metastore.clock import Clock
+from metastore.port.batches import AlterStep, AlterTogether, Batch
 from metastore.port.commit import Conflicted, Unknown
+from metastore.port.intents import Help, Resolution
 from metastore.port.members import Covered
 from tests.cache.kept import lake, leased
 from tests.concurrency.raw import dsn
@@ -53,7 +55,7 @@ class _Members:
 
     def ask(self, text: str, parameters: dict[str, Any]) -> list[Any]:
         if text == sql.ANNOUNCE:
-            return [(1, 100, "")]
+            return [(100, "")]
         if text == silence.ACKNOWLEDGED:
             return self.rows()
         if text == silence.EVICT:
@@ -99,10 +101,11 @@ def _left(url: str) -> list[int]:
 
 def _sent(url: str, announcing: Announcing, operations: list[UUID], outcome: object = None) -> object:
     """Send a commit that writes nothing, for these operations; an error is raised in its transaction."""
+    again = operations[0] if len(operations) == 1 else None
 
     def send(may: Pass) -> object:
         with psycopg.connect(dsn(url)) as raw:
-            for statement in may.around([Statement("SELECT 1", {})], operations):
+            for statement in may.around([Statement("SELECT 1", {})], again):
                 raw.execute(statement.text.encode(), statement.parameters)
             if isinstance(outcome, Exception):
                 raise outcome
@@ -114,6 +117,77 @@ def _sent(url: str, announcing: Announcing, operations: list[UUID], outcome: obj
 def test_a_batch_that_wrote_nothing_takes_its_announcement_away(postgres_url: str, announcing: Announcing) -> None:
     """Its requests go with other batches. A member would keep nothing of what it covers as long as it is there."""
     _sent(postgres_url, announcing, [uuid4(), uuid4()], [])
+    assert _left(postgres_url) == []
+
+
+@pytest.mark.usefixtures("announcing")
+@pytest.mark.parametrize("helps", [False, True], ids=["alter", "help"])
+def test_a_batch_of_one_that_lost_takes_its_announcement_away(postgres_url: str, *, helps: bool) -> None:
+    """Its request goes with another batch, too: nobody uses the announcement again."""
+    with ms.open(postgres_url) as store:
+        table, backend, one = store.tables.load("lake.c.s.t"), cast(Any, store._session.backend), uuid4()
+        own, doc = table.record.chain[-1], table.record.doc
+        if helps:
+            backend.help(Help((), own.id, 99, table.path, (Resolution(one, "alter", None, doc),)))
+        else:
+            steps = (AlterStep(one, None, doc, "[]"),)
+            late = AlterTogether((), own.id, 99, own.scope_version, "table", table.path, steps)
+            backend.write_together(Batch(alters=[late]), 50)
+        assert _left(postgres_url) == []
+
+
+@pytest.mark.usefixtures("announcing")
+def test_bulk_that_makes_nothing_takes_its_announcement_away(postgres_url: str) -> None:
+    with ms.open(postgres_url) as store:
+        assert store.tables.create_many("lake.c.s", [{"name": "t"}], if_exists="return") == 0
+        assert _left(postgres_url) == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ms.BackendUnavailable("cut")], ids=["interrupt", "cut"])
+def test_an_announcement_whose_answer_was_lost_is_withdrawn(
+    postgres_url: str, announcing: Announcing, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    ask = announcing._ask
+
+    def lost(text: str, parameters: dict[str, Any]) -> list[Any]:
+        rows = ask(text, parameters)
+        if text == sql.ANNOUNCE:
+            raise error
+        return rows
+
+    with monkeypatch.context() as patch:
+        patch.setattr(announcing, "_ask", lost)
+        with pytest.raises(type(error)):
+            _sent(postgres_url, announcing, [uuid4()])
+    assert _left(postgres_url)
+    announcing._clear_away()  # what the thread that watches does
+    assert _left(postgres_url) == []
+
+
+def test_an_announcement_that_is_sent_again_must_be_acknowledged_again(postgres_url: str) -> None:
+    """Its connection was lost, and nobody knows whether the first one arrived."""
+    lake(postgres_url)
+    with psycopg.connect(dsn(postgres_url), autocommit=True) as raw:
+        parameters = sql.announce_parameters(Covered(ids=frozenset([1])))
+        xids = [raw.execute(sql.ANNOUNCE.encode(), parameters).fetchone() for _ in range(2)]
+        assert xids[0] != xids[1]
+        found = raw.execute("SELECT id, xid FROM cache_announcement").fetchall()
+        assert [(row[0], row[1]) for row in found] == [(parameters["id"], cast(Any, xids[1])[0])]
+
+
+def test_what_could_not_be_withdrawn_is_withdrawn_later(
+    postgres_url: str, announcing: Announcing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _sent(postgres_url, announcing, [uuid4()], Conflicted("self"))
+
+    def cut(*_: object) -> NoReturn:
+        raise ms.BackendUnavailable("cut")
+
+    with monkeypatch.context() as patch, suppress(ms.BackendUnavailable):
+        patch.setattr(announcing, "_ask", cut)
+        announcing._clear_away(keeps=False)
+    assert _left(postgres_url)
+    announcing._clear_away()
     assert _left(postgres_url) == []
 
 
@@ -142,7 +216,7 @@ def test_an_announcement_that_a_commit_uses_is_not_forgotten(postgres_url: str, 
     """However long the commit takes before it logs its first change. Else it would announce again for ever."""
 
     def send(may: Pass) -> list[int]:
-        first = may.around([Statement("SELECT 1", {})], [uuid4()])[0]
+        first = may.around([Statement("SELECT 1", {})], uuid4())[0]
         with psycopg.connect(dsn(postgres_url)) as raw, psycopg.connect(dsn(postgres_url), autocommit=True) as member:
             raw.execute(first.text.encode(), first.parameters)
             member.execute("UPDATE cache_announcement SET at = 0")

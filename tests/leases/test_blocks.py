@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -79,3 +80,19 @@ def test_renewal_ends_with_the_last_block(store: ms.Store) -> None:
     assert not lease._heart.beating.is_alive()
     assert store.leases.holder("work") is not None
     assert lease.release()
+
+
+def test_an_interrupt_of_the_release_leaves_no_lease_held(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end of a block; a task that is cancelled there, too. Others would wait for the ttl."""
+    lease = store.leases.acquire("work", ttl=60.0)
+    release, times = lease._book.release, iter([True])
+
+    def interrupted(*arguments: Any) -> bool:
+        if next(times, False):
+            raise KeyboardInterrupt
+        return release(*arguments)
+
+    monkeypatch.setattr(lease._book, "release", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        block(lease)
+    assert store.leases.holder("work", expired=True) is None

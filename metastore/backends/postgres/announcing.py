@@ -54,15 +54,16 @@ class Pass(NamedTuple):
     left: tuple[int, ...] = ()
     """Announcements that earlier attempts of these operations have left, and that nobody will use."""
 
-    def around(self, statements: list[Statement], operations: Sequence[UUID]) -> list[Statement]:
-        """Return the statements of a commit with what it must say."""
+    def around(self, statements: list[Statement], again: UUID | None) -> list[Statement]:
+        """Return the statements of a commit with what it must say.
+
+        ``again``: the operation that uses its announcement again if it loses. None: the announcement goes in any case.
+        """
         for statement in statements:
             statement.parameters["generation"] = self.generation
         if self.announcement is None:
             return statements
-        # one operation that loses uses its announcement again; those of a batch go with other batches, in another one
-        waits_for = plain(operations) if len(operations) == 1 else None
-        after = {"announcement": self.announcement, "left": plain(self.left), "operations": waits_for}
+        after = {"announcement": self.announcement, "left": plain(self.left), "again": again}
         return [
             Statement(sql.ANNOUNCED, {"announcement": self.announcement}),
             *statements,
@@ -186,11 +187,13 @@ class Announcing:
     def _announced(self, changes: Covered) -> _Kept:
         """Announce, and wait until all members have acknowledged or are dead."""
         self._watch()
-        ((announcement, xid, _),) = self._ask(sql.ANNOUNCE, sql.announce_parameters(changes))
+        parameters = sql.announce_parameters(changes)
+        announcement = parameters["id"]
         try:
+            ((xid, _),) = self._ask(sql.ANNOUNCE, parameters)
             self._wait(xid)
         except BaseException:
-            self._leave(announcement)  # the call's time may be over
+            self._leave(announcement)  # the call's time may be over; or the answer was lost, and it is there
             raise
         return _Kept(announcement, changes, self._clock.monotonic())
 
@@ -236,8 +239,14 @@ class Announcing:
         with self._lock:
             self._gone += announcements
 
-    def _withdraw(self, announcement: int) -> None:
-        self._ask(f"{sql.WITHDRAW} RETURNING 1", {"announcement": announcement, "left": None, "operations": None})
+    def _withdraw(self, announcements: Sequence[int]) -> None:
+        """Withdraw announcements; those of a failed attempt to do so are tried again with the next ones."""
+        try:
+            left = {"announcement": None, "left": plain(announcements), "again": None}
+            self._ask(f"{sql.WITHDRAW} RETURNING 1", left)
+        except BaseException:
+            self._leave(*announcements)
+            raise
 
     # --- watching
 
@@ -275,8 +284,8 @@ class Announcing:
             for operation, _ in gone:
                 del self._kept[operation]
             given_up, self._gone = self._gone, []
-        for announcement in [*given_up, *[one for _, one in gone]]:
-            self._withdraw(announcement)
+        if given_up or gone:
+            self._withdraw([*given_up, *[one for _, one in gone]])
 
 
 _ALL: weakref.WeakSet[Announcing] = weakref.WeakSet()

@@ -114,7 +114,7 @@ class PostgresBackend(PostgresReads):
         )
 
     def _commit(self, commit: Commit, may: Pass) -> CommitOutcome:
-        operation = (commit.operation_id,)
+        operation = commit.operation_id
         if len(commit.writes) == 1 and not _is_rare(commit):
             (write,) = commit.writes
             if commit.ticket is not None or commit.carries:
@@ -142,12 +142,14 @@ class PostgresBackend(PostgresReads):
         """Apply a commit of one write that resolves intents, or that stands in line."""
         if not isinstance(write, Update) or not carry.fits(commit, write):
             return self._general(commit, may)
-        statements = may.around([carry.statement(commit, write)], (commit.operation_id,))
+        statements = may.around([carry.statement(commit, write)], commit.operation_id)
         return self._sender.one(statements, lambda row: carry.outcome(commit, write, row))
 
     def _general(self, commit: Commit, may: Pass) -> CommitOutcome:
+        # one that skips what exists may write nothing, and is done all the same
+        again = None if commit.skip_existing else commit.operation_id
         return self._sender.several(
-            may.around([*preludes(commit), *general_commit.statements(commit)], (commit.operation_id,)),
+            may.around([*preludes(commit), *general_commit.statements(commit)], again),
             lambda rows: general_commit.outcome(commit, rows),
             commit.patience,
         )
@@ -159,7 +161,7 @@ class PostgresBackend(PostgresReads):
 
     def write_together(self, batch: Batch, patience: int) -> Written | Conflicted | Unknown:
         rows = self._announcing.send(
-            lambda may: self._sender.batch(message.statements(batch, patience), may, batch.operations),
+            lambda may: self._sender.batch(message.statements(batch, patience), may),
             lambda: _covered_by(batch),
             lambda: batch.operations,
         )
@@ -212,7 +214,7 @@ class PostgresBackend(PostgresReads):
     def help(self, help: Help) -> CommitOutcome:
         operations = [one.operation_id for one in help.resolutions]
         rows = self._announcing.send(
-            lambda may: self._sender.batch([intents.help_statement(help)], may, operations),
+            lambda may: self._sender.batch([intents.help_statement(help)], may),
             lambda: covered_by_help(help),
             lambda: operations,
         )

@@ -51,12 +51,17 @@ GENERATION_NOW = "SELECT pg_sequence_last_value('cache_generation'::regclass)"
 ANY_MEMBERS = "SELECT EXISTS (SELECT FROM cache_member)"
 
 ANNOUNCE = without_comments(f"""INSERT INTO cache_announcement (id, xid, ids, scopes, parents, at)
-SELECT nextval('entity_id_seq'), pg_current_xact_id()::text::bigint, %(ids)s::bigint[], %(scopes)s::bigint[],
+SELECT %(id)s::bigint, pg_current_xact_id()::text::bigint, %(ids)s::bigint[], %(scopes)s::bigint[],
   -- and the parents where the entities stand now, from which they are moved or dropped
   %(parents)s::bigint[] || ARRAY(SELECT parent_id FROM guard WHERE id = ANY(%(scopes)s::bigint[])), {NOW}
 WHERE {_ASYNCHRONOUS}
-RETURNING id, xid, pg_notify('{CHANNEL}', '')::text""")
-"""Always a new row, with its own transaction id: a row that is used twice would count as acknowledged already."""
+-- sent again, because the connection was lost: the first one may be there, acknowledged by some
+ON CONFLICT (id) DO UPDATE SET xid = excluded.xid, at = excluded.at
+RETURNING xid, pg_notify('{CHANNEL}', '')::text""")
+"""Each has its own transaction id: one that is used twice would count as acknowledged already.
+
+The client chooses its number, so that it can be withdrawn although its answer was lost.
+"""
 
 ANNOUNCED = """WITH held AS (
   SELECT id FROM cache_announcement WHERE id = %(announcement)s::bigint FOR KEY SHARE)
@@ -66,14 +71,18 @@ SELECT set_config('metastore.announcement', %(announcement)s::text, true), (SELE
 It is locked now: a member would take it away after some time, and a commit that takes longer would never succeed.
 """
 WITHDRAW = """DELETE FROM cache_announcement WHERE id = ANY(%(left)s::bigint[]) OR id = %(announcement)s::bigint
-  AND (%(operations)s::uuid[] IS NULL
-  OR EXISTS (SELECT FROM operation WHERE operation_id = ANY(%(operations)s::uuid[]) AND seq IS NOT NULL))"""
-"""After a commit's statements, if they wrote; without operations: in any case. What is left over goes in any case."""
+  AND (%(again)s::uuid IS NULL
+  OR EXISTS (SELECT FROM operation WHERE operation_id = %(again)s::uuid AND seq IS NOT NULL))"""
+"""After a commit's statements, if they wrote what the operation ``again`` wants; without one: in any case.
+
+What is left over goes in any case.
+"""
 
 
 def announce_parameters(what: Covered) -> dict[str, Any]:
-    """Return the parameters of ANNOUNCE."""
+    """Return the parameters of ANNOUNCE, with a number that no other has."""
     return {
+        "id": SYSTEM.operation_id().int & _RANDOM,
         "ids": plain(sorted(what.ids)),
         "scopes": plain(sorted(what.scopes)),
         "parents": plain(sorted(what.parents)),

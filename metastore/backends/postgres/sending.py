@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, cast
-from uuid import UUID
 
 import psycopg
 
@@ -53,11 +52,13 @@ class Sender:
             return self._failed(error)
         return outcome(rows)
 
-    def batch(
-        self, statements: list[Statement], may: Pass, operations: Sequence[UUID]
-    ) -> list[list[Row]] | Conflicted | Unknown:
-        """Send one message for many; if it was announced, with what it must say. Return the rows of each statement."""
-        sent = may.around(statements, operations)
+    def batch(self, statements: list[Statement], may: Pass) -> list[list[Row]] | Conflicted | Unknown:
+        """Send one message for many; if it was announced, with what it must say. Return the rows of each statement.
+
+        A request that loses in it goes with another batch, which announces what that one changes: so the announcement
+        goes, even if it was of one request.
+        """
+        sent = may.around(statements, None)
         before = 0 if len(sent) == len(statements) else 1
         try:
             if len(sent) == 1:
