@@ -13,6 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from metastore.clock import SYSTEM
+from metastore.errors import InvalidArgument
 from metastore.serve.actors import Actors
 from metastore.serve.console import render
 from metastore.serve.console.asked import Asked, Shown, url
@@ -172,8 +173,11 @@ class Console:
     async def _stream(self, request: Request) -> Response:
         try:
             principal = self._principal(request)
+            self._view(principal)  # a name that no user can have would fail in the look that serves everybody
         except (NotAuthenticated, ValueError):
             return Response(status_code=401, headers=dict(render.HEADERS))
+        except InvalidArgument as error:
+            return Response(str(error), error.http_status, render.HEADERS, "text/plain")
         return stream(request, self._hub, principal, partial(self._principal, request))
 
     async def _other(self, request: Request) -> Response:
@@ -207,7 +211,7 @@ def _is_of_this_page(request: Request) -> bool:
 
 
 async def _form_of(request: Request) -> dict[str, str]:
-    """Return the fields of a form; none if it is too large."""
+    """Return the fields of a form; none if it is too large, or has too many."""
     body = b""
     try:
         async for part in request.stream():
@@ -216,7 +220,10 @@ async def _form_of(request: Request) -> dict[str, str]:
                 return {}
     except ClientDisconnect:
         return {}
-    fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=10)
+    try:
+        fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=10)
+    except ValueError:  # too many fields
+        return {}
     return {key: values[0] for key, values in fields.items()}
 
 

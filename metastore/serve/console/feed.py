@@ -102,13 +102,11 @@ def _newest(asked: Asked, under: Place | None, kinds: Sequence[str], by: str | N
         start = asked.whole.position(back=back, before=before)
         found.clear()
         try:
-            for one in _after(asked, start, kinds, under):
+            for one in _after(asked, start, kinds, under, ends + _SECONDS):
                 if before is not None and one.position >= before:
                     break
                 if by is None or one.principal == by:
                     found.append(one)
-                if SYSTEM.monotonic() > ends + _SECONDS:
-                    break
         except EntityNotFound:  # the path leads nowhere now, and nothing was there since ``start``
             if not found and (start == beginning or back == _STEPS[-1]):
                 raise
@@ -117,11 +115,14 @@ def _newest(asked: Asked, under: Place | None, kinds: Sequence[str], by: str | N
     return Found(tuple(reversed(found)), None if start == beginning and len(found) < _SIZE else start)
 
 
-def _after(asked: Asked, position: str, kinds: Sequence[str], under: Place | None) -> Iterator[Change]:
-    """Yield the changes after a position. (``changes`` refuses a path that leads nowhere now; pages do not.)"""
+def _after(asked: Asked, position: str, kinds: Sequence[str], under: Place | None, ends: float) -> Iterator[Change]:
+    """Yield the changes after a position, until a moment; a page may be empty, for a user who sees none of it.
+
+    (``changes`` refuses a path that leads nowhere now; pages do not.)
+    """
     following: str | None = position
     target = None if under is None else under.target
-    while following is not None:
+    while following is not None and SYSTEM.monotonic() <= ends:
         page = asked.store.changes_page(after=following, size=_PAGE, kinds=kinds or None, under=target)
         yield from page.items
         following = page.next_token

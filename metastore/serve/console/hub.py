@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from metastore.clock import SYSTEM
-from metastore.errors import HistoryGone, InvalidArgument, MetastoreError
+from metastore.errors import DeadlineExceeded, HistoryGone, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Change
 from metastore.serve.console.gauges import Gauges
 from metastore.serve.console.render import rendered
@@ -41,6 +41,8 @@ _SLICE, _PAUSE = 20, 0.005
 """How many streams get what is new before others of the event loop have their turn, and for how long (seconds)."""
 _READERS: Final = 2
 """How many reads for pages that come back run at once: pages have the other threads."""
+_LONGEST: Final = 3.0
+"""How long one read for a page that comes back takes (seconds)."""
 _MOST: Final = 2000
 """How many streams a server has at most."""
 
@@ -82,8 +84,8 @@ class Listener:
 
     principal: str
     wanted: Wanted
-    check: Callable[[], object]
-    """Raises if the session is over."""
+    check: Callable[[], str]
+    """Returns who it is; raises if the session is over."""
     waiting: deque[Item] = field(default_factory=deque)
     sent: str = ""
     """The position up to which the browser has everything."""
@@ -156,7 +158,7 @@ class Hub:
     async def caught_up(self, principal: str, after: str, most: int) -> list[Item]:
         """Return what a user sees of the changes after a position, one more than ``most`` if there are more.
 
-        Raises HistoryGone, InvalidArgument for a position of another database.
+        Raises HistoryGone, InvalidArgument for a position of another database, DeadlineExceeded.
         """
         key = (principal, after, most)
         reading = self._reading.get(key)
@@ -190,8 +192,10 @@ class Hub:
     def _end_sessions(self) -> None:
         for listener in list(self._listeners):
             try:
-                listener.check()
+                is_over = listener.check() != listener.principal  # the token may have another owner now
             except (NotAuthenticated, ValueError):
+                is_over = True
+            if is_over:
                 listener.end()
                 self._listeners.discard(listener)
 
@@ -292,7 +296,10 @@ def _items_after(view: Callable[[str], Store], principal: str, after: str, most:
     store = view(principal)
     found = list[Item]()
     position: str | None = after
+    ends = SYSTEM.monotonic() + _LONGEST
     while position is not None and len(found) <= most:
+        if SYSTEM.monotonic() > ends:  # of a user who sees little, or a page that was away for long
+            raise DeadlineExceeded(f"the changes after {after} take more than {_LONGEST:g} s to read")
         page = store.changes_page(after=position, size=min(_PAGE, most + 1))
         found += [_item(change) for change in page.items]
         position = page.next_token

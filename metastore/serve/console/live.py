@@ -9,10 +9,11 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
 
-from metastore.errors import HistoryGone, InvalidArgument, MetastoreError
+from metastore.errors import DeadlineExceeded, HistoryGone, InvalidArgument, MetastoreError
 from metastore.serve.console.hub import Hub, Listener, Wanted, event_of
 from metastore.serve.console.render import HEADERS
 from metastore.serve.console.workers import Busy
+from metastore.serve.limits import YIELDS
 
 __all__ = ["stream"]
 
@@ -23,9 +24,10 @@ _RETRY: Final = 2000
 _LONGEST: Final = 200
 
 
-def stream(request: Request, hub: Hub, principal: str, check: Callable[[], object]) -> Response:
+def stream(request: Request, hub: Hub, principal: str, check: Callable[[], str]) -> Response:
     """Return the stream that a page asks for."""
     query = request.query_params
+    request.scope[YIELDS] = True
     after = request.headers.get("last-event-id") or query.get("after") or ""
     wanted = Wanted(
         frozenset(query.get("kinds", "").replace(",", " ").split()),
@@ -65,6 +67,9 @@ async def _missed(hub: Hub, listener: Listener) -> AsyncIterator[bytes]:
         items = await hub.caught_up(listener.principal, listener.sent, _CAUGHT_UP)
     except (HistoryGone, InvalidArgument):
         yield event_of("gone", "gone")
+        return
+    except DeadlineExceeded:  # too far back: the page is to be loaded again, and goes on from now
+        yield event_of("skipped", "some")
         return
     except MetastoreError:
         listener.end("away")  # the browser comes back with the position that it has
