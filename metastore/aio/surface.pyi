@@ -158,6 +158,7 @@ class AsyncStore:
         properties: Mapping[str, str] | None = ...,
         recursive: bool = ...,
         text: str | None = ...,
+        timeout: float | None = ...,
     ) -> Stream[Entity]: ...
     async def gc(
         self,
@@ -1690,6 +1691,7 @@ class AsyncReplica:
         properties: Mapping[str, str] | None = ...,
         recursive: bool = ...,
         text: str | None = ...,
+        timeout: float | None = ...,
     ) -> Stream[Entity]: ...
     @property
     def from_primary(self) -> bool: ...

@@ -46,6 +46,7 @@ __all__ = ["router"]
 
 _LARGEST: Final = 16 << 20
 """How many bytes a body may have."""
+_DIGITS: Final = 9
 _WAIT: Final = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?", re.IGNORECASE)
 
 Source = Store | Callable[[Request], Store]
@@ -118,8 +119,8 @@ class _Call:
     def paging(self) -> dict[str, Any]:
         """The parameters of a page. Raises InvalidArgument."""
         size = self.text("size") or "100"
-        if not size.isdecimal():
-            raise InvalidArgument(f"size is a number, not {shown(size)}")
+        if not size.isdecimal() or len(size) > _DIGITS:
+            raise InvalidArgument(f"size is a number of at most {_DIGITS} digits, not {shown(size)}")
         return {"size": int(size), "token": self.text("token")}
 
     def key(self, scope: str = "") -> UUID | None:
@@ -130,6 +131,9 @@ class _Call:
 
     @property
     def if_match(self) -> Tags | None:
+        """The precondition of a write. Raises InvalidArgument for one that it does not check."""
+        if self._joined("if-none-match") is not None:
+            raise InvalidArgument("this request checks If-Match; If-None-Match is for a read, or for a new entity")
         return tags_in(self._joined("if-match"))
 
     @property
@@ -211,15 +215,18 @@ def _posted(call: _Call) -> Response:
 
 def _created(call: _Call) -> Response:
     manager, absent = call.manager, call.if_none_match
+    if call.request.headers.get("if-match") is not None or not (absent is None or absent.anything):
+        raise InvalidArgument("of preconditions, a new entity takes If-None-Match: * alone; PATCH takes If-Match")
     body = call.json if call.body else {}
     fields = fields_of(manager._kind.name, manager.create, body)  # noqa: SLF001
-    options: dict[str, Any] = {"parents": call.flag("parents"), "if_exists": call.text("if_exists") or "error"}
+    if_exists = "error" if absent is not None else call.text("if_exists") or "error"
+    options: dict[str, Any] = {"parents": call.flag("parents"), "if_exists": if_exists}
     if (operation_id := call.key()) is not None:
         options["operation_id"] = operation_id
     try:
         return _answer(manager.create(call.path, **options, **fields), 201)
     except EntityAlreadyExists as error:
-        if absent is None or not absent.anything:
+        if absent is None:
             raise
         raise VersionConflict(error.path, None, None, f"{error}; If-None-Match: * asks for a new one") from None
 

@@ -17,7 +17,9 @@ def clean_json_object(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidArgument(f"{what} must be a JSON object")
     try:
-        clean: dict[str, Any] = json.loads(json.dumps(dict(value), allow_nan=False))
+        text = json.dumps(dict(value), allow_nan=False, ensure_ascii=False)
+        text.encode()  # a lone surrogate can be neither stored nor shown
+        clean: dict[str, Any] = json.loads(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgument(f"{what} must be a JSON object: {error}") from None
     if is_too_deep({"values": clean}):

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from metastore.arguments import shown
-from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
+from metastore.arguments import positive_seconds, shown
+from metastore.errors import DeadlineExceeded, EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.kind import to_json
@@ -124,12 +124,33 @@ def _no_container(backend: Backend, under: Path, missed: Sequence[tuple[Lookup, 
     return EntityNotFound(str(under), message)
 
 
-def find(session: Session, looked_for: CheckedSearch, scope_path: str) -> Iterator[Entity]:
+def find(
+    session: Session, looked_for: CheckedSearch, scope_path: str, timeout: float | None = None
+) -> Iterator[Entity]:
     """Yield the entities that fit, in no promised order.
 
-    ``scope_path`` is the scope's path, for messages. Raises EntityNotFound if the scope is dropped meanwhile.
+    ``scope_path`` is the scope's path, for messages. Raises EntityNotFound if the scope is dropped meanwhile, and
+    DeadlineExceeded before the first page that it would read after ``timeout``. Raises InvalidArgument at once.
     """
-    looking = _Looking(session.backend, timing(session, "find", session.backend.find), looked_for)
+    ask: Ask = timing(session, "find", session.backend.find)
+    if timeout is not None:
+        ask = _until(ask, session, positive_seconds(timeout, "a timeout"))
+    return _find(session, _Looking(session.backend, ask, looked_for), scope_path)
+
+
+def _until(ask: Ask, session: Session, seconds: float) -> Ask:
+    ends = session.clock.monotonic() + seconds
+
+    def asked(search: Search) -> Matches:
+        if session.clock.monotonic() > ends:
+            raise DeadlineExceeded(f"the search has not looked everywhere after {seconds:g} s; look for less")
+        return ask(search)
+
+    return asked
+
+
+def _find(session: Session, looking: _Looking, scope_path: str) -> Iterator[Entity]:
+    looked_for = looking.wanted
     text = text_of(session, looked_for.text, _tags(session, looked_for.scope))
     for entity in _found(session, looking):
         if looked_for.properties.items() <= entity.properties.items() and (text is None or text.is_in(entity)):

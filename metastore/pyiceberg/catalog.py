@@ -24,7 +24,7 @@ from metastore.pyiceberg.namespaces import Namespaces
 from metastore.pyiceberg.naming import errors_of_iceberg, namespace_names, parts, property_texts, table_names
 from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.opening import migrated, opened
-from metastore.pyiceberg.places import Places
+from metastore.pyiceberg.places import Places, check_own
 from metastore.pyiceberg.rights import is_of_user
 from metastore.pyiceberg.sharing import shared
 from metastore.pyiceberg.tables import Loader, Tables, taken_raises
@@ -218,6 +218,8 @@ class MetastoreCatalog(_PyIcebergBase):
         names = table_names(identifier)
         converted = self._convert_schema_if_needed(schema, format_version(properties))
         place = self._location(names, location)
+        if is_of_user(self._store):
+            check_own(place, properties)
         made = new_table_metadata(
             location=place,
             schema=converted,
@@ -363,6 +365,8 @@ class MetastoreCatalog(_PyIcebergBase):
                 requirement.validate(None)
             self._check_created(names, updates)
             metadata = created(self._empty_table_metadata(), updates)
+            if is_of_user(self._store):
+                check_own(metadata.location, metadata.properties)
             provider = self._places.locations(metadata.location, metadata.properties)
             location = provider.new_table_metadata_file_location()
             self._namespaces.require(names[:-1])

@@ -27,7 +27,7 @@ from metastore.clock import SYSTEM
 from metastore.pyiceberg.confined import Confined, Folders
 from metastore.pyiceberg.naming import shown
 
-__all__ = ["Places", "folder"]
+__all__ = ["Places", "check_own", "folder"]
 
 _SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "/%")
 _DOTS: Final = (".", "..")
@@ -159,3 +159,17 @@ class Places:
             raise ForbiddenError(
                 f"{shown(names)} goes below {begin}; leave the location out, or let an operator choose it"
             )
+
+
+def check_own(location: str, properties: Properties) -> None:
+    """Raise ForbiddenError unless the folders that a user's properties of a table name lie below the table's own.
+
+    Else the server would write its files into the folder of another table.
+    """
+    for key in _PLACES:
+        if place := properties.get(key):
+            try:
+                Folders((location,)).check(place)
+            except ForbiddenError:
+                message = f"{key} lies below the table's own location, {location}; only an operator chooses another"
+                raise ForbiddenError(message) from None

@@ -50,11 +50,12 @@ class Replica(Managers):
         properties: Mapping[str, str] | None = None,
         recursive: bool = True,
         text: str | None = None,
+        timeout: float | None = None,
     ) -> Iterator[Entity]:
         """Yield what :meth:`metastore.Store.find` yields, as the replica shows it. Raises as it does."""
         session = cast(Session, self._session)
         looked_for = wanted(session.backend, under, kind, name, properties, recursive, text)
-        return find(session, looked_for, under.path if isinstance(under, Entity) else str(under))
+        return find(session, looked_for, under.path if isinstance(under, Entity) else str(under), timeout)
 
     def __repr__(self) -> str:
         return f"<Replica {self.position}, from_primary={self.from_primary}>"

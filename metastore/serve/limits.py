@@ -3,7 +3,8 @@
 uvicorn alone lets a client that sends a byte now and then keep its connection for ever. Here each connection has a
 stage, and a clock that runs while the client is the one to act: it sends the header of a request, its body, or takes
 the answer. What takes too long is cut. At the limit of connections the one that has waited longest for its client makes
-room for a new one: so idle connections keep nobody out.
+room for a new one: so idle connections keep nobody out. An answer without end, such as the stream of an open page,
+makes room like an idle connection, but no limit of time ends it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Final
 from metastore.clock import SYSTEM
 from metastore.errors import InvalidArgument
 
-__all__ = ["Limits", "sweep", "watched"]
+__all__ = ["YIELDS", "Limits", "sweep", "watched"]
 
 _HEADER_BYTES: Final = 64 << 10
 """How large the header of a request may be."""
@@ -26,7 +27,9 @@ _REST_BYTES: Final = 32 << 20
 """How much of a body may come that nobody reads any more: a client looks at its answer only after it has sent all."""
 _OTHER_FILES: Final = 256
 """How many files a server has open besides its connections: the database's, those of tables, libraries."""
-_HEADER, _BODY, _WORK, _ANSWER, _IDLE = "header", "body", "work", "answer", "idle"
+_HEADER, _BODY, _WORK, _ANSWER, _IDLE, _STREAM = "header", "body", "work", "answer", "idle", "stream"
+YIELDS: Final = "metastore.yields"
+"""The key in a request's scope that says: its answer has no end, and the client comes back if it is cut."""
 _FULL: Final = b"503 Service Unavailable\r\nretry-after: 1"
 _LARGE: Final = b"431 Request Header Fields Too Large"
 
@@ -121,7 +124,9 @@ class _Watched(asyncio.Protocol):
             return _ANSWER
         if self.cycle is None or self.cycle.response_complete:
             return _HEADER if self.timeout_keep_alive_task is None else _IDLE  # uvicorn ends what is idle
-        return _BODY if self.cycle.more_body else _WORK
+        if self.cycle.more_body:
+            return _BODY
+        return _STREAM if YIELDS in self.cycle.scope else _WORK
 
 
 def watched(base: type[asyncio.Protocol], limits: Limits) -> Callable[..., asyncio.Protocol]:

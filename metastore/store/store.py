@@ -322,6 +322,7 @@ class Store(Managers):
         properties: Mapping[str, str] | None = None,
         recursive: bool = True,
         text: str | None = None,
+        timeout: float | None = None,
     ) -> Iterator[Entity]:
         """Yield the entities below ``under`` (None: all) of this kind, name and properties, in no promised order.
 
@@ -330,12 +331,12 @@ class Store(Managers):
         below such a catalog. An entity matches if it has all of ``properties``.
         ``recursive=False``: direct children only. ``text``, compared without case, is in its name or comment, in those
         of a column, or in the name of a tag that stands on it or on a column; no index serves it. Each page that it
-        reads is true at one instant. Raises
-        EntityNotFound, InvalidArgument.
+        reads is true at one instant. ``timeout``: how long it may look (seconds), also where it finds nothing. Raises
+        EntityNotFound, InvalidArgument, DeadlineExceeded at the end of the timeout.
         """
         backend = self._session.backend
         looked_for = wanted(backend, under, kind, name, properties, recursive, text)
-        return find(self._session, looked_for, under.path if isinstance(under, Entity) else str(under))
+        return find(self._session, looked_for, under.path if isinstance(under, Entity) else str(under), timeout)
 
     def transaction(
         self,

@@ -128,12 +128,12 @@ def test_a_page_that_comes_during_a_look_misses_nothing(monkeypatch: pytest.Monk
             return look(users, watchers)
 
         begin = store.position()
-        first = Listener("first", Wanted(), lambda: None, sent=begin)
+        first = Listener("first", Wanted(), lambda: "first", sent=begin)
         hub.add(first)
         await _until(lambda: first in hub._listeners)
         monkeypatch.setattr(hub, "_look", slow)
         await _until(lambda: looks.acquire(blocking=False))
-        late = Listener("late", Wanted(), lambda: None, sent=store.position())
+        late = Listener("late", Wanted(), lambda: "late", sent=store.position())
         hub.add(late)
         await asyncio.sleep(0.05)
         store.metalakes.create("made")
@@ -172,7 +172,7 @@ def test_a_position_that_cannot_be_followed_is_told(console: Console) -> None:
 
 
 def test_a_slow_reader_is_told_how_much_it_missed() -> None:
-    listener = Listener("ann", Wanted(), lambda: None, sent="e-0000")
+    listener = Listener("ann", Wanted(), lambda: "ann", sent="e-0000")
     items = [Item(f"e-{n:04}", "table", "alter", "ann", ("lake.t",), f"id: {n}".encode()) for n in range(700)]
     listener.offer(items)
     events = _waiting(listener)
@@ -240,6 +240,40 @@ def test_a_session_that_ends_ends_its_stream(lake_url: str, tmp_path: Path) -> N
             file.write_text("root root-token\n")
             assert wait_until(lambda: stream.is_over, 10.0)
             assert stream.said("over")
+
+
+def test_a_name_that_no_user_can_have_disturbs_nobody(lake_url: str) -> None:
+    with (
+        served(lake_url, Principals(header="X-User"), admins=("root",)) as console,
+        followed(console, {"X-User": "root"}, after=console.store.position()) as stream,
+    ):
+        assert wait_until(lambda: stream.said("hello"), 10.0)
+        other = console.client.get(f"{console.address}stream", headers={"X-User": "x" * 300})
+        assert other.status_code == 400
+        position = write(console.store, "undisturbed")
+        assert wait_until(lambda: position in stream.ids, 10.0)
+        assert not stream.said("gone")
+
+
+def test_a_token_with_another_owner_ends_the_stream(lake_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text("narrow a-token\n")
+    with (
+        served(lake_url, Principals(TokenFile(file)), admins=("root",)) as console,
+        followed(console, {"Authorization": "Bearer a-token"}) as stream,
+    ):
+        assert wait_until(lambda: stream.said("hello"), 10.0)
+        file.write_text("stranger a-token\n")
+        assert wait_until(lambda: stream.said("over"), 10.0)
+
+
+def test_a_page_that_was_away_for_long_is_told_so(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who sees nothing of a long feed holds no thread of the console while all of it is read."""
+    monkeypatch.setattr("metastore.serve.console.hub._LONGEST", -1.0)
+    with followed(console, after=console.store.position(back=10)) as stream:
+        assert wait_until(lambda: stream.said("skipped"), 10.0)
+        position = write(console.store, "from now on")
+        assert wait_until(lambda: position in stream.ids, 10.0)
 
 
 def test_the_gauges_are_live(console: Console) -> None:

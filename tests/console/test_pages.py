@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import subprocess
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -15,6 +16,7 @@ import pytest
 
 import metastore as ms
 from metastore.serve.console.asked import Asked, Shown
+from metastore.serve.console.words import command
 from tests.console.lake import HOSTILE, build
 from tests.console.server import Console, Page, crawled, served
 
@@ -218,7 +220,6 @@ def test_search_finds_names_by_their_beginning(console: Console) -> None:
     assert "lake.sales.shop.orders" in console.get("search", q="ord").text
     assert "Nothing that you may see has such a name" in console.get("search", q="zzz").text
     assert "lake.sales.shop.orders" in console.get("search", q="*rder*", under="lake.sales", of="table").text
-    assert "name a place" in console.get("search", q="*x", status=400).text
     assert "This cannot be shown" in console.get("search", q="x", of="nothing", status=400).text
 
 
@@ -280,13 +281,33 @@ def test_bad_queries_are_told(console: Console) -> None:
         ("operation", {"id": "x"}),
         ("", {"path": "lake", "kind": "x"}),
         ("", {**ORDERS, "tab": "contents", "at": "1 day ago "}),
+        ("", {"at": "999999 weeks ago"}),
     ):
         answer = console.client.get(f"{console.address}{page}", params=query)
         assert answer.status_code in (400, 404), (page, query)
         assert "Something went wrong" not in answer.text
     assert "unknown" in console.get("operation", id=str(ms.new_operation_id())).text
     assert console.client.get(f"{console.address}a/b").status_code == 404
+    assert console.client.get(f"{console.address}compare", params={**ORDERS, "page": 1}).status_code == 200
     assert console.client.get(f"{console.address}compare", params={**ORDERS, "a": 99, "b": 100}).status_code == 404
+
+
+def test_a_command_is_safe_to_paste(console: Console) -> None:
+    """A terminal obeys control characters, also between quotes: a link could run a command of its own."""
+    sent = "\x1b[201~\x15it's\n\\"
+    page = console.get("search", q=sent)
+    copied = page.html.split('data-copy="')[-1].split('"')[0]
+    assert "x1b" not in ascii(copied)
+    assert "\\u001b" in copied
+    words = command("find", "--name", sent)
+    shown = subprocess.run(["bash", "-c", f"printf %s {words.split(' ', 3)[3]}"], capture_output=True, check=True)
+    assert shown.stdout.decode() == sent
+
+
+def test_a_search_ends_although_it_finds_nothing(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metastore.serve.console.search._SECONDS", 1e-9)
+    assert "orders" not in (page := console.get("search", q="ord", under="lake")).text
+    assert "more" in page.text.lower()
 
 
 def test_contention_and_health(console: Console) -> None:

@@ -54,6 +54,13 @@ def test_without_a_session_a_page_leads_to_the_form_and_back(browser: httpx.Clie
     assert "orders" in browser.get(wanted).text
 
 
+def test_odd_addresses_and_forms_are_no_defect(browser: httpx.Client) -> None:
+    assert "Sign in" in browser.get("search?q=a&page=2").text
+    assert sign_in(browser, "narrow-token", "search?page=2").headers["location"] == "search?page=2"
+    many = browser.post("signin", data={f"a{n}": "1" for n in range(20)}, headers=origin(browser))
+    assert many.status_code == 401
+
+
 def test_behind_tls_the_cookie_is_secure(browser: httpx.Client) -> None:
     answer = browser.post(  # uvicorn believes a proxy on loopback
         "signin",

@@ -14,6 +14,13 @@ class TestFind:
         assert found == [ground.table, None, None, ground.table]
         assert ground.store.tables.load_many([]) == []
 
+    def test_a_search_has_a_timeout(self, ground: Ground) -> None:
+        assert [one.path for one in ground.store.find("m", name="t", timeout=60.0)] == ["m.c.one.t"]
+        with pytest.raises(ms.DeadlineExceeded):
+            list(ground.store.find("m", name="nothing", timeout=1e-9))
+        with pytest.raises(ms.InvalidArgument):
+            ground.store.find("m", timeout=0)
+
     def test_exists(self, ground: Ground) -> None:
         assert ground.store.tables.exists("m.c.one.t")
         for path in ("m.c.one.u", "m.c.none.t", "m.c.old.t", "m.c.one.t.t"):

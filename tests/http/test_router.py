@@ -95,6 +95,31 @@ def test_a_write_under_a_tag(http: Http, store: ms.Store) -> None:
     assert http.delete(TABLE).json() == {"dropped": False}
 
 
+def test_no_precondition_is_passed_over(http: Http, store: ms.Store) -> None:
+    """A create replaces what is there, when asked to: not under a tag that it does not check."""
+    replace, old = f"{TABLE}?if_exists=replace", http.get(TABLE).headers["etag"]
+    http.patch(TABLE, json=COMMENT)
+    for headers in ({"If-Match": old}, {"If-None-Match": old}):
+        assert code(http.post(replace, json={}, headers=headers)) == (400, "invalid_argument")
+    for way in ("replace", "return", "error"):
+        answer = http.post(f"{TABLE}?if_exists={way}", json={}, headers={"If-None-Match": "*"})
+        assert code(answer) == (412, "version_conflict")
+    for method, path, body in (
+        ("PATCH", TABLE, COMMENT),
+        ("DELETE", TABLE, None),
+        ("POST", f"{TABLE}/rename", {"to": "u"}),
+    ):
+        answer = http.request(method, path, json=body, headers={"If-None-Match": "*"})
+        assert code(answer) == (400, "invalid_argument")
+    assert store.tables.load("lake.c.s.t").comment == "new"
+
+
+def test_odd_values_are_bad_requests(http: Http) -> None:
+    assert code(http.get(f"/v1/metalakes?size={'9' * 5000}")) == (400, "invalid_argument")
+    odd = http.post("/v1/policies/lake.p", content='{"content": {"a": "\\ud800"}}')
+    assert code(odd) == (400, "invalid_argument")
+
+
 @pytest.mark.parametrize("header", ["{tag}", '"1-1", {tag}', '{tag}, "{id}-9"', "*"])
 def test_a_repeat_gets_what_the_first_got_whatever_happened_since(http: Http, store: ms.Store, header: str) -> None:
     table = store.tables.load("lake.c.s.t")

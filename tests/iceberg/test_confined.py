@@ -293,3 +293,19 @@ def test_a_user_chooses_no_folder_of_another_table(users: dict[str, httpx.Client
     assert own.status_code == 200, own.text
     moved = {"requirements": [], "updates": [{"action": "set-location", "location": place}]}
     assert bob.post(f"{TABLES}/u", json=moved).status_code == 403
+
+
+@pytest.mark.parametrize("key", ["metadata", "data", "object-storage", "folder-storage"])
+def test_a_user_has_no_files_written_into_the_folder_of_another_table(
+    users: dict[str, httpx.Client], lake: Path, key: str
+) -> None:
+    bob, other = users["bob"], f"file://{lake}/a/t/metadata"
+    assert bob.post(TABLES, json={"name": "own", "schema": SCHEMA}).status_code == 200
+    there = {"properties": {f"write.{key}.path": other}}
+    updates = {"action": "set-properties", "updates": there["properties"]}
+    assert commit(bob, updates, table="own").status_code == 403
+    assert bob.post(TABLES, json={"name": "u", "schema": SCHEMA, **there}).status_code == 403
+    assert bob.post(TABLES, json={"name": "u", "schema": SCHEMA, "stage-create": True, **there}).status_code == 403
+    location = bob.get(f"{TABLES}/own").json()["metadata"]["location"]
+    below = {"action": "set-properties", "updates": {f"write.{key}.path": f"{location}/elsewhere"}}
+    assert commit(bob, below, table="own").status_code == 200

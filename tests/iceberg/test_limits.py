@@ -27,6 +27,7 @@ import metastore as ms
 from metastore.cli.app import run
 from metastore.pyiceberg import files
 from metastore.serve import Limits, Tls, application, web
+from metastore.serve.limits import YIELDS
 from tests.iceberg.server import running, served
 from tests.iceberg.test_rest import SCHEMA
 from tests.servers.process import wait_until
@@ -44,7 +45,9 @@ async def large(scope: Scope, receive: Receive, send: Send) -> None:
             await send({"type": "lifespan.startup.complete"})
         await send({"type": "lifespan.shutdown.complete"})
         return
-    if scope["path"] == "/busy":
+    if scope["path"] == "/stream":
+        scope[YIELDS] = True
+    if scope["path"] in ("/busy", "/stream"):
         while (await receive())["type"] != "http.disconnect":  # it has work until its client goes
             pass
         return
@@ -123,6 +126,20 @@ def test_a_server_whose_connections_all_have_work_says_so() -> None:
         busy.sendall(b"GET /busy HTTP/1.1\r\nhost: x\r\n\r\n")
         assert wait_until(lambda: bool(server.server_state.tasks), WAITS)
         assert httpx.get(f"http://127.0.0.1:{port}/").status_code == 503
+
+
+def test_streams_make_room_and_are_not_cut_before() -> None:
+    """Else a user without any right keeps everybody out with a few hundred streams of the console."""
+    with running(large, Limits(connections=2, idle=0.3)) as (server, port), connected(port) as stream:
+        stream.sendall(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert wait_until(lambda: bool(server.server_state.tasks), WAITS)
+        with connected(port) as later:
+            later.sendall(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert wait_until(lambda: len(server.server_state.tasks) == 2, WAITS)
+            time.sleep(0.8)  # longer than the limit of idle connections, and a look at them
+            assert len(server.server_state.tasks) == 2
+            assert httpx.get(f"http://127.0.0.1:{port}/").status_code == 200
+            assert is_cut(stream)
 
 
 def test_a_client_that_takes_nothing_of_its_answer_is_cut() -> None:

@@ -211,7 +211,7 @@ def _is_of_this_page(request: Request) -> bool:
 
 
 async def _form_of(request: Request) -> dict[str, str]:
-    """Return the fields of a form; none if it is too large."""
+    """Return the fields of a form; none if it is too large, or has too many."""
     body = b""
     try:
         async for part in request.stream():
@@ -220,7 +220,10 @@ async def _form_of(request: Request) -> dict[str, str]:
                 return {}
     except ClientDisconnect:
         return {}
-    fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=10)
+    try:
+        fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=10)
+    except ValueError:  # too many fields
+        return {}
     return {key: values[0] for key, values in fields.items()}
 
 

@@ -132,7 +132,7 @@ class Asked:
         return url(self.page, **{**self.query, **changes})
 
 
-def url(page: str, **parameters: object) -> str:
+def url(page: str, /, **parameters: object) -> str:
     """Return the address of a page, relative to the console: it holds below any prefix of a proxy."""
     given = {key: str(value) for key, value in parameters.items() if value is not None and value != ""}
     where = "./" if page == "place" else page
@@ -147,11 +147,11 @@ def moment(text: str) -> str | datetime:
     text = text.strip()
     if _POSITION.fullmatch(text):
         return text
-    if matched := _AGO.fullmatch(text.lower()):
-        return now() - timedelta(seconds=int(matched[1]) * _SECONDS[matched[2]])
     try:
+        if matched := _AGO.fullmatch(text.lower()):
+            return now() - timedelta(seconds=int(matched[1]) * _SECONDS[matched[2]])
         time = datetime.fromisoformat(text)
-    except ValueError:
+    except (ValueError, OverflowError):  # OverflowError: before the year 1
         raise InvalidArgument(
             f"{text[:60]!r} is neither a position nor a time; write 2026-11-22T10:00 or 5 minutes ago"
         ) from None

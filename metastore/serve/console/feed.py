@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from metastore.clock import SYSTEM
@@ -115,13 +116,11 @@ def _newest(
         start = asked.whole.position(back=back, before=before)
         found.clear()
         try:
-            for one in _after(asked, start, kinds, under):
+            for one in _after(asked, start, kinds, under, ends + _SECONDS):
                 if before is not None and one.position >= before:
                     break
                 if by in (None, one.principal) and did in (None, one.action):
                     found.append(one)
-                if SYSTEM.monotonic() > ends + _SECONDS:
-                    break
         except EntityNotFound:  # the path leads nowhere now, and nothing was there since ``start``
             if not found and (start == beginning or back == _STEPS[-1]):
                 raise
@@ -130,14 +129,16 @@ def _newest(
     return Found(tuple(reversed(found)), None if start == beginning and len(found) < _SIZE else start)
 
 
-def _after(asked: Asked, position: str, kinds: Sequence[str], under: Place | None) -> Iterator[Change]:
-    """Yield the changes after a position; damaged ones are left out."""
+def _after(asked: Asked, position: str, kinds: Sequence[str], under: Place | None, ends: float) -> Iterator[Change]:
+    """Yield the changes after a position, until a moment; without rights to check, damaged ones are left out."""
     target = None if under is None else under.target
-    if not isinstance(target, str):
-        yield from asked.store.changes(after=position, kinds=kinds or None, under=target, unreadable=lambda _: None)
+    if asked.store is asked.whole and not isinstance(target, str):
+        every = asked.store.changes(after=position, kinds=kinds or None, under=target, unreadable=lambda _: None)
+        yield from takewhile(lambda _: SYSTEM.monotonic() <= ends, every)
         return
     following: str | None = position
-    while following is not None:  # ``changes`` refuses a path that leads nowhere now; pages do not
+    # ``changes`` refuses a path that leads nowhere now, pages do not. A page may be empty: a user may see none of it
+    while following is not None and SYSTEM.monotonic() <= ends:
         page = asked.store.changes_page(after=following, size=_PAGE, kinds=kinds or None, under=target)
         yield from page.items
         following = page.next_token

@@ -44,6 +44,8 @@ _SLICE, _PAUSE = 10, 0.005
 """How many streams get what is new before others of the event loop have their turn, and for how long (seconds)."""
 _CAUGHT_UP: Final = 300
 """How many changes a page that comes back gets; if there are more, it is told to reload."""
+_LONGEST: Final = 3.0
+"""How long one read for a user takes (seconds)."""
 _MOST: Final = 2000
 """How many streams a server has at most."""
 
@@ -87,8 +89,8 @@ class Listener:
 
     principal: str
     wanted: Wanted
-    check: Callable[[], object]
-    """Raises if the session is over."""
+    check: Callable[[], str]
+    """Returns who it is; raises if the session is over."""
     waiting: deque[Item] = field(default_factory=deque)
     sent: str = ""
     """The position up to which the browser has everything."""
@@ -221,8 +223,10 @@ class Hub:
     def _end_sessions(self) -> None:
         for listener in [*self._listeners, *self._new]:
             try:
-                listener.check()
+                is_over = listener.check() != listener.principal  # the token may have another owner now
             except (NotAuthenticated, ValueError):
+                is_over = True
+            if is_over:
                 listener.end()
                 self.remove(listener)
 
@@ -298,8 +302,10 @@ def _seen(view: Store, after: str, until: str, known: dict[str, Item]) -> list[I
 
 def _between(store: Store, after: str, until: str) -> Iterator[Change]:
     """Yield what a user sees of the changes between two positions. Pages are bounded, also where it sees nothing."""
-    position = after
+    position, ends = after, SYSTEM.monotonic() + _LONGEST
     for _ in range(_PAGES):
+        if SYSTEM.monotonic() > ends:
+            break
         try:
             page = store.changes_page(after=position, size=_PAGE)
         except UnreadableRow:

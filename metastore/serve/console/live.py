@@ -12,6 +12,7 @@ from starlette.responses import Response
 from metastore.serve.console.hub import Hub, Listener, Wanted, event_of
 from metastore.serve.console.render import HEADERS
 from metastore.serve.console.workers import Busy
+from metastore.serve.limits import YIELDS
 
 __all__ = ["stream"]
 
@@ -20,9 +21,10 @@ _RETRY: Final = 2000
 _LONGEST: Final = 200
 
 
-def stream(request: Request, hub: Hub, principal: str, check: Callable[[], object]) -> Response:
+def stream(request: Request, hub: Hub, principal: str, check: Callable[[], str]) -> Response:
     """Return the stream that a page asks for."""
     query = request.query_params
+    request.scope[YIELDS] = True
     after = request.headers.get("last-event-id") or query.get("after") or ""
     wanted = Wanted(
         frozenset(query.get("kinds", "").replace(",", " ").split()),

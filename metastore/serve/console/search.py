@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from metastore.clock import SYSTEM
-from metastore.errors import InvalidArgument
+from metastore.errors import DeadlineExceeded
+from metastore.kinds.entity import Entity
 from metastore.kinds.registry import KINDS
-from metastore.serve.console.asked import Asked, Shown, bounded
+from metastore.serve.console.asked import Asked, Shown
 from metastore.serve.console.contents import Row, row_of
 from metastore.serve.console.words import command
 
@@ -33,14 +35,23 @@ def search(asked: Asked) -> Shown:
     }
     shown = None
     if sought:
-        if sought[0] in "*?" and under is None:
-            raise InvalidArgument(
-                "a pattern that begins with * or ? reads everything: name a place below which to look"
-            )
         pattern = sought if any(mark in sought for mark in "*?") else f"{sought}*"
         started = SYSTEM.monotonic()
-        found, more = bounded(asked.store.find(under, kind=kind, name=pattern), _SIZE, _SECONDS)
+        found, more = _found(asked.store.find(under, kind=kind, name=pattern, timeout=_SECONDS))
         rows: list[Row] = [row_of(asked, one) for one in found]
         values |= {"rows": rows, "more": more, "took": SYSTEM.monotonic() - started}
         shown = command("find", *([under] if under else []), "--name", pattern, *(("--kind", kind) if kind else ()))
     return Shown("search.html", f"Search: {sought}" if sought else "Search", values, shown)
+
+
+def _found(entities: Iterator[Entity]) -> tuple[list[Entity], bool]:
+    """Return the first entities of a search, and whether there may be more: it ends also where it finds nothing."""
+    found = list[Entity]()
+    try:
+        for one in entities:
+            if len(found) == _SIZE:
+                return found, True
+            found.append(one)
+    except DeadlineExceeded:
+        return found, True
+    return found, False

@@ -106,8 +106,21 @@ def exactly(time: datetime) -> str:
 
 
 def command(*words: object) -> str:
-    """Return the command of the command line that shows or does the same."""
-    return " ".join(["metastore", *[shlex.quote(str(word)) for word in words if word is not None]])
+    """Return the command of the command line that shows or does the same, in a form that is safe to paste."""
+    return " ".join(["metastore", *[_quoted(str(word)) for word in words if word is not None]])
+
+
+def _quoted(word: str) -> str:
+    """Return a word for a shell. A terminal obeys control characters, also between quotes: escapes name them."""
+    if not any(_controls(char) for char in word):
+        return shlex.quote(word)
+    plain = word.replace("\\", "\\\\").replace("'", "\\'")
+    escaped = [f"\\u{ord(char):04x}" if _controls(char) else char for char in plain]
+    return "$'" + "".join(escaped) + "'"
+
+
+def _controls(char: str) -> bool:
+    return unicodedata.category(char) == "Cc"
 
 
 def done(action: str) -> str:
