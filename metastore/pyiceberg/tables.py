@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pyiceberg.catalog import LOCATION
 from pyiceberg.exceptions import (
     NoSuchIcebergTableError,
     NoSuchNamespaceError,
@@ -24,7 +25,7 @@ from metastore.pyiceberg.layouts import check_writable
 from metastore.pyiceberg.namespaces import Namespaces
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, namespace_names, no_namespace, no_table, shown
 from metastore.pyiceberg.once import Once
-from metastore.pyiceberg.places import Places
+from metastore.pyiceberg.places import Places, check_own
 from metastore.pyiceberg.rights import is_of_user, require_alter, tried
 from metastore.store import Store
 
@@ -119,6 +120,10 @@ class Tables:
         if self._places.serves:  # PyIceberg reads a table that it cannot write; a server could not even answer a load
             check_writable(metadata)
         self._namespaces.require(names[:-1])
+        if is_of_user(self._store):  # a user wrote this file: it may name the folder of another table
+            above = self._namespaces.properties(names[:-1]).get(LOCATION)
+            self._places.check_chosen(metadata.location, names, above)
+            check_own(metadata.location, metadata.properties)
 
         def attempt(options: dict[str, Any]) -> tuple[TableMetadata, str]:
             if overwrite and self.exists(names):

@@ -309,3 +309,19 @@ def test_a_user_has_no_files_written_into_the_folder_of_another_table(
     location = bob.get(f"{TABLES}/own").json()["metadata"]["location"]
     below = {"action": "set-properties", "updates": {f"write.{key}.path": f"{location}/elsewhere"}}
     assert commit(bob, below, table="own").status_code == 200
+
+
+def test_a_registered_file_names_no_folder_of_another_table(users: dict[str, httpx.Client], lake: Path) -> None:
+    """A user may write files into the folder of its own table: what such a file says is not to be believed."""
+    bob = users["bob"]
+    assert bob.post(TABLES, json={"name": "own", "schema": SCHEMA}).status_code == 200
+    loaded = bob.get(f"{TABLES}/own").json()
+    secret = users["root"].get("/namespaces/b/tables/t").json()["metadata"]["location"]
+    assert bob.delete(f"{TABLES}/own").status_code == 204
+    file = Path(loaded["metadata-location"].removeprefix("file://")).with_name("00001-x.metadata.json")
+    for change in ({"location": secret}, {"properties": {"write.metadata.path": f"{secret}/metadata"}}):
+        file.write_text(json.dumps(loaded["metadata"] | change))
+        taken = {"name": "own", "metadata-location": file.as_uri()}
+        assert bob.post("/namespaces/a/register", json=taken).status_code == 403
+    taken = {"name": "own", "metadata-location": loaded["metadata-location"]}
+    assert bob.post("/namespaces/a/register", json=taken).status_code == 200
