@@ -118,7 +118,7 @@ class _Call:
     def paging(self) -> dict[str, Any]:
         """The parameters of a page. Raises InvalidArgument."""
         size = self.text("size") or "100"
-        if not size.isdecimal():
+        if not re.fullmatch("[0-9]{1,19}", size):
             raise InvalidArgument(f"size is a number, not {shown(size)}")
         return {"size": int(size), "token": self.text("token")}
 
@@ -211,15 +211,20 @@ def _posted(call: _Call) -> Response:
 
 def _created(call: _Call) -> Response:
     manager, absent = call.manager, call.if_none_match
+    exists = call.text("if_exists") or "error"
+    if call.if_match is not None or (absent is not None and not absent.anything):
+        raise InvalidArgument("a create takes no precondition but If-None-Match: *; PATCH takes If-Match")
+    if absent is not None and exists != "error":
+        raise InvalidArgument(f"If-None-Match: * asks for a new one: without if_exists={shown(exists)}")
     body = call.json if call.body else {}
     fields = fields_of(manager._kind.name, manager.create, body)  # noqa: SLF001
-    options: dict[str, Any] = {"parents": call.flag("parents"), "if_exists": call.text("if_exists") or "error"}
+    options: dict[str, Any] = {"parents": call.flag("parents"), "if_exists": exists}
     if (operation_id := call.key()) is not None:
         options["operation_id"] = operation_id
     try:
         return _answer(manager.create(call.path, **options, **fields), 201)
     except EntityAlreadyExists as error:
-        if absent is None or not absent.anything:
+        if absent is None:
             raise
         raise VersionConflict(error.path, None, None, f"{error}; If-None-Match: * asks for a new one") from None
 

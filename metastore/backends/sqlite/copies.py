@@ -41,14 +41,18 @@ def back_up(database: str, target: Path) -> None:
     _write(database, target)
 
 
-def put_back(database: str, source: Path) -> None:
+def put_back(database: str, source: Path, *, dry_run: bool = False) -> None:
     """Put the state of ``source``, which :func:`back_up` wrote, in the place of the database's.
+
+    ``dry_run``: only check the source.
 
     Raises InvalidArgument if the source is no such file; BackendUnavailable while a program has the database open.
     """
     _check(source)
     if Path(database).exists() and source.samefile(database):
         raise InvalidArgument(f"{source} is the database itself; name a file of: metastore backup")
+    if dry_run:
+        return
     with _alone(database):
         _write(str(source), Path(database).resolve())
 
