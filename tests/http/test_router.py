@@ -175,6 +175,10 @@ def test_pages(http: Http, store: ms.Store) -> None:
         f"/v1/metalakes?size={'9' * 5000}",
     ):
         assert code(http.get(path)) == (400, "invalid_argument")
+    store.schemas.create("lake.c.s.t")  # a table has this path too
+    assert code(http.get("/v1/changes?under=lake.c.s.t")) == (400, "invalid_argument")
+    shared = http.get("/v1/changes?under=lake.c.s.t&kind=table").json()["items"]
+    assert [one["kind"] for one in shared] == ["table"]
     assert code(http.get("/v1/tabels/lake.c.s.t")) == (404, "entity_not_found")
 
 
