@@ -87,14 +87,16 @@ def restore(
     Of a path the newest one; everything below it comes back too.
 
     If PATH is a file of the command backup, it takes the place of the SQLite database, which no program may have open.
+    With --id, --to or --kind, PATH is no file.
     """
-    if is_backup(path):
-        put_back(ctx.obj.url, path)
+    if (entity_id, to, kind) == (None, None, None) and is_backup(path):
+        put_back(ctx.obj.url, path, dry_run=dry_run)
         shown = redacted(parse_url(ctx.obj.url))
         if json:
-            write_json({"url": shown, "file": path, "put_back": True})
+            write_json({"url": shown, "file": path, "put_back": not dry_run})
         else:
-            write(console(), f"{shown} is as in {safe(path)}.")
+            would = "would be as in {}; nothing is written" if dry_run else "is as in {}."
+            write(console(), f"{shown} {would.format(safe(path))}")
         return
     with ctx.obj.open() as store:
         dropped = dropped_at(store, path, entity_id, kind)

@@ -8,7 +8,7 @@ POST        /KINDS/PATH                            create it; ``parents=true``, 
 PATCH       /KINDS/PATH                            apply changes: a list of objects; ``If-Match``
 POST        /KINDS/PATH/rename                     ``{"to": name or path}``; ``If-Match``
 DELETE      /KINDS/PATH                            drop it; ``cascade=true``, ``If-Match``
-GET         /changes                               a page of the feed: ``after``, ``size``, ``kinds``, ``under``
+GET         /changes                               the feed: ``after``, ``size``, ``kinds``, ``under``, ``kind``
 ==========  =====================================  ==========================================================
 
 KINDS is the plural of a kind: ``tables``, ``policies``. Each write takes ``Idempotency-Key``.
@@ -276,5 +276,6 @@ def _changes(call: _Call) -> Response:
         size=call.paging["size"],
         kinds=None if kinds is None else kinds.split(","),
         under=call.text("under"),
+        kind=call.text("kind"),
     )
     return JSONResponse(page.to_dict())

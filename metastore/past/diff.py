@@ -114,7 +114,8 @@ def differences(session: Session, a: int, b: int, under: int | None) -> Iterator
 def differing(session: Session, a: int, b: int, under: int | None, *, hidden: bool = False) -> Iterator[Differing]:
     """Yield the differences, each with the entity, row or relation that differs.
 
-    ``hidden``: also yield, as dropped, each entity below one that is dropped at ``a``, if it was not there at ``b``.
+    ``hidden``: what going back from ``a`` to ``b`` must undo. Also yield, as dropped, each entity below one that is
+    dropped at ``a``, if it was not there at ``b``; and what stands, at ``a``, below an entity that comes back.
     """
     before, after = reads_at(session, a), reads_at(session, b)
     low, high = sorted((a, b))
@@ -144,9 +145,18 @@ class _Below:
         if len(self._known) > _REMEMBERED:
             self._known.clear()
         if new := list(dict.fromkeys(i for i in ids if i not in self._known)):
-            for i, *pair in zip(new, self.before.by_id(new), self.after.by_id(new), strict=True):
-                self._known[i] = self.leads(*pair)
+            pairs = list(zip(self.before.by_id(new), self.after.by_id(new), strict=True))
+            back = self._coming_back([old for old, _ in pairs])
+            for i, (old, late) in zip(new, pairs, strict=True):
+                self._known[i] = self.leads(old, late) or (old is not None and not back.isdisjoint(_above(old)))
         return [self._known[i] for i in ids]
+
+    def _coming_back(self, found: Sequence[Known | None]) -> set[int]:
+        """Return which of the entities above these stood there at the second position, where that is asked for."""
+        if not self.hidden:
+            return set()
+        above = sorted({i for known in found if known is not None for i in _above(known)})
+        return {i for i, then in zip(above, self.after.by_id(above), strict=True) if self.leads(None, then)}
 
     def wants(self, steps: Sequence[Step]) -> list[bool]:
         """Whether each step may be of something there. The object of an exclusive relation may change."""
@@ -302,6 +312,10 @@ def _row_place(owner: Known | None, version: int | None, step: Step) -> tuple[st
     if owner is None or version is None:
         return None
     return format_path((*[n.name for n in owner.record.chain], step.name or "")), version
+
+
+def _above(known: Known) -> list[int]:
+    return [node.id for node in known.record.chain[:-1]]
 
 
 def _live(known: Known | None) -> Known | None:

@@ -60,8 +60,10 @@ class Webhook:
         """Post ``body``; return why it did not arrive, None if the receiver answered with 2xx."""
         connection = self._connection()
         try:
-            connection.connect()
-            with _cut_off(connection, self._timeout):
+            with _cut_off(connection, self._timeout) as over:
+                connection.connect()  # a proxy's answer to CONNECT is read here
+                if over:
+                    raise TimeoutError
                 connection.request("POST", self._target(), body, {**self._headers, "Content-Type": content_type})
                 return _judged(connection.getresponse())
         except ssl.SSLError as error:
@@ -123,8 +125,11 @@ def _proxy(parts: SplitResult) -> SplitResult | None:
 
 
 @contextmanager
-def _cut_off(connection: HTTPConnection, seconds: float) -> Iterator[None]:
-    """Shut the connection down after a time: a socket's own time-out begins again with each byte."""
+def _cut_off(connection: HTTPConnection, seconds: float) -> Iterator[list[bool]]:
+    """Shut the connection down after a time: a socket's own time-out begins again with each byte.
+
+    Gives what says that the time is over, for one that had no socket yet.
+    """
     over = list[bool]()
 
     def cut() -> None:
@@ -138,7 +143,7 @@ def _cut_off(connection: HTTPConnection, seconds: float) -> Iterator[None]:
     timer.daemon = True
     timer.start()
     try:
-        yield
+        yield over
     except (OSError, HTTPException):
         if not over:
             raise

@@ -25,15 +25,17 @@ def back_up(url: str | None, file: str | Path) -> None:
     copies.back_up(_database(url, "pg_dump writes its backups"), _named(file))
 
 
-def put_back(url: str | None, file: str | Path) -> None:
+def put_back(url: str | None, file: str | Path, *, dry_run: bool = False) -> None:
     """Put a file of :func:`back_up` in the place of a SQLite database, which no program may have open.
+
+    ``dry_run``: only check the file.
 
     Raises InvalidArgument for another kind of database and for a file that is no backup; BackendUnavailable while a
     program has the database open.
     """
     from metastore.backends.sqlite import copies  # noqa: PLC0415
 
-    copies.put_back(_database(url, "pg_restore puts a backup back"), _named(file))
+    copies.put_back(_database(url, "pg_restore puts a backup back"), _named(file), dry_run=dry_run)
 
 
 def is_backup(file: FileOrName) -> bool:

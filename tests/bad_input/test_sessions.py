@@ -14,6 +14,8 @@ import psycopg
 import pytest
 
 import metastore as ms
+from metastore.backends.postgres.settings import options_of
+from metastore.urls import parse_url
 from tests.bad_input.refusal import refused
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Databases, PostgresServer, database_of
@@ -142,6 +144,13 @@ def test_options_of_a_url(postgres_url: str, option: str) -> None:
     url = f"{postgres_url}?{option}"
     refused(ms.InvalidArgument, lambda: ms.open(url), option.partition("=")[0], "remove it")
     refused(ms.InvalidArgument, lambda: ms.migrate(url), option.partition("=")[0], "remove it")
+
+
+def test_what_a_url_says_twice() -> None:
+    """Its parts count, not its options: a migration must not change another database than the store opens."""
+    url = "postgresql://u:w@h:1/d?dbname=e&user=v&host=k&port=2&password=x&sslmode=require"
+    assert options_of(parse_url(url)) == {"sslmode": "require"}
+    assert options_of(parse_url("postgresql:///?dbname=e&user=v")) == {"dbname": "e", "user": "v"}
 
 
 def test_what_comes_with_a_url_or_the_environment_does_not_count(

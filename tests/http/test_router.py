@@ -167,6 +167,9 @@ def test_create(http: Http, store: ms.Store) -> None:
     assert code(http.post("/v1/tables/lake.c.new.t", json=body)) == (409, "entity_already_exists")
     new = {"If-None-Match": "*"}
     assert code(http.post("/v1/tables/lake.c.new.t", json=body, headers=new)) == (412, "version_conflict")
+    for headers in ({"If-Match": '"1-1"'}, {"If-Match": "*"}, {"If-None-Match": '"1-1"'}):
+        late = http.post("/v1/tables/lake.c.new.t?if_exists=replace", json={"comment": "late"}, headers=headers)
+        assert code(late) == (400, "invalid_argument")  # what a client asks to be checked is checked, or refused
     wrong: object
     for wrong in ({"principal": "eve"}, {"columns": [{"nam": "a"}]}, [], {"colour": 1}):
         assert code(http.post("/v1/tables/lake.c.s.x", json=wrong)) == (400, "invalid_argument")
@@ -177,7 +180,7 @@ def test_create(http: Http, store: ms.Store) -> None:
     view = {"representations": [{"dialect": "spark", "text": "select 1"}]}
     assert http.post("/v1/views/lake.c.s.v", json=view).json()["representations"] == view["representations"]
     assert http.post("/v1/policies/lake.p", json={"content": {"days": 7}}).json()["content"] == {"days": 7}
-    assert store.tables.load("lake.c.new.t").properties == {"k": "v"}
+    assert store.tables.load("lake.c.new.t").to_dict() == made.json()
 
 
 def test_pages(http: Http, store: ms.Store) -> None:
@@ -190,8 +193,17 @@ def test_pages(http: Http, store: ms.Store) -> None:
     assert [one["action"] for one in http.get(f"{TABLE}/history").json()["items"]] == ["create"]
     changes = http.get("/v1/changes", params={"kinds": "table", "under": "lake.c.s", "size": "3"}).json()
     assert [one["kind"] for one in changes["items"]] == ["table"] * len(changes["items"])
-    for path in ("/v1/schemas/lake.c.s/tables?token=forged", "/v1/changes?after=forged", "/v1/metalakes?size=x"):
+    for path in (
+        "/v1/schemas/lake.c.s/tables?token=forged",
+        "/v1/changes?after=forged",
+        "/v1/metalakes?size=x",
+        f"/v1/metalakes?size={'9' * 5000}",
+    ):
         assert code(http.get(path)) == (400, "invalid_argument")
+    store.schemas.create("lake.c.s.t")  # a table has this path too
+    assert code(http.get("/v1/changes?under=lake.c.s.t")) == (400, "invalid_argument")
+    shared = http.get("/v1/changes?under=lake.c.s.t&kind=table").json()["items"]
+    assert [one["kind"] for one in shared] == ["table"]
     assert code(http.get("/v1/tabels/lake.c.s.t")) == (404, "entity_not_found")
 
 

@@ -218,3 +218,19 @@ def test_a_copy_of_a_file_that_stays_locked_ends(file: Path, monkeypatch: pytest
             ms.back_up(url_of(file), file.with_suffix(".backup"))
         other.execute("COMMIT")
     assert not file.with_suffix(".backup").exists()
+
+
+def test_a_schema_that_is_no_text_is_told(file: Path) -> None:
+    """SQLite's message has the damaged text in it, which the driver cannot decode."""
+    write(file, "kept")
+    good, bad = file.with_suffix(".good"), file.with_suffix(".bad")
+    ms.back_up(url_of(file), good)
+    bad.write_bytes(good.read_bytes().replace(b"CREATE TRIGGER info", b"CREATE TRIGG\xffR info", 1))
+    with pytest.raises(ms.InvalidArgument, match="is no backup"):
+        ms.put_back(url_of(file), bad)
+    assert names(file) == ["kept"]
+    for call in (lambda: ms.open(url_of(bad)), lambda: ms.back_up(url_of(bad), file.with_suffix(".copy"))):
+        with pytest.raises(ms.BackendUnavailable):
+            call()
+    ms.put_back(url_of(bad), good)
+    assert names(bad) == ["kept"]

@@ -267,6 +267,28 @@ def test_a_receiver_that_never_ends_its_answer_is_cut_off(piece: bytes) -> None:
     assert "no answer within 0.5 s" in failure.why
 
 
+def test_a_proxy_that_never_ends_its_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer to CONNECT is read before the request is sent."""
+    over = threading.Event()
+
+    def answer(client: socket.socket) -> None:
+        client.sendall(b"HTTP/1.1 200 OK\r\nX-Drip: ")
+        while not over.wait(0.05):
+            client.sendall(b"1")
+
+    with answering(answer) as (url, _):
+        monkeypatch.setenv("https_proxy", url)
+        monkeypatch.setenv("no_proxy", "")
+        receiver = Webhook("https://receiver.example/hook", environment_proxies=True, timeout=0.3)
+        timer = threading.Timer(1.5, over.set)
+        timer.start()
+        failure = receiver.post(b"{}", "application/json")
+        over.set()
+        timer.cancel()
+    assert failure is not None
+    assert "no answer within 0.3 s" in failure.why
+
+
 def test_a_receiver_says_when_to_come_back_and_gets_its_token(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     waits, answers = (
         list[float](),

@@ -469,3 +469,20 @@ def test_what_was_dropped_then_and_lives_elsewhere_now_stays(lake: Store) -> Non
     lake.tables.restore("m.c.s.t", to="m.c.other.t")
     assert lake.revert("m.c.s", to=before) == []
     assert lake.tables.load("m.c.other.t").id == table.id
+
+
+def test_what_was_made_below_something_that_left_goes_when_it_comes_back(lake: Store) -> None:
+    """Also what was moved there from elsewhere returns to where it was."""
+    lake.schemas.create("m.c.s")
+    lake.catalogs.create("m.d", type="relational")
+    moved = lake.tables.create("m.d.other.moved", parents=True)
+    before, was = lake.position(), shown(tree(lake))
+    lake.tables.create("m.c.s.made")
+    lake.schemas.rename("m.c.s", "m.d.away")
+    lake.tables.rename(moved, "m.d.away.moved")
+    lake.tables.create("m.d.away.later")
+    lake.revert("m.c", to=before)
+    assert shown(tree(lake)) == was
+    assert lake.tables.load(moved.path).id == moved.id
+    assert lake.revert("m.c", to=before) == []
+    assert lake.verify() == []

@@ -105,11 +105,14 @@ def check_session(where: str, server: str, client: str, isolation: str, messages
 def options_of(url: Url) -> dict[str, str]:
     """Return the options in the URL's query, which are libpq's; of several servers, connect to the primary.
 
+    An option that the URL names before the query as well is left out.
+
     Raises InvalidArgument, which shows no secret.
     """
     known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
     options: dict[str, str] = {}
     given: dict[str, Any] = dict(url.query)
+    parts = {"host": url.host, "port": url.port, "dbname": url.database, "user": url.username, "password": url.password}
     for key, value in given.items():
         if key not in known:
             raise InvalidArgument(f"the URL has the option {key!r}, which PostgreSQL's client does not know; remove it")
@@ -119,7 +122,8 @@ def options_of(url: Url) -> dict[str, str]:
             raise InvalidArgument(f"the URL has the option {key!r} several times; write its values with commas between")
         if key in ("host", "hostaddr", "dbname") and ("@" in value or "://" in value):
             raise InvalidArgument(f"the URL's option {key!r} looks like another URL; write a plain name")
-        options[key] = value
+        if not parts.get(key):
+            options[key] = value
     if leads_to_several(url):
         wanted = options.get("target_session_attrs", "any")
         if wanted not in ("any", *PRIMARY):

@@ -150,7 +150,7 @@ class Pool:
                 if self._in_memory or not denied or not os.access(self._database, os.R_OK):
                     raise
             return self._opened_immutable()
-        except DRIVER.Error as error:
+        except (DRIVER.Error, UnicodeDecodeError) as error:  # a damaged schema's text is in SQLite's message
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             raise (BackendRefused if code == sqlite3.SQLITE_NOTADB else BackendUnavailable)(
                 f"cannot open the SQLite database {self._database}: {error}; check the path and its permissions"

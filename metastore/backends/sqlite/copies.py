@@ -41,14 +41,18 @@ def back_up(database: str, target: Path) -> None:
     _write(database, target)
 
 
-def put_back(database: str, source: Path) -> None:
+def put_back(database: str, source: Path, *, dry_run: bool = False) -> None:
     """Put the state of ``source``, which :func:`back_up` wrote, in the place of the database's.
+
+    ``dry_run``: only check the source.
 
     Raises InvalidArgument if the source is no such file; BackendUnavailable while a program has the database open.
     """
     _check(source)
     if Path(database).exists() and source.samefile(database):
         raise InvalidArgument(f"{source} is the database itself; name a file of: metastore backup")
+    if dry_run:
+        return
     with _alone(database):
         _write(str(source), Path(database).resolve())
 
@@ -72,7 +76,7 @@ def _write(source: str, target: Path) -> None:
             Path(f"{target}{end}").unlink(missing_ok=True)
         part.replace(target)
         _sync(target.parent)
-    except (OSError, DRIVER.Error) as error:
+    except (OSError, DRIVER.Error, UnicodeDecodeError) as error:
         raise BackendUnavailable(f"cannot copy {source} to {target}: {error}; check both paths and the disk") from None
     finally:
         for end in ("", *_BESIDE):
@@ -119,7 +123,7 @@ def _check(source: Path) -> None:
         with closing(_connect(str(source))) as connection:
             ((compatible_from,),) = connection.execute("SELECT compatible_from FROM info").fetchall()
             problem = _problem(connection)
-    except DRIVER.Error as error:
+    except (DRIVER.Error, UnicodeDecodeError) as error:  # SQLite's message has the damaged text in it
         raise InvalidArgument(
             f"{source} is no backup of a metastore: {error}; name a file of: metastore backup"
         ) from None
@@ -141,7 +145,7 @@ def _alone(database: str) -> Iterator[None]:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA journal_mode = DELETE").fetchone()
             connection.execute("BEGIN EXCLUSIVE")
-        except DRIVER.Error as error:
+        except (DRIVER.Error, UnicodeDecodeError) as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 raise BackendUnavailable(
                     f"a program has {database} open; end all programs that use it, then put the backup back again"
