@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Final
 from metastore.errors import EntityNotFound, HistoryGone, NotInUse
 from metastore.jobs.home import database_of, home_in
 from metastore.kinds.job.run import ENDED, Job
+from metastore.kinds.metalake import Metalake
 
 if TYPE_CHECKING:
-    from metastore.kinds.entity import Entity
-    from metastore.kinds.metalake import Metalake
     from metastore.store import Store
 
 __all__ = ["Queue", "is_free"]
@@ -65,10 +64,10 @@ class Queue:
         for lake in self._store.metalakes.list():
             self._read_jobs(lake)
 
-    def _read_metalake(self, lake: Entity | None) -> None:
+    def _read_metalake(self, lake: object) -> None:
         """Read the jobs of a metalake that is back: the feed tells nothing of what is below it."""
         with suppress(EntityNotFound, NotInUse):  # it is gone again
-            if lake is not None:
+            if isinstance(lake, Metalake):
                 self._read_jobs(self._store.metalakes.load(lake))
 
     def _read_jobs(self, lake: Metalake) -> None:
