@@ -1,18 +1,20 @@
 """Keep the list of jobs that have not ended, by following the change feed.
 
 The tables are read once. After that each look costs one read of the feed, however many jobs have ended;
-and one read for each new job.
+and one read for each new job. The jobs of a metalake that is enabled or restored are read once more.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from metastore.errors import EntityNotFound, HistoryGone, NotInUse
 from metastore.jobs.home import database_of, home_in
 from metastore.kinds.job.run import ENDED, Job
+from metastore.kinds.metalake import Metalake
 
 if TYPE_CHECKING:
     from metastore.store import Store
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["Queue", "is_free"]
 
 _KIND: Final = "job"
+_METALAKE: Final = "metalake"
+_BACK: Final = ("enable", "restore")
+"""The actions after which the jobs of a metalake can be run again. While it was away, a new queue did not see them."""
 _LOG = logging.getLogger("metastore.jobs")
 
 
@@ -46,6 +51,8 @@ class Queue:
                 self._position = change.position
                 if change.kind == _KIND:
                     self._note(change.entity_id, change.entity if change.action != "drop" else None)
+                elif change.kind == _METALAKE and change.action in _BACK:
+                    self._read_metalake(change.entity)
         except HistoryGone:  # this server slept for longer than gc keeps
             self._position = None
         self._warn()
@@ -55,10 +62,19 @@ class Queue:
         self._database = database_of(self._store)
         self._open, self._homes = {}, {}
         for lake in self._store.metalakes.list():
-            if lake.in_use:
-                for job in self._store.jobs.list(lake):
-                    self._homes[job.id] = home_in(self._database, job)
-                    self._note(job.id, job)
+            self._read_jobs(lake)
+
+    def _read_metalake(self, lake: object) -> None:
+        """Read the jobs of a metalake that is back: the feed tells nothing of what is below it."""
+        with suppress(EntityNotFound, NotInUse):  # it is gone again
+            if isinstance(lake, Metalake):
+                self._read_jobs(self._store.metalakes.load(lake))
+
+    def _read_jobs(self, lake: Metalake) -> None:
+        if lake.in_use:
+            for job in self._store.jobs.list(lake):
+                self._homes[job.id] = home_in(self._database, job)
+                self._note(job.id, job)
 
     def _note(self, id: int, job: object) -> None:
         if isinstance(job, Job) and job.status not in ENDED:

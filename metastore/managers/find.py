@@ -38,6 +38,8 @@ __all__ = ["CheckedSearch", "find", "wanted"]
 Ask = Callable[[Search], Matches]
 
 _PAGE: Final = 500
+_TOGETHER: Final = 250
+"""The children of how many containers one statement scans at most."""
 _MORE, _MOST = 4, 40
 """How much more each page of names scans that finds little, and how many times a page at most."""
 _FEW: Final = 1000
@@ -257,13 +259,29 @@ class _Looking:
     # --- from the scope down
 
     def _below(self, top: Container) -> Iterator[Record]:
-        waiting = [top]
+        waiting, most = [top], 1
         while waiting:
-            above, below = waiting.pop(), list[Container]()
-            for search in self._parts(above):
-                yield from self._pages(search, below)
+            group, below = _alike(waiting, most), list[Container]()
+            for search in self._parts(group[0]):
+                yield from self._of_all(search, group, below)
+            # small containers share a statement: as many as would fill half a page, if they are like these
+            most = min(max(len(group) * _PAGE // (2 * max(len(below), 1)), 1), _TOGETHER)
             if self.wanted.recursive:
                 waiting += [one for one in below if kind_named(one.kind).container]
+
+    def _of_all(self, search: Search, group: Sequence[Container], below: list[Container]) -> Iterator[Record]:
+        """Yield what fits below each of a group; one that has more than a page is halved."""
+        if len(group) == 1:
+            yield from self._pages(replace(search, parent=group[0].id), below)
+            return
+        batch = self.ask(replace(search, parent=-1, parents=tuple(one.id for one in group)))
+        if batch.last is None:
+            below += batch.scanned
+            yield from batch.records
+            return
+        middle = len(group) // 2
+        yield from self._of_all(search, group[:middle], below)
+        yield from self._of_all(search, group[middle:], below)
 
     def _parts(self, above: Container) -> Iterator[Search]:
         """Yield what to scan of the children: all, or of a kind its family, and the families that lead to it."""
@@ -302,6 +320,14 @@ class _Looking:
             few = search.by_name and len(batch.records) * _MORE < search.most
             limit = min(search.limit * _MORE, _PAGE * _MOST) if few else _PAGE
             search = replace(search, after=batch.last, limit=limit)
+
+
+def _alike(waiting: list[Container], most: int) -> list[Container]:
+    """Take at most so many containers from the end whose children are scanned alike."""
+    group = [waiting.pop()]
+    while waiting and len(group) < most and (waiting[-1].kind, waiting[-1].fold) == (group[0].kind, group[0].fold):
+        group.append(waiting.pop())
+    return group
 
 
 def _folded(record: Record) -> bool:

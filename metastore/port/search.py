@@ -38,6 +38,11 @@ class Search:
     """A text that is in the document of each match."""
     most: int = 500
     """How many matches come at most; the scan of names goes on behind the last of them."""
+    parents: tuple[int, ...] = ()
+    """The children of all of these are scanned, in no order; ``parent`` is -1 then, and ``after`` holds for each.
+
+    Only an answer whose ``last`` is None is whole. Another one says that there is more than a page: ask for fewer.
+    """
 
 
 class Container(NamedTuple):

@@ -262,3 +262,19 @@ def _plan(backend: Backend, chosen: str, by_name: bool) -> str:
     else:
         rows = port._rows(f"EXPLAIN {text}", asked | {"pattern": "o%", "folded": "o%"})
     return "\n".join(str(row[-1]) for row in rows)
+
+
+@pytest.mark.parametrize("page", [2, 5, 17])
+def test_containers_of_any_size_share_statements(ground: Ground, monkeypatch: pytest.MonkeyPatch, page: int) -> None:
+    """Many small ones, and large ones among them, of which a statement for several says that there is more."""
+    store = ground.store
+    sizes = [0, 0, 1, 0, 40, 1, 2, 5, 0, 17, 16, 0, 0, 1, 3]
+    store.schemas.create_many("m.c", [{"name": f"s{n:02}"} for n in range(len(sizes))])
+    for n, size in enumerate(sizes):
+        store.tables.create_many(f"m.c.s{n:02}", [{"name": f"t{m:02}"} for m in range(size)])
+    monkeypatch.setattr("metastore.managers.find._PAGE", page)
+    for kind, glob in [("table", "*"), ("table", "t1*"), (None, "*0"), ("schema", "*"), ("view", "*")]:
+        found = [one.path for one in store.find("m.c", kind=kind, name=glob)]
+        pattern = re.compile(glob.replace("*", ".*"))
+        fits = [o.path for o in _all(store) if kind in (None, o.kind) and pattern.fullmatch(o.name)]
+        assert sorted(found) == sorted(path for path in fits if path.startswith("m.c."))

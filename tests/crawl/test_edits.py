@@ -143,3 +143,19 @@ def test_a_partition_on_which_people_wrote_stays(parted: Crawler, edit: str) -> 
     writes = parted.writes()
     assert len(parted.crawl().notes) == 1
     assert parted.writes() == writes
+
+
+def test_a_partition_that_people_keep_makes_no_record_at_each_crawl(crawler: Crawler) -> None:
+    """The data set is read each time, because a file of it cannot be used."""
+    for day in "ab":
+        crawler.lake.parquet(f"s/events/day={day}/f.parquet", {"id": [1]})
+    crawler.crawl()
+    table = crawler.table("s.events")
+    crawler.store.statistics.set(table, {"custom-seen": 1}, partition="day=a")
+    shutil.rmtree(crawler.lake.root / "s/events/day=a")
+    (crawler.lake.root / "s/events/day=b/broken.parquet").write_bytes(b"no parquet")
+    crawler.crawl()
+    writes = crawler.writes()
+    report = crawler.crawl()
+    assert (crawler.writes() - writes, report.run) == (0, None)
+    assert set(crawler.partitions("s.events")) == {"day=a", "day=b"}

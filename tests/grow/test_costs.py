@@ -82,6 +82,18 @@ def test_a_search_for_a_rare_kind_passes_by_the_others(store: ms.Store, counter:
     assert large.blocks <= 1.3 * small.blocks
 
 
+@pytest.mark.parametrize(
+    "wanted", [{"kind": "topic"}, {"name": "*1"}, {"properties": {"no": "one"}}], ids=["kind", "name", "properties"]
+)
+def test_a_search_below_many_small_containers_asks_for_many_at_once(
+    store: ms.Store, counter: SqliteCounter, wanted: dict[str, Any]
+) -> None:
+    store.catalogs.create("m.wide", type="relational")
+    store.schemas.create_many("m.wide", [{"name": f"x{n:04}_"} for n in range(1500)])
+    found = measured(counter, lambda: store.find("m.wide", **wanted))
+    assert (found.answer, found.statements < 40) == (0, True)
+
+
 def test_a_search_by_properties_reads_no_documents_that_cannot_fit(store: ms.Store, counter: SqliteCounter) -> None:
     store.tables.create("m.c.s.it", properties={"team": "x", "kept": ms.secret("env:HERE")})
     _tables(store, "m.c.s", 0, 1000, properties={"team": "y"})

@@ -41,10 +41,10 @@ def _scanned(tables: Tables, search: Search) -> list[tuple[tuple[Any, ...], Stan
     live = [s for s in tables.stands.values() if s.state == LIVE and s.id != ROOT_ID]
     if search.by_name:
         return sorted(((s.name, s.id), s) for s in live if s.name < search.before)
-    below = [s for s in live if s.parent_id == search.parent]
+    below = [s for s in live if s.parent_id in (search.parents or (search.parent,))]
     if search.family:
         below = [s for s in below if s.family == search.family and s.key < search.before]
-    return sorted(((s.family, s.key), s) for s in below)
+    return sorted((((s.family, s.key), s) for s in below), key=lambda pair: pair[0])
 
 
 def _fitting(stand: Stand, search: Search, known_of: Callable[[int], Known | None]) -> Record | None:

@@ -69,6 +69,7 @@ _FIND = FindSql(
     array="json_build_array",
     gathered="json_agg({})::text",
     among="{} = ANY(:families::text[])",
+    places="unnest(:places::bigint[]) AS w(id)",
 )
 _TEXTS = Texts(
     _READ,

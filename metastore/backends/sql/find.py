@@ -27,6 +27,7 @@ _FAMILY = f"""SELECT {_SCANNED}, g.family AS a, g.key AS b FROM guard g
   WHERE g.state = 0 AND g.id <> 0 AND g.parent_id = :parent AND g.family = :family AND g.key > :after_key
     AND g.key < :before
   ORDER BY g.key LIMIT :page_size"""
+_BELOW_ALL = f"""SELECT {_SCANNED}, g.family AS a, g.key AS b FROM {{places}} CROSS JOIN {{each}} LIMIT :page_size"""
 _COLUMNS = "g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state"
 
 
@@ -49,6 +50,8 @@ class FindSql:
     """What gathers the values ``{}`` of all rows in a JSON array, as a text."""
     among: str
     """Whether ``{}`` is among the texts of the parameter ``:families``."""
+    places: str
+    """The rows ``w`` with an ``id`` for each id of the parameter ``:places``."""
 
     def by_name(self) -> str:
         """Scan names, from the one after ``after_name``, ``after_id`` up to ``before``."""
@@ -61,6 +64,13 @@ class FindSql:
     def by_family(self) -> str:
         """Scan the children of ``parent`` in one family, from the key after ``after_key`` up to ``before``."""
         return self._statement(_FAMILY, self._all_scanned())
+
+    def below_all(self, *, family: bool) -> str:
+        """Scan the children of all ``places`` (in one ``family``), in no order: at most a page of them."""
+        one = "g.family = :family AND g.key > :after_key AND g.key < :before"
+        part = one if family else "(g.family, g.key) > (:after_family, :after_key)"
+        each = self.each.format(f"g.state = 0 AND g.id <> 0 AND g.parent_id = w.id AND {part}")
+        return self._statement(_BELOW_ALL.format(places=self.places, each=each), self._all_scanned())
 
     def sizes(self, *, families: bool) -> str:
         """Count names in a range, and what is below an entity (only in some ``families``), each up to a limit."""

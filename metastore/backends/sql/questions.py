@@ -59,6 +59,7 @@ class Texts:
         self.related, self.relating = cache(relations.related), cache(relations.relating)
         self.related_page, self.relations = relations.related_page(), relations.relations()
         self.by_name, self.by_parent, self.by_family = find.by_name(), find.by_parent(), find.by_family()
+        self.below_all, self.below_family = find.below_all(family=False), find.below_all(family=True)
         self.sizes = cache(find.sizes)
 
         def in_lake(places: str, lake: str) -> str:
@@ -150,9 +151,12 @@ class Questions(ABC):
 
     def find(self, search: Search) -> Matches:
         patterns = {"pattern": self._pattern(search.glob), "folded": self._pattern(search.folded)}
+        values = {**find_parameters(search), **patterns}
+        if search.parents:
+            text = self.sql.below_family if search.family else self.sql.below_all
+            return found(self._rows(text, {**values, "places": self._ids(search.parents)}), search)
         by_children = self.sql.by_family if search.family else self.sql.by_parent
-        text = self.sql.by_name if search.by_name else by_children
-        return found(self._rows(text, {**find_parameters(search), **patterns}), search)
+        return found(self._rows(self.sql.by_name if search.by_name else by_children, values), search)
 
     def search_sizes(self, span: Span, most: Sizes) -> Sizes:
         values = {"begin": span.begin, "before": span.before, "scope": span.scope}

@@ -60,6 +60,7 @@ _FIND = FindSql(
     array="json_array",
     gathered="json_group_array({})",
     among="{} IN (SELECT value FROM json_each(:families))",
+    places="(SELECT value AS id FROM json_each(:places)) AS w",
 )
 _TEXTS = Texts(
     READ,

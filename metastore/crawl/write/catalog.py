@@ -235,7 +235,7 @@ class StoreCatalog:
         """
         attempts = 0
 
-        def write(tx: Any) -> tuple[TablePlan, Names, int]:
+        def write(tx: Any) -> Applied:
             nonlocal attempts
             attempts += 1  # the store calls this once for each attempt: the count is this data set's alone
             (written,) = self._write_all(tx, [(dataset, state, decide)])
@@ -244,7 +244,8 @@ class StoreCatalog:
         left = _TRIES
         while True:
             try:
-                return Applied(*self.store.run(write), attempts=attempts, conflicts=attempts - 1)
+                done = self.store.run(write)
+                return replace(done, attempts=done.attempts + attempts - 1, conflicts=attempts - 1)
             except (EntityAlreadyExists, EntityNotFound, VersionConflict):
                 left -= 1
                 if not left:
@@ -260,10 +261,11 @@ class StoreCatalog:
         except (EntityAlreadyExists, EntityNotFound, VersionConflict):
             self._catalogs.clear()
             return None
-        return [Applied(*one, attempts=int(at == 0)) for at, one in enumerate(done)]
+        wrote = any(one.attempts for one in done)
+        return [replace(one, attempts=int(wrote and at == 0)) for at, one in enumerate(done)]
 
-    def _write_all(self, tx: Any, requests: Sequence[Request]) -> list[tuple[TablePlan, Names, int]]:
-        """Plan on what the transaction reads, and write the plans.
+    def _write_all(self, tx: Any, requests: Sequence[Request]) -> list[Applied]:
+        """Plan on what the transaction reads, and write the plans. What writes nothing has 0 attempts.
 
         The commit validates what is read here. So an absent table is created without a read: to validate a missing
         name would block other writers of the schema. Partitions come from an earlier listing, and are listed again
@@ -277,7 +279,7 @@ class StoreCatalog:
         ids = [state.table.id for _, state, _ in requests if state.table is not None]
         tables = {table.id: table for table in tx.sources.tables(ids) if table is not None}
         figures = dict(zip(ids, tx.sources.figures(ids, STATISTIC), strict=True))
-        done, rows, drop = list[tuple[TablePlan, Names, int]](), [], list[str]()
+        done, rows, drop = list[Applied](), [], list[str]()
         for (dataset, state, decide), source in zip(requests, sources, strict=True):
             if is_newer(source, self.listed):
                 raise Overtaken(dataset.location)
@@ -291,10 +293,11 @@ class StoreCatalog:
                 stored = _stored(table, state.table.parts, None if seen is None else dict(seen.values))
             stored, plan = _planned(tx, table, stored, decide)
             table = _write_table(tx, dataset, table, plan)
-            done.append((plan, table.names, table.version))
             fields = source_fields(dataset, plan, stored, source, self.policy)
             fields |= {"table": table.id, "table_version": table.version}
-            if not is_same(fields, source):
+            differs = not is_same(fields, source)
+            done.append(Applied(plan, table.names, table.version, attempts=int(differs or not plan.is_empty)))
+            if differs:
                 rows.append(tx.sources.row(row_name(dataset.location), **fields, **self._wrote()))
                 drop += _left_behind(dataset, stored)
         if rows:
