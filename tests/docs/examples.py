@@ -4,7 +4,8 @@ All of a file's ```` ```python ```` blocks run in order, in one namespace, in on
 block ends with ``# raises: ErrorName``, it must raise that. Of a ```` ```console ```` block the lines that begin
 with ``$ metastore`` are run in the same folder, up to a pipe or a redirection, and must end with exit code 0, or
 with 1 if they end with ``# exit 1`` or the line shown below is an error (``metastore: …``). Not run: other
-commands, and ``metastore crawl`` and ``loadtest``, which need Spark (tests/crawl and tests/loadtest run them).
+commands, ``metastore crawl`` and ``loadtest``, which need Spark (tests/crawl and tests/loadtest run them), and
+``console``, which goes on until Ctrl-C (tests/console runs it).
 """
 
 from __future__ import annotations
@@ -122,5 +123,5 @@ def _commands(text: str) -> Iterator[tuple[list[str], int]]:
             if set(word) <= set("|<>&"):
                 break
             words.append(word)
-        if not {"crawl", "loadtest"} & set(words):
+        if not {"crawl", "loadtest", "console"} & set(words):
             yield words[1:], code
