@@ -46,7 +46,7 @@ class Store:
 
 
 def shown(found: Stats, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    monkeypatch.setattr("metastore.cli.context.open_store", lambda *_, **__: Store(found))
+    monkeypatch.setattr("metastore.store.open_store", lambda *_, **__: Store(found))
     monkeypatch.delenv("COLUMNS", raising=False)
     assert run(["stats", *words]) == 0
     done = capsys.readouterr()

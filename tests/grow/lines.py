@@ -35,7 +35,8 @@ LINES: Final[Mapping[str, Answer]] = _lines(
     leases.release leases.renew metalakes.create models.add_version models.alter_version models.create
     models.drop_alias models.drop_version models.load_version models.set_alias models.versions_page owners.of
     owners.remove owners.set partitions.begin_drop partitions.create policies.attach policies.attach_many
-    policies.create policies.detach policies.disable policies.enable policies.on roles.assign roles.create
+    policies.create policies.detach policies.disable policies.enable policies.on policies.on_columns roles.assign
+    roles.create
     roles.grant roles.revoke roles.unassign schemas.create schemas.exclusive sources.figures sources.load_many
     sources.register sources.relations sources.rows sources.tables statistics.of statistics.of_partitions
     statistics.remove statistics.set tables.create tags.create topics.create users.create views.create store.ping
@@ -44,7 +45,8 @@ LINES: Final[Mapping[str, Answer]] = _lines(
     catalogs.list
     catalogs.names crawls.list crawls.names groups.members leases.list models.versions owners.owned_by
     policies.targets roles.grants roles.members roles.of sources.below users.groups""",
-    all="consumer.lag store.export_to store.gc store.import_from store.stats store.verify secrets.rotate secrets.scrub",
+    all="""consumer.lag store.backup store.export_to store.gc store.import_from store.stats store.verify secrets.rotate
+    secrets.scrub""",
     none="""cache.stats leases.close store.close store.metrics lease.closed lease.end lease.is_over lease.keep
     lease.refused
     lease.seconds_left lease.tokens transaction.enter_line transaction.holds transaction.leave_scope store.as_user

@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Final
 
 from metastore.clock import SYSTEM
-from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
+from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError, UnreadableRow
 from metastore.kinds.entity import Change, Entity
 from metastore.kinds.registry import KINDS, OWNED_KINDS
 from metastore.past.consumers import Lag
@@ -130,16 +130,21 @@ def _newest(
 
 
 def _after(asked: Asked, position: str, kinds: Sequence[str], under: Place | None, ends: float) -> Iterator[Change]:
-    """Yield the changes after a position, until a moment; without rights to check, damaged ones are left out."""
+    """Yield the changes after a position, until a moment; damaged ones are left out.
+
+    A page may be empty: a user may see none of it. ``changes`` refuses a path that leads nowhere now, pages do not.
+    """
     target = None if under is None else under.target
-    if asked.store is asked.whole and not isinstance(target, str):
-        every = asked.store.changes(after=position, kinds=kinds or None, under=target, unreadable=lambda _: None)
-        yield from takewhile(lambda _: SYSTEM.monotonic() <= ends, every)
-        return
     following: str | None = position
-    # ``changes`` refuses a path that leads nowhere now, pages do not. A page may be empty: a user may see none of it
     while following is not None and SYSTEM.monotonic() <= ends:
-        page = asked.store.changes_page(after=following, size=_PAGE, kinds=kinds or None, under=target)
+        try:
+            page = asked.store.changes_page(after=following, size=_PAGE, kinds=kinds or None, under=target)
+        except UnreadableRow:
+            if isinstance(target, str):
+                raise
+            rest = asked.store.changes(after=following, kinds=kinds or None, under=target, unreadable=lambda _: None)
+            yield from takewhile(lambda _: SYSTEM.monotonic() <= ends, rest)
+            return
         yield from page.items
         following = page.next_token
 
