@@ -138,6 +138,7 @@ def has_data(folder: Path, kind: str, entity_id: int) -> bool:
     return counts[0] == 4
 
 
+@pytest.mark.each_run_on("postgres")
 def test_killed_between_any_two_steps(url: str, tmp_path: Path) -> None:
     """Field cases 63, 64: The next process finishes what was announced, whatever the handler; nothing is left half."""
     seed(url)
@@ -151,6 +152,7 @@ def test_killed_between_any_two_steps(url: str, tmp_path: Path) -> None:
     assert violations(url) == []
 
 
+@pytest.mark.each_run_on("sqlite")
 def test_killed_and_rolled_back(url: str, tmp_path: Path) -> None:
     """Field case 63: What had not started can be rolled back by the next process; what had, only finished."""
     seed(url)

@@ -20,6 +20,7 @@ from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.postgres.backend import PostgresBackend
 from metastore.backends.postgres.fragments import CONFIRM
 from tests.combine.gate import batches_of, lanes
+from tests.long import long_unless
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import wait_until
 
@@ -126,7 +127,7 @@ def until_it_is_confirmed(server: PostgresServer, url: str) -> None:
             assert store.tables.alter(path, COMMENT, operation_id=error.operation_id).version == 2
 
 
-@pytest.mark.parametrize("commits", ["on", "off"])
+@pytest.mark.parametrize("commits", long_unless(("on", "off"), lambda commits: commits == "off"))
 def test_at_the_deadline_of_a_batch(server: PostgresServer, url: str, commits: str) -> None:
     """Also where the database's own transactions wait for nobody: the store's commits always wait."""
     with psycopg.connect(server.dsn(), autocommit=True) as own:
@@ -143,7 +144,7 @@ def test_without_the_confirmation_it_is_said_to_be_applied(
         until_it_is_confirmed(server, url)
 
 
-@pytest.mark.parametrize("write", list(WRITES))
+@pytest.mark.parametrize("write", long_unless(WRITES, lambda write: write == next(iter(WRITES))))
 def test_terminated_while_it_waits(server: PostgresServer, url: str, write: str) -> None:
     """The deadline is far away when the answer is lost; the call asks until it is over."""
     with ms.open(url, deadline=4.0) as store, ThreadPoolExecutor(1) as pool:

@@ -15,6 +15,7 @@ import pytest
 
 import metastore as ms
 from metastore.jobs import submit
+from tests.long import long_unless
 from tests.servers.process import wait_until
 
 TTL, LONG = 2.0, 60.0
@@ -68,7 +69,7 @@ def runs(log: Path) -> list[tuple[float, float]]:
 
 
 @pytest.mark.each_run_on("postgres")
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+@pytest.mark.parametrize("how", long_unless((signal.SIGKILL, signal.SIGSTOP), lambda how: how == signal.SIGSTOP))
 def test_a_job_is_run_again_and_not_twice_at_once(url: str, store: ms.Store, tmp_path: Path, how: int) -> None:
     with server(url) as one:
         job, log = beating(store, tmp_path)

@@ -133,6 +133,7 @@ def hold(store: ms.Store, ttl: float) -> None:
         tx.tables.create(f"{SCHEMA}.late")
 
 
+@pytest.mark.each_run_on("postgres")
 def test_a_holder_is_killed(url: str) -> None:
     """Others wait for its ttl, and not longer."""
     seed(url, PATH)

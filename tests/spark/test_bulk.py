@@ -90,6 +90,7 @@ def test_a_hundred_thousand_tags_and_the_same_again(spark: SparkSession, postgre
         assert store.verify() == []
 
 
+@pytest.mark.long
 def test_statistics_go_to_data_frames_and_back(spark: SparkSession, lake: str) -> None:
     rows = [(f"m.c.s.t{n}", "custom-rows", n) for n in range(TABLES)]
     frame = spark.createDataFrame(rows, "path STRING, name STRING, value LONG")
