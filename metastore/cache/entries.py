@@ -130,7 +130,7 @@ class Entries:
                     del index[at]
 
     def _places(self, entry: Entry) -> Iterator[tuple[_Index, Hashable]]:
-        """Yield where an entry stands in the indexes."""
+        """Yield where an entry is in the indexes."""
         for at in entry.ids:
             yield self._below, at
         for at in entry.content:

@@ -138,7 +138,7 @@ class Waiting(Generic[T]):
     def _found_again(self, record: Record) -> tuple[int, int]:
         """Return where the entity stands. If it stood elsewhere, an exclusive operation made the batch before lose.
 
-        Such a batch is no lost round. A mark or a locked row leaves the entity where it is.
+        Such a batch is not a lost round. A mark or a locked row leaves the entity where it is.
         """
         own = record.chain[-1]
         here, stood = (own.id, own.scope_version), self.stood

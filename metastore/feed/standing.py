@@ -16,7 +16,7 @@ _Names = tuple[str, ...]
 
 @dataclass
 class Standing:
-    """Where an entity stands at one position."""
+    """Where an entity is at one position."""
 
     id: int
     kind: str

@@ -55,7 +55,7 @@ def note(
 
 
 def read_note(text: str) -> Note:
-    """Return what a row keeps. Raises ValueError for what is no note."""
+    """Return what a row keeps. Raises ValueError if it is not a note."""
     try:
         parts = json.loads(text)
         if isinstance(parts, list):

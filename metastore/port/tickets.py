@@ -24,7 +24,7 @@ class Line(NamedTuple):
     """Who stands in line for some entities, before a ticket or at all."""
 
     held: bool = False
-    """The own ticket stands on each of the entities that exist."""
+    """The own ticket is on each of the entities that exist."""
     head: int | None = None
     """The oldest of the tickets before it; None: there is none."""
     ahead: int = 0

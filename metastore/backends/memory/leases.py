@@ -253,7 +253,7 @@ def _ours(tables: Tables, lease: LeaseToken) -> LeaseRow | None:
 
 
 def _gone(tables: Tables, staged: Staged) -> bool:
-    """Whether the token that something was staged under is no lease's any more."""
+    """Whether no lease has the token any more that something was staged under."""
     row = tables.leases.get(staged.lease)
     return row is None or (row.id, row.token) != (staged.lease_id, staged.token)
 

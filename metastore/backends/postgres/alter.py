@@ -95,7 +95,7 @@ class Altered(NamedTuple):
     found: int | None
     """The version in the statement's snapshot, if nothing was written."""
     marked: bool | None
-    """Whether another operation's mark stands on a guard or on the entity; None if the entity was altered."""
+    """Whether another operation's mark is on a guard or on the entity; None if the entity was altered."""
     queued: bool | None
     """Whether a ticket stands there; None if the entity was altered."""
     fenced: bool = True

@@ -100,7 +100,7 @@ class Created(NamedTuple):
     created_at: int
     """The database's time (µs); None as for ``id``."""
     marked: bool | None
-    """Whether another operation's mark stands on a guard; None if the entity was made."""
+    """Whether another operation's mark is on a guard; None if the entity was made."""
     fenced: bool = True
     """Whether all leases still had their tokens."""
 

@@ -88,7 +88,7 @@ class CreatedOwned(NamedTuple):
     created_at: int
     """The database's time (µs); None as for ``id``."""
     marked: bool | None
-    """Whether another operation's mark stands on a guard; None if the entity was made."""
+    """Whether another operation's mark is on a guard; None if the entity was made."""
     relation_id: int
     """The relation to the owner; None as for ``id``."""
 

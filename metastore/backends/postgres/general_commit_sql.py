@@ -70,7 +70,7 @@ class Shape:
         return self.updates or self.inserts or self.owned or self.relations
 
 
-# After the statements of a commit whose mark stands on a guard that none of them changes. The quiet time that follows
+# After the statements of a commit whose mark is on a guard that none of them changes. The quiet time that follows
 # is the others' turn.
 RELEASE = f"""UPDATE guard SET mark = NULL, marked_at = NULL, marked_until = NULL,
   quiet_until = {quiet("guard")}

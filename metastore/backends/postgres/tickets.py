@@ -27,7 +27,7 @@ __all__ = [
     "queue_parameters",
 ]
 
-# The ticket is no precondition that a commit rests on. So its transaction does not wait for the disk.
+# No commit depends on the ticket. So its transaction does not wait for the disk.
 _SOON = "set_config('synchronous_commit', 'off', true) <> ''"
 
 QUEUE = without_comments(f"""WITH
