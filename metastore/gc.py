@@ -49,7 +49,7 @@ _LONG_DEAD: Final = 3_600_000_000
 
 @dataclass(frozen=True)
 class Collected:
-    """What a gc deleted."""
+    """The result of a gc: how many it deleted."""
 
     entities: int
     """Entities, with their history and what they owned."""

@@ -5,7 +5,7 @@ For each name a book has one entry, which is never deleted: a token, the holder,
 time.
 
 A book answers only what is decided. If it sends a request again, or loses an answer, it settles the outcome before it
-returns: a grant in doubt is no grant. If it cannot settle the outcome before the call's deadline
+returns: a grant in doubt is not a grant. If it cannot settle the outcome before the call's deadline
 (:mod:`metastore.deadlines`), it raises BackendUnavailable, DeadlineExceeded or OutcomeUnknown. Then the caller must
 not believe that it holds the lease; at worst, the lease is free after its ttl.
 

@@ -31,7 +31,7 @@ _LAST_LOOK = 1.0
 
 
 class _Ours:
-    """What one process holds. A forked child is another holder."""
+    """The leases that one process holds. A forked child is another holder."""
 
     def __init__(self, clock: Clock) -> None:
         self.incarnation = str(clock.operation_id())

@@ -34,7 +34,7 @@ _STATES: Final = {
     "rename": "RENAME",
     "move": "RENAME",
 }
-"""What happened to the dataset; everything else is ALTER."""
+"""The events of the dataset; everything else is ALTER."""
 
 
 def dataset(change: Change, namespace: str) -> dict[str, Any] | None:

@@ -308,7 +308,7 @@ class Commits:
     def _wait_in_line(
         self, queue: ExitStack, line: LeaseSet | None, names: list[str], patience: float
     ) -> LeaseSet | None:
-        """Return the leases of these names. Who holds them already keeps its place."""
+        """Return the leases of these names. A client that holds them already keeps its place."""
         if not names or (line is not None and sorted(line) == names and not line.is_over()):
             return line
         queue.close()  # a commit that waits for leases holds none: so no two wait for each other

@@ -71,7 +71,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a handler answers: a JSON value (None: no body), or text that is JSON already."""
+    """A handler's answer: a JSON value (None: no body), or text that is JSON already."""
 
     body: Any = None
     status: int = 200

@@ -131,7 +131,7 @@ def _scan_text(spark: SparkSession, files: _Files, paths: Sequence[str], layout:
 
 
 class _Files:
-    """Files of one format, read with the same options. ``keys`` are the columns that stand in folders' names."""
+    """Files of one format, read with the same options. ``keys`` are the columns that are in folders' names."""
 
     def __init__(self, spark: SparkSession, form: str, options: Mapping[str, str], keys: Sequence[Column]) -> None:
         self.spark, self.form, self.options, self.keys = spark, form, options, keys

@@ -47,7 +47,7 @@ class BoundStore(Store):
 
 
 class UserStore(BoundStore):
-    """A store as a user may use it, which :meth:`Store.as_user` returns. Whatever is not checked is refused."""
+    """A store as a user may use it, which :meth:`Store.as_user` returns. It refuses what it does not check."""
 
     @property
     def _access(self) -> Access:

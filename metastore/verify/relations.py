@@ -17,7 +17,7 @@ from metastore.verify.violations import Places, Violation
 __all__ = ["COLUMNS", "check_relation", "was_deleted"]
 
 COLUMNS = ("id", "from_id", "kind", "slot", "column_id", "value", "to_id", "version", *AUDIT)
-"""What ``check_relation`` reads of a row."""
+"""The fields that ``check_relation`` reads of a row."""
 
 
 def check_relation(row: tuple[Any, ...], second: object, reader: ChainReader, places: Places) -> Iterator[Violation]:

@@ -42,7 +42,7 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The first rows that are whole and not blank; ``blank`` is how many blank ones stand before them."""
+    """The first rows that are whole and not blank; ``blank`` is how many blank ones come before them."""
 
     rows: list[list[str]]
     blank: int

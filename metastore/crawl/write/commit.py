@@ -50,7 +50,7 @@ class Overtaken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CatalogState:
-    """What the catalog has of a data set: its table, and the row that leads from the location to the table."""
+    """The catalog's part of a data set: its table, and the row that leads from the location to the table."""
 
     table: StoredTable | None = None
     source: Source | None = None
@@ -118,7 +118,7 @@ class Catalog(Protocol):
 
 @dataclass
 class _Task:
-    """What one task has learnt: the tables at paths, and which location claims which path."""
+    """The facts that one task has learnt: the tables at paths, and which location claims which path."""
 
     catalog: Catalog
     policies: Policies

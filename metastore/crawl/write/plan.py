@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 PREFIX: Final = "crawl."
-"""What the names of the crawler's own properties begin with."""
+"""The prefix of the names of the crawler's own properties."""
 
 MISSING: Final = f"{PREFIX}missing"
 """The property that says since when a table's files are gone."""

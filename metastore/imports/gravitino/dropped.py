@@ -25,7 +25,7 @@ __all__ = ["import_dropped"]
 
 Names = tuple[str, ...]
 _ASIDE: Final = "~dropped"
-"""What follows the name of a dropped entity where a live one has the name."""
+"""The suffix of a dropped entity's name where a live one has the name."""
 
 
 def import_dropped(store: Store, source: Source, live: Mapping[Key, Names]) -> int:

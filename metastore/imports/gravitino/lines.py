@@ -66,7 +66,7 @@ class Standing:
 
 @dataclass
 class Seen:
-    """What was seen there, whether it came over or not. Only what was not seen is gone."""
+    """The entities that were seen there, whether they came over or not. Only what was not seen is gone."""
 
     left: set[Key] = field(default_factory=set)
     """Entities that are there and did not come over."""

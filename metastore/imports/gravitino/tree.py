@@ -30,7 +30,7 @@ def nothing_is_taken(_key: Key, _names: Names) -> bool:
 
 
 class Tree:
-    """Where each live entity stands whose whole chain is live."""
+    """The place of each live entity whose whole chain is live."""
 
     def __init__(self, source: Source, metalake: Row, report: Report, is_taken: IsTaken) -> None:
         """Read a metalake."""

@@ -25,7 +25,7 @@ __all__ = ["FencedStore", "ObjectStoreLeases"]
 
 
 class StoreLeases(Notebook, Protocol):
-    """What object leases use of ``store.leases``."""
+    """The part of ``store.leases`` that object leases use."""
 
     @property
     def staging(self) -> Staging:

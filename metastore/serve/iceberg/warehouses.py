@@ -80,7 +80,7 @@ class Warehouses:
     def prefix(self, warehouse: str | None, principal: str) -> str:
         """Return the prefix of a warehouse's paths; None: that of the first one.
 
-        Raises EntityNotFound if the client sees no such catalog, InvalidArgument if none is named and there is none.
+        Raises EntityNotFound if the client sees no such catalog, InvalidArgument if the request names none and there is no default.
         """
         if not warehouse:
             if not self._places:
