@@ -1,9 +1,9 @@
 """Derive the async classes from the sync ones: one rule for each way in which a sync method answers.
 
 A method becomes a coroutine. One that returns an ``Iterator`` returns a :class:`Stream`. One that returns something
-that is entered and left, such as a lease, returns an :class:`Opening`. What sends nothing (``bind``, ``manager``,
-``transaction``, ``exclusive``) stays as it is. What a method returns is wrapped if its class has an async one; what is
-given to a method is unwrapped. A function that is given may be ``async def``: it is awaited where the sync code calls
+that is entered and left, such as a lease, returns an :class:`Opening`. A method that sends nothing (``bind``,
+``manager``, ``transaction``, ``exclusive``) stays as it is. A result is wrapped if its class has an async one; an
+argument is unwrapped. A function that is given may be ``async def``: it is awaited where the sync code calls
 it.
 
 The types that users see are in ``surface.pyi``, which is generated; a test compares it with the sync classes.
@@ -69,7 +69,7 @@ _END: Final = object()
 
 
 class Room:
-    """Where the calls of one store run. In a transaction, one call at a time: its tasks take turns."""
+    """The place where the calls of one store run. In a transaction, one call at a time: its tasks take turns."""
 
     def __init__(self, threads: Threads, lock: asyncio.Lock | None = None) -> None:
         self.threads = threads

@@ -64,7 +64,7 @@ class Lines:
     y: str
     series: tuple[Series, ...]
     extent: float
-    """Where the x axis ends."""
+    """The end of the x axis."""
     categories: tuple[str, ...] | None = None
     """The labels at x = 0, 1, 2 …; None: numbers."""
     least: float = 0.0

@@ -50,7 +50,7 @@ class Grant(NamedTuple):
     """None: this kind of entry has none (Hudi's lock files)."""
     expires_at: datetime
     fence: LeaseToken | None
-    """What a commit made under the lease requires; None: no store checks the token."""
+    """The token that a commit under the lease requires; None: no store checks the token."""
     mark: str = ""
     """How the book identifies this acquisition, where the token does not suffice."""
 
@@ -140,7 +140,7 @@ class Book(Protocol):
     ) -> Iterator[Holder]:
         """Yield the holders of these names (None: of all), by name. Free names are left out.
 
-        Of all, what cannot be read is left out too, and ``unreadable`` gets its error.
+        With None, entries that cannot be read are left out too, and ``unreadable`` gets their errors.
         """
         ...
 

@@ -25,7 +25,7 @@ _FACETS: Final = {
         f"{_SPEC}/1-0-1/LifecycleStateChangeDatasetFacet.json#/$defs/LifecycleStateChangeDatasetFacet"
     ),
 }
-"""Of each facet the schema, in the version that its fields are of."""
+"""The schema of each facet, in the version that has its fields."""
 _STATES: Final = {
     "create": "CREATE",
     "restore": "CREATE",

@@ -269,7 +269,7 @@ def _check_ends(session: Session, plan: Plan, present: dict[int, Known | None], 
 
 
 def _below(known: Known | None) -> list[int]:
-    """Return the parent that an entity must leave, unless the entity was dropped by itself."""
+    """Return the nodes above a live entity, which must leave them; nothing if the entity was dropped."""
     return [] if known is None or known.state != LIVE else [node.id for node in known.record.chain[:-1]]
 
 

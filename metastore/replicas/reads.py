@@ -48,7 +48,7 @@ class Replicas:
     def chosen(self, at_least: str | None, wait: float) -> tuple[Source, Reached] | None:
         """Return a replica that shows everything up to a position, within ``wait`` seconds; None: none does.
 
-        Raises InvalidArgument for a position of another database.
+        Raises InvalidArgument for a text that is not a position of this database.
         """
         ends = self._clock.monotonic() + wait
         begin = next(self._turn)

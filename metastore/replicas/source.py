@@ -44,7 +44,7 @@ class Reached(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """The findings on the connections of a time."""
+    """What the connections of one time have shown."""
 
     opened: object
     whole: NewestChange | None

@@ -4,7 +4,7 @@ Two properties of a catalog are these settings. ``metastore.secret-properties`` 
 blanks: ``password *.token``; ``*`` is any text, ``?`` any character. ``metastore.secret-key`` is the number of the data
 key, which rotation sets. They hold for the catalog's own properties and for those of everything below it.
 
-Whatever changes them counts the catalog's scope version up. Each write below the catalog guards that version, so that
+A commit that changes them counts the catalog's scope version up. Each write below the catalog guards that version, so
 no write that rests on old settings lands once the change has returned.
 """
 

@@ -3,8 +3,8 @@
 uvicorn alone lets a client that sends a byte now and then keep its connection for ever. Here each connection has a
 stage, and a clock that runs while the client is the one to act: it sends the header of a request, its body, or takes
 the answer. The server cuts a connection that takes too long. At the limit of connections, the one that has waited
-longest for its client makes room for a new one: so idle connections keep nobody out. An answer without end, such as the stream of an open page,
-makes room like an idle connection, but no limit of time ends it.
+longest for its client makes room for a new one: so idle connections keep nobody out. An answer without end, such as
+the stream of an open page, makes room like an idle connection, but no limit of time ends it.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ def _project(spark: SparkSession, scan: DataFrame, columns: Sequence[FileColumn]
 
 
 def _made(field: StructField, here: StructField | None) -> Expression | str:
-    """Return what makes ``field`` of the file's column ``here``. What is simple is simply said: each call costs."""
+    """Return what makes ``field`` of the file's column ``here``, as short as possible: each call costs."""
     if here is None:
         return F.lit(None).cast(field.dataType).alias(field.name, metadata=field.metadata)
     name = "`" + here.name.replace("`", "``") + "`"

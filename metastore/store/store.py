@@ -285,8 +285,8 @@ class Store(Managers):
     ) -> list[Difference]:
         """Make an entity, and all below it, what it was at a position or time; return what changes.
 
-        The entity keeps its present name and place. Entities that were dropped or moved out come back, with their ids; new
-        ones are dropped; tags, owners and grants are what they were. Up to 10,000 differences are one commit. More of them
+        The entity keeps its present name and place. Entities that were dropped or moved out come back, with their ids;
+        new ones are dropped; tags, owners and grants are what they were. Up to 10,000 differences are one commit. More
         are commits of 2,000 steps: if one of these fails, those before it stay, and the same call does the rest.
         ``dry_run``: nothing is written. ``kind`` says what a path means that several families share. Raises
         HistoryGone; EntityNotFound if it was not there then; InvalidArgument for what cannot come back;

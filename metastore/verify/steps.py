@@ -67,7 +67,7 @@ AUDIT = ("created_at", "modified_at", "created_by", "modified_by")
 
 
 class Made(NamedTuple):
-    """Who made a row and wrote it last, and when."""
+    """The principals that made a row and wrote it last, and when."""
 
     created_at: int
     modified_at: int

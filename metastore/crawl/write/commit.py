@@ -7,7 +7,7 @@
    reads until it commits, so edits of people are merged.
 
 Spark repeats a task whose executor died. The repeated task finds its tables in place and writes nothing.
-A data set that fails stops no other. Only when the database is gone, the rest of the task is not tried.
+A data set that fails stops no other. Only when the database is gone, the task does not try the rest.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ Wish = tuple[Dataset, CatalogState]
 
 
 def _unclaimed(task: _Task, datasets: Sequence[Dataset], states: Sequence[CatalogState]) -> Iterator[Wish | Failure]:
-    """Yield the data sets. Of two data sets with one path, yield a failure for the second."""
+    """Yield the data sets. If two data sets have one path, yield a failure for the second."""
     for dataset, state in zip(datasets, states, strict=True):
         claimed = state.table is None
         owner = task.claims.setdefault(dataset.path, dataset.location) if claimed else dataset.location

@@ -57,7 +57,7 @@ def _silent(_: float) -> None:
 
 @dataclass(frozen=True)
 class Standing:
-    """What the store has already. ``is_taken``: whether an entity that was made here has a place."""
+    """The things that the store has already. ``is_taken``: whether an entity that was made here has a place."""
 
     columns: Mapping[Key, Columns] = field(default_factory=dict)
     """The columns that an earlier import made."""

@@ -19,7 +19,7 @@ class Finding:
     what: str
     """The subject: a kind, a name and an id."""
     done: str
-    """What the import did with it."""
+    """The action of the import."""
 
 
 @dataclass

@@ -38,7 +38,7 @@ class Tree:
         self.id = METALAKE.key(metalake)
         self.names: dict[Key, Names] = {}
         self.left: set[Key] = set()
-        """What is there, but does not come over: the report names it, or what is above it."""
+        """Entities that are there, but do not come over: the report names each, or one above it."""
         self._taken: dict[Place, Key] = {}
         self._add(("metalake", self.id), (), METALAKE.name(metalake))
         for shape in BELOW_METALAKE:

@@ -38,7 +38,7 @@ class FencedStore(Protocol):
 
     @property
     def leases(self) -> StoreLeases:
-        """Where the tokens are noted."""
+        """The leases of the store, where the tokens are noted."""
         ...
 
 

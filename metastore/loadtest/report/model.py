@@ -182,7 +182,7 @@ class Analysis:
 
     runs: tuple[Run, ...]
     facts: Mapping[str, Any]
-    """What ``run.json`` says of all of them: scenario, seed, started, url, versions …; what is missing is unknown."""
+    """The facts in ``run.json`` on all of them: scenario, seed, started, url, versions …; a missing one is unknown."""
 
     @property
     def is_ramp(self) -> bool:

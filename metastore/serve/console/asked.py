@@ -64,7 +64,7 @@ class Asked:
     store: Store
     """As the user sees it."""
     whole: Store
-    """The store itself, for positions of the feed: what it returns is shown to nobody unchecked."""
+    """The store itself, for positions of the feed: no page shows its results unchecked."""
     gauges: Gauges
     """This server's counts of the last minutes."""
     files: Snapshots
