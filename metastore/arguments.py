@@ -16,7 +16,7 @@ _LONGEST = 1_000_000_000.0
 
 
 def _whole(value: object) -> int | None:
-    """Return ``value`` as a plain integer, None if it is none: a subclass could have methods that disagree with it."""
+    """Return ``value`` as a plain integer, None if it is not one: a subclass could have methods that disagree."""
     is_one = issubclass(type(value), int) and not isinstance(value, bool)
     return int.__int__(cast(int, value)) if is_one else None
 

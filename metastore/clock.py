@@ -23,11 +23,11 @@ T = TypeVar("T")
 
 _BOOTTIME: int = getattr(
     time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC
-)  # only Linux has it; elsewhere, the monotonic clock stands in
+)  # only Linux has it; elsewhere, the monotonic clock replaces it
 
 
 class Alive(Protocol):
-    """What runs code: a thread, or a task."""
+    """A runner of code: a thread, or a task."""
 
     def is_alive(self) -> bool:
         """Whether it runs still."""

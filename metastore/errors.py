@@ -89,7 +89,7 @@ def _copy(cls: type[MetastoreError], args: tuple[Any, ...], attributes: dict[str
 
 
 class InvalidArgument(MetastoreError):
-    """The call makes no sense as it stands; nothing was written. Next step: correct it."""
+    """The call makes no sense as it is; nothing was written. Next step: correct it."""
 
     code = "invalid_argument"
     http_status = 400

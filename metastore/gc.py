@@ -49,7 +49,7 @@ _LONG_DEAD: Final = 3_600_000_000
 
 @dataclass(frozen=True)
 class Collected:
-    """What a gc deleted."""
+    """The result of a gc: how many it deleted."""
 
     entities: int
     """Entities, with their history and what they owned."""
@@ -58,7 +58,7 @@ class Collected:
     operations: int
     """Other rows of the operation table."""
     staged: int = 0
-    """What was staged under leases that ended, and was handed to ``clean_up``."""
+    """Values staged under leases that ended, which gc handed to ``clean_up``."""
     overdue: tuple[str, ...] = ()
     """Consumers that gc did not wait for: they have left changes unread for too long, or have lost some."""
 
@@ -66,7 +66,7 @@ class Collected:
 def collect(session: Session, retention: timedelta, keep_versions: int, keep_unread: timedelta) -> Collected:
     """Delete what was dropped longer ago than ``retention``, and history beyond the newest ``keep_versions``.
 
-    What a consumer of the feed has not read stays for ``keep_unread``. Raises InvalidArgument.
+    Changes that a consumer of the feed has not read stay for ``keep_unread``. Raises InvalidArgument.
     """
     if not isinstance(keep_unread, timedelta) or keep_unread < timedelta(0):
         raise InvalidArgument(f"keep_unread is a timedelta of zero or more, not {shown(keep_unread)}")

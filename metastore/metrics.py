@@ -91,14 +91,14 @@ class HotConflicts:
 
     entity_id: int
     conflicts: int
-    """How many conflicts there were, or more than that; see ``overcount``."""
+    """The number of conflicts, or an overestimate; see ``overcount``."""
     overcount: int
     """By how much ``conflicts`` may be too large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the process counted since the store was opened."""
+    """The process's counts since the store was opened."""
 
     in_flight: int
     """Operations that have begun and not ended, at this moment."""

@@ -52,7 +52,7 @@ class HotEntity:
 
 @dataclass(frozen=True)
 class Stats:
-    """What the database shows of the work of all clients."""
+    """The work of all clients, as the database shows it."""
 
     pending: int
     """How many intents are announced and not decided, on all entities."""

@@ -5,8 +5,8 @@
 returned. No lock may be held meanwhile: another task may want it on the same thread.
 
 The greenlet shares the task's context, so that a deadline that sync code sets holds in the coroutines that it waits
-for. Cancellation of the task is raised from :meth:`Core.wait`. What the code does then to clean up is not cancelled a
-second time.
+for. Cancellation of the task is raised from :meth:`Core.wait`. The clean-up that the code does then is not cancelled
+a second time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Derive the async classes from the sync ones: one rule for each way in which a sync method answers.
 
 A method becomes a coroutine. One that returns an ``Iterator`` returns a :class:`Stream`. One that returns something
-that is entered and left, such as a lease, returns an :class:`Opening`. What sends nothing (``bind``, ``manager``,
-``transaction``, ``exclusive``) stays as it is. What a method returns is wrapped if its class has an async one; what is
-given to a method is unwrapped. A function that is given may be ``async def``: it is awaited where the sync code calls
+that is entered and left, such as a lease, returns an :class:`Opening`. A method that sends nothing (``bind``,
+``manager``, ``transaction``, ``exclusive``) stays as it is. A result is wrapped if its class has an async one; an
+argument is unwrapped. A function that is given may be ``async def``: it is awaited where the sync code calls
 it.
 
 The types that users see are in ``surface.pyi``, which is generated; a test compares it with the sync classes.
@@ -61,15 +61,15 @@ WHOLE: Final = frozenset(
 )
 """Long work: it is done in a thread of its own, where it does not hold up the loop while Python runs."""
 INTERNAL: Final = frozenset({"place", "relate", "unrelate"})
-"""Methods that managers call on each other: they are no surface."""
+"""Methods that managers call on each other: they are not part of the surface."""
 OPENINGS: Final = frozenset({"Lease", "LeaseSet"})
-"""What methods return that can be awaited, or entered at once."""
+"""Results that a caller can await, or enter at once."""
 _DUNDERS: Final = ("__contains__", "__getitem__", "__iter__", "__len__")
 _END: Final = object()
 
 
 class Room:
-    """Where the calls of one store run. In a transaction, one call at a time: its tasks take turns."""
+    """The place where the calls of one store run. In a transaction, one call at a time: its tasks take turns."""
 
     def __init__(self, threads: Threads, lock: asyncio.Lock | None = None) -> None:
         self.threads = threads
@@ -115,7 +115,7 @@ class Derived:
 
 
 class Stream(AsyncIterator[T]):
-    """What an iterator of the sync API yields. Nothing is read before the first item is asked for."""
+    """The items of a sync iterator. Nothing is read before the first item is asked for."""
 
     def __init__(self, room: Room, make: Callable[[], Iterator[T]]) -> None:
         self._room, self._make = room, make
@@ -145,7 +145,7 @@ class Stream(AsyncIterator[T]):
 
 
 class Opening(Generic[T]):
-    """What is opened by awaiting it, or by ``async with``, which closes it at the end."""
+    """A thing that is opened by awaiting it, or by ``async with``, which closes it at the end."""
 
     def __init__(self, open_: Callable[[], Awaitable[T]]) -> None:
         self._open = open_
@@ -208,7 +208,7 @@ def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 _CALLED: set[asyncio.Task[Any]] = set()
-"""What runs and nobody waits for: the loop itself keeps no task alive."""
+"""Tasks that run and that nobody waits for: the loop itself keeps no task alive."""
 
 
 async def _awaited(result: Awaitable[T]) -> T:

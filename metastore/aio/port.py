@@ -32,7 +32,7 @@ __all__ = ["AioBackend", "AioClock", "alone"]
 T = TypeVar("T")
 
 _AT_ONCE: Final = ("close", "hearing", "leases", "origin", "pool_use", "restorer", "snapshot", "waker")
-"""What no thread is needed for, or what is used in a thread already: whole tables at one instant, a restore."""
+"""Methods that need no thread, or run in one already: whole tables at one instant, a restore."""
 
 
 def _finished(core: Core, job: Job) -> Any:

@@ -43,7 +43,7 @@ class Job:
         self._error: BaseException | None = None
 
     def run(self, free: Callable[[], None]) -> None:
-        """Make the call, unless it was withdrawn; call ``free`` before the task hears of it. (In a thread.)"""
+        """Make the call, unless it was withdrawn; call ``free`` before the task is told. (In a thread.)"""
         made = self._started.acquire(blocking=False)
         if made:
             try:

@@ -30,7 +30,7 @@ _RUNS_AT_ONCE = 1e6
 
 
 class _Changed(Exception):
-    """What a section for reading rests on changed while it ran."""
+    """The data that a section for reading rests on changed while it ran."""
 
     def __init__(self, conflict: VersionConflict) -> None:
         super().__init__(str(conflict))

@@ -120,7 +120,7 @@ class Exclusive:
 
 
 class _Others(NamedTuple):
-    """Who has a path above, and who has one below."""
+    """The holders of a path above, and those of one below."""
 
     above: list[Holder]
     below: list[Holder]

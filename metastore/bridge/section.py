@@ -18,7 +18,7 @@ STAGES: tuple[Stage, ...] = ("lock", "shadow", "bridged")
 
 @dataclass(frozen=True)
 class Section:
-    """What runs under one lock: ``with tree_lock(path, mode) as section: …``.
+    """The code that runs under one lock: ``with tree_lock(path, mode) as section: …``.
 
     ``lease`` is None but in a bridged section for writing. Hand it to each mutation of the store
     (``store.tables.alter(…, lease=section.lease)``): a commit after a take-over then raises LeaseLost and changes

@@ -18,7 +18,7 @@ __all__ = ["Recorder", "Report", "Site", "caller"]
 
 @dataclass(frozen=True)
 class Site:
-    """What the sections of one call site did. Times are seconds."""
+    """The work of the sections of one call site. Times are seconds."""
 
     where: str
     """The file and line of the call, or its ``site=``."""
@@ -63,7 +63,7 @@ def _padded(cell: str, width: int, column: int) -> str:
 _TEXTS = 2
 """How many columns of the table are text."""
 _SHORT = 0.001
-"""A wait that is no wait (seconds)."""
+"""A wait so short that it does not count (seconds)."""
 
 
 class Recorder:

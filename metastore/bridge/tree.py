@@ -1,7 +1,7 @@
 """A tree of read-write locks in this process: the last node of a path as asked, all above it for reading.
 
 A thread that holds a node may take it again, also for reading while it writes. To write what it only reads raises
-InvalidArgument: two such threads would wait for each other for ever. Nodes live while somebody uses them.
+InvalidArgument: two such threads would wait for each other for ever. Nodes live while a thread uses them.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class _Seen(NamedTuple):
 
 
 class Row:
-    """One entity's row, and where it stands. A look is one round trip, and one more for each level that is missing."""
+    """One entity's row, and its place. A look is one round trip, and one more for each level that is missing."""
 
     def __init__(self, store: Store, names: tuple[str, ...]) -> None:
         self._store, self._names = store, names

@@ -8,12 +8,12 @@ from typing import Literal
 __all__ = ["Bar", "Bars", "Chart", "Lines", "Mark", "Series", "Tone", "number", "percent"]
 
 Tone = Literal["work", "conflict", "second"]
-"""What a color stands for: work that was done, attempts that lost, something else."""
+"""The meaning of a color: work that was done, attempts that lost, something else."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: what stands below it, how high it is, what it says when it is pointed at."""
+    """One bar: its label below, its height, and the text that it shows when it is pointed at."""
 
     label: str
     value: float
@@ -42,7 +42,7 @@ class Bars:
     level: tuple[str, float] | None = None
     """A horizontal line."""
     ticks: tuple[tuple[str, float], ...] | None = None
-    """What stands below the axis, where marks would be; None: the bars' labels."""
+    """The text below the axis, where marks would be; None: the bars' labels."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class Lines:
     y: str
     series: tuple[Series, ...]
     extent: float
-    """Where the x axis ends."""
+    """The end of the x axis."""
     categories: tuple[str, ...] | None = None
-    """What stands at x = 0, 1, 2 …; None: numbers."""
+    """The labels at x = 0, 1, 2 …; None: numbers."""
     least: float = 0.0
     """How far up the y axis goes at least."""
 

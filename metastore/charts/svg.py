@@ -1,6 +1,6 @@
 """Charts as SVG elements of a page, whose style sheet gives the colors.
 
-Whatever is pointed at tells its value (``<title>``). Nothing moves, and there is no script.
+A mark that is pointed at shows its value (``<title>``). Nothing moves, and there is no script.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _level(label: str, value: float, y_of: Callable[[float], float]) -> Iterator
 
 
 def _marks(chart: Bars, width: float) -> Iterator[str]:
-    """Yield the marks; their labels stand in one line above, beside each other where they would overlap."""
+    """Yield the marks; their labels are in one line above, beside each other where they would overlap."""
     left = float(_LEFT + 60)
     for mark in chart.marks:
         x = _LEFT + mark.at * width
@@ -104,7 +104,7 @@ def _marks(chart: Bars, width: float) -> Iterator[str]:
 
 
 def _apart(wanted: Sequence[float], widths: Sequence[float], left: float) -> list[float]:
-    """Return where labels stand: near where they are wanted, none over another, none over an edge."""
+    """Return the places of labels: near where they are wanted, none over another, none over an edge."""
     places: list[float] = []
     for x, width in zip(wanted, widths, strict=True):
         place = max(x, left + width / 2)

@@ -12,7 +12,7 @@ Rule = Literal["chain", "once", "order", "read", "cycle", "conflict", "name", "o
 
 * ``chain``: an entity's versions are not 1, 2, 3 …, each the step of one operation;
 * ``once``: the outcome that a client saw contradicts what its operation wrote, or the operation wrote twice;
-* ``order``: an operation that began after another had returned stands before it in the feed;
+* ``order``: an operation that began after another had returned comes before it in the feed;
 * ``read``: an operation read a state that did not exist between its call and its return;
 * ``cycle``: another commit overwrote what a transaction had read, before the transaction's position (write skew). Or
   something was written inside of a freeze, or an error rests on reads that were not true together;

@@ -80,7 +80,7 @@ def gather(spark: SparkSession, folder: Path, url: str) -> None:
     """Write ``operations/``, ``feed/`` and ``tables/`` of a record folder whose clients have ended.
 
     Waits half a minute for a database that is away, then raises BackendUnavailable. Raises InvalidArgument for a
-    damaged log; a last line that is cut off is no damage, because a killed client leaves one.
+    damaged log; a last line that is cut off is not damage, because a killed client leaves one.
     """
     copy_tables(folder, url)
     join_logs(spark, folder)
@@ -133,7 +133,7 @@ def operations(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 def _check_torn(lines: DataFrame, folder: Path) -> None:
-    """Raise InvalidArgument for a line that is no record, unless it is a log's last: its client was killed there."""
+    """Raise InvalidArgument for a line that is not a record, unless it is a log's last: its client was killed there."""
     torn = lines.where(f"{_TORN} is not null or (begin.start is null and end.outcome is null)")
     file = F.element_at(F.split("_metadata.file_path", "/"), -1)
     for row in torn.groupBy(file.alias("file")).agg(F.count("*").alias("lines")).collect():

@@ -6,7 +6,7 @@ A conflict is justified in these cases:
 * It found its name taken, and its client was told so in the end. That is a read, and checked as a read.
 * It lost to anything else (an ancestor, a mark, a name, a deadlock) while an operation of another client ran, or after
   an exclusive operation: an entity in hand may be older than the call. A freeze counts as exclusive, also one of
-  the same client, because the waiting operations have their turn after it. A mark stands for minutes at most: an
+  the same client, because the waiting operations have their turn after it. A mark lasts minutes at most: an
   attempt that still meets one after ten is a finding, whatever a clock says.
 
 New operation ids may be refused after the database's clock was ahead. The first refusal mends that: from a minute later
@@ -33,7 +33,7 @@ _NOBODY: Final = frozenset({"lost", "unavailable"})
 _EXCLUSIVE: Final = frozenset({"ancestor", "marked", "busy"})
 _MARKS: Final = frozenset({"marked", "busy"})
 _STANDS: Final = 600 * 10**9
-"""How long a mark can stand after the call that set it (nanoseconds): calls end by their deadlines."""
+"""How long a mark can last after the call that set it (nanoseconds): calls end by their deadlines."""
 
 _MENDED: Final = 120 * 10**9
 """How long after a refusal new operation ids can still be refused (nanoseconds)."""
@@ -66,7 +66,7 @@ class Justice:
         if operation.action == "freeze":
             self._exclusive += 1
         if _is_exclusive(operation) and operation.end is None:
-            self._open = True  # its client died: its mark stands until somebody clears it
+            self._open = True  # its client died: its mark stays until some client clears it
 
     def ends(self, operation: ClientOperation, newer: Callable[[int, int], bool]) -> Iterator[Finding]:
         """Yield each conflict without a winner. ``newer(id, version)`` returns whether a later version exists."""
@@ -96,7 +96,7 @@ class Justice:
             yield Finding("conflict", message, (line(self._refused), line(operation)))
 
     def _is_long_ago(self, lost: Lost, operation: ClientOperation) -> bool:
-        """Whether a mark stood in the way so long after the last exclusive operation that it should not stand."""
+        """Whether a mark stood in the way so long after the last exclusive operation that it should be gone."""
         if lost.cause not in _MARKS or self._open or self._last is None:
             return False
         return operation.start - self._last > _STANDS

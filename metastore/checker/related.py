@@ -1,4 +1,4 @@
-"""Relations and rights in the feed: both ends are live, an exclusive one stands alone, no right is outrun.
+"""Relations and rights in the feed: both ends are live, an exclusive one is alone, no right is outrun.
 
 The events of relations carry the id of the relation itself. Memory: one event for each relation that is there.
 """

@@ -26,7 +26,7 @@ EXCLUSIVE: Final = frozenset({"rename", "move", "drop", "restore", "enable", "di
 DEEPEST: Final = 1000
 """The greatest number of parents that are followed: in a broken feed an entity can be below itself."""
 NO_NAME: Final = "+"
-"""How the families begin that are no families of names, but of what else an event changes."""
+"""The prefix of the families that hold not names, but other things that an event changes."""
 CHILDREN: Final = "+children"
 """``Named(id, CHILDREN, "", id)``: the entity has live children; ``Named(id, CHILDREN, "", None)``: it has none."""
 DROPPED: Final = "+dropped "
@@ -80,10 +80,10 @@ class Tree:
         self._owned: dict[int, Event] = {}
         self._owned_names: dict[tuple[int, str, str], int] = {}
         self._dropped: dict[tuple[int, str, str], list[int]] = {}
-        """Who was dropped under a parent, a kind and a name, oldest first."""
+        """The entities that were dropped under a parent, a kind and a name, oldest first."""
         self._under: dict[int, tuple[int, str, str]] = {}
         self._before: dict[tuple[int, str, str], int | None] = {}
-        """What the current event touches besides names, as it was before."""
+        """The things besides names that the current event touches, as they were before."""
         self._related, self._rights = Related(self._path_of), Rights()
 
     def apply(self, event: Event) -> tuple[Placed, list[Finding]]:

@@ -46,7 +46,7 @@ __all__ = [
 Node = dict[str, Any]
 _KEPT_BY_REPLACE: Final = ("comment",)
 COLUMN_FIELDS: Final = ("id", "name", "type", "nullable", "default", "comment", "auto_increment")
-"""What ``to_dict`` shows of a column."""
+"""The fields that ``to_dict`` shows of a column."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
 
 Keywords ignore case, white space is free. ``1 <= p <= 38`` and ``0 <= s <= p`` for decimal; ``0 <= p <= 9`` for the
 times, 6 when it is left out; ``1 <= n <= 2**31 - 1``. A struct's field name with other characters than letters, digits
-and underscores stands in back-quotes. A back-quote in it is doubled; so are ``"`` in an external text and ``'`` in a
+and underscores is in back-quotes. A back-quote in it is doubled; so are ``"`` in an external text and ``'`` in a
 comment. List elements and map values may be ``not null`` too; a map's key always is. Types nest at most ``MAX_DEPTH``
 deep.
 

@@ -11,7 +11,7 @@ _SHOWN: Final = 5
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C ended the crawl. What was committed stays; ``missing`` are the locations that were not written.
+    """Ctrl-C ended the crawl. Every commit stays; ``missing`` are the locations that were not written.
 
     Next step: crawl again. The next crawl writes the rest.
     """

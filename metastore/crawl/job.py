@@ -71,7 +71,7 @@ def crawl(
 
     Creates metalake, catalog and schema if they are missing. The report lists files that cannot be read; they stop
     nothing. A table whose files are gone from ``paths`` or ``moved_from`` follows a data set of its name. Where more
-    than the share ``max_missing`` of the tables is gone at once, none is dropped. ``follow_links`` also follows
+    than the share ``max_missing`` of the tables is gone at once, no table is dropped. ``follow_links`` also follows
     symbolic links that lead out of ``paths``. A packed file may unpack to ``max_unpacked`` bytes and to ``max_ratio``
     times its size. ``dry_run`` writes nothing and reports what a crawl would write. ``profile`` then reads the data
     of the tables that have changed.

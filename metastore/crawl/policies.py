@@ -23,7 +23,7 @@ class Policies:
     Types: ``report`` keeps the catalog's type and adds a note; ``widen`` takes the type that holds both, if there is
     one; ``fail`` does not write the table. Tables: ``mark`` sets the property ``crawl.missing``; ``drop`` drops the
     tables that only the crawler has changed and marks the others; ``keep`` changes nothing. If more than
-    ``max_missing`` of the tables are gone at once, none is dropped.
+    ``max_missing`` of the tables are gone at once, no table is dropped.
     """
 
     on_type_change: OnTypeChange = "report"

@@ -1,7 +1,7 @@
 """The Spark job of a crawl: divide the work, run it, report the progress, collect the rows.
 
 The job runs in a separate thread, so the caller's thread can show progress and take Ctrl-C, which cancels the job.
-What tasks have committed stays; the next crawl writes the rest.
+The tasks' commits stay; the next crawl writes the rest.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def etag(entity: Entity) -> str:
 
 
 class Tags(NamedTuple):
-    """What a header ``If-Match`` or ``If-None-Match`` says."""
+    """The content of a header ``If-Match`` or ``If-None-Match``."""
 
     anything: bool
     """The header is ``*``."""
@@ -40,7 +40,7 @@ class Tags(NamedTuple):
 
 
 def tags_in(header: str | None) -> Tags | None:
-    """Return what a header says; None: there is none. What is no tag matches nothing."""
+    """Return what a header says; None: there is none. A text that is not a tag matches nothing."""
     if header is None:
         return None
     strong, weak = list[tuple[int, int]](), list[tuple[int, int]]()

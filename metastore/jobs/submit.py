@@ -24,7 +24,7 @@ def submit(store: Store, template: Target, conf: Mapping[str, str] | None = None
 
     A placeholder without a value stays as it is. The commit requires the template, so a template that is dropped at
     this moment gets no job. Raises EntityNotFound without the template (create it first), InvalidArgument for a
-    ``conf`` that is no mapping of strings, NotInUse below a disabled metalake (enable it first).
+    ``conf`` that is not a mapping of strings, NotInUse below a disabled metalake (enable it first).
     """
     values = _values(conf or {})
     name, database = f"job-{SYSTEM.operation_id().hex}", database_of(store)

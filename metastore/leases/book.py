@@ -5,7 +5,7 @@ For each name a book has one entry, which is never deleted: a token, the holder,
 time.
 
 A book answers only what is decided. If it sends a request again, or loses an answer, it settles the outcome before it
-returns: a grant in doubt is no grant. If it cannot settle the outcome before the call's deadline
+returns: a grant in doubt is not a grant. If it cannot settle the outcome before the call's deadline
 (:mod:`metastore.deadlines`), it raises BackendUnavailable, DeadlineExceeded or OutcomeUnknown. Then the caller must
 not believe that it holds the lease; at worst, the lease is free after its ttl.
 
@@ -50,7 +50,7 @@ class Grant(NamedTuple):
     """None: this kind of entry has none (Hudi's lock files)."""
     expires_at: datetime
     fence: LeaseToken | None
-    """What a commit made under the lease requires; None: no store checks the token."""
+    """The token that a commit under the lease requires; None: no store checks the token."""
     mark: str = ""
     """How the book identifies this acquisition, where the token does not suffice."""
 
@@ -140,7 +140,7 @@ class Book(Protocol):
     ) -> Iterator[Holder]:
         """Yield the holders of these names (None: of all), by name. Free names are left out.
 
-        Of all, what cannot be read is left out too, and ``unreadable`` gets its error.
+        With None, entries that cannot be read are left out too, and ``unreadable`` gets their errors.
         """
         ...
 

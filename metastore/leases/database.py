@@ -90,7 +90,7 @@ class DatabaseBook:
                 answer = self._rows.take(take)
             except Exception:
                 raise
-            except BaseException:  # an interrupt: nobody hears of what is taken
+            except BaseException:  # an interrupt: the caller never learns what is taken
                 self._untake(take, want.ttl)
                 raise
             if isinstance(answer, Conflicted):
@@ -116,7 +116,7 @@ class DatabaseBook:
         return Refusal(answer.held.name, answer.held.owner, utc(expires_at), seconds)
 
     def _untake(self, take: Take, life: float) -> None:
-        """Make sure that an interrupted request holds nothing; what is left of it ends with its ttl."""
+        """Make sure that an interrupted request holds nothing; a rest of it ends with its ttl."""
         session = self._session
         with cleaning(session.clock.monotonic() + _GRACE), suppress(MetastoreError):
             if session.backend.forbid(take.operation_id, life) is None:

@@ -93,7 +93,7 @@ class Heartbeat:
         self._wake.set()
 
     def _is_kept(self) -> bool:
-        """Whether somebody is left who would release the lease; if not, its next keeper starts to renew it again."""
+        """Whether a keeper is left that would release the lease; if not, its next keeper starts to renew it again."""
         with self._guard:
             self._beats = any(keeper.is_alive() for keeper in self._keepers)
             return self._beats

@@ -47,7 +47,7 @@ class StoreLeases(Leases):
     def bound(self, session: Session) -> StoreLeases:
         """Return these leases for another session on the same backend. The held leases are shared.
 
-        A user has none: a lease's name is no object, so that no right is about it.
+        A user has none: a lease's name is not an object, so no right is about it.
         """
         if not isinstance(session, Session):
             raise InvalidArgument(

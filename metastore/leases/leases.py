@@ -31,7 +31,7 @@ _LAST_LOOK = 1.0
 
 
 class _Ours:
-    """What one process holds. A forked child is another holder."""
+    """The leases that one process holds. A forked child is another holder."""
 
     def __init__(self, clock: Clock) -> None:
         self.incarnation = str(clock.operation_id())
@@ -223,7 +223,7 @@ class Leases:
     def list(self, *, unreadable: Callable[[MetastoreError], object] | None = None) -> Iterator[Holder]:
         """Yield the holders of all leases, by name. One whose time is over is ``expired`` until it is taken over.
 
-        What cannot be read, such as a lock file that is damaged, stops nothing: it is left out, and ``unreadable`` gets
+        A lease that cannot be read, such as a damaged lock file, stops nothing: it is left out, and ``unreadable`` gets
         its error. Without that function, the first such error is raised after all that can be read.
         """
         errors: list[MetastoreError] = []

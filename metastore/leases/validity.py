@@ -1,7 +1,7 @@
 """Measure how long a holder may believe that it holds a lease.
 
 The time starts *before* the request that acquired or renewed the lease is sent, so that a slow answer shortens it.
-Three clocks measure it, and the fastest counts. The monotonic clock stands still while a machine sleeps; boottime is
+Three clocks measure it, and the fastest counts. The monotonic clock stops while a machine sleeps; boottime is
 not available everywhere; only the wall clock goes on in a virtual machine that was stopped and copied. A clock that
 jumps ahead ends a lease early, which costs work and does no harm.
 """

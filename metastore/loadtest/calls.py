@@ -158,7 +158,7 @@ class Calls:
         return self._call("create", kind, path, call)
 
     def alter(self, target: str | Entity, *changes: EntityChange, kind: str = "table") -> Any:
-        """Alter an entity, by path or by an entity in hand."""
+        """Alter an entity, by path or by a loaded entity."""
 
         def call(operation: Operation) -> Any:
             operation.entity_id = None if isinstance(target, str) else target.id

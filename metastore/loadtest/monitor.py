@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 __all__ = ["Monitor", "Progress"]
 
 _END: Final = b'{"end":{'
-"""JSON escapes every quote inside a string, so this stands only at the beginning of a line. ``_CAUSE`` likewise."""
+"""JSON escapes every quote inside a string, so this appears only at the beginning of a line. ``_CAUSE`` likewise."""
 _CAUSE: Final = re.compile(rb'\{"cause":"([^"]*)"')
 _MOST: Final = 8 << 20
 """Bytes of one log that are read at a time."""

@@ -1,7 +1,7 @@
 """The difference between two positions: the changes of the feed between them, folded for each entity.
 
-It reads all changes between the two, and looks up where each changed entity stood at both. So its cost grows with the
-number of changes, not with the tree. Of what changed elsewhere it remembers no more than ids. An entity whose path
+It reads all changes between the two, and looks up where each changed entity was at both. So its cost grows with the
+number of changes, not with the tree. For changes elsewhere it remembers only ids. An entity whose path
 changed only because one above it was renamed has no difference. A relation belongs to its object, and exists while both
 of its ends are live.
 """
@@ -37,7 +37,7 @@ T = TypeVar("T")
 _AT_ONCE = 500
 """How many entities are looked up at once."""
 _REMEMBERED = 50_000
-"""Of how many entities it is remembered whether they stand in the place; of others it is asked again."""
+"""For so many entities it remembers whether they are in the place; for others it asks again."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def differing(session: Session, a: int, b: int, under: int | None, *, hidden: bo
     """Yield the differences, each with the entity, row or relation that differs.
 
     ``hidden``: what going back from ``a`` to ``b`` must undo. Also yield, as dropped, each entity below one that is
-    dropped at ``a``, if it was not there at ``b``; and what stands, at ``a``, below an entity that comes back.
+    dropped at ``a``, if it was not there at ``b``; and what is, at ``a``, below an entity that comes back.
     """
     before, after = reads_at(session, a), reads_at(session, b)
     low, high = sorted((a, b))
@@ -132,7 +132,7 @@ def differing(session: Session, a: int, b: int, under: int | None, *, hidden: bo
 
 @dataclass
 class _Below:
-    """Says what stands at or below an entity, at one of two positions."""
+    """Says what is at or below an entity, at one of two positions."""
 
     under: int
     before: PastReads
@@ -169,7 +169,7 @@ class _Below:
         return [there or other for there, other in zip(self.has(subjects), changes, strict=True)]
 
     def leads(self, old: Known | None, new: Known | None) -> bool:
-        """Whether an entity stands there that is so at the two positions."""
+        """Whether the place has an entity that is so at the two positions."""
         there = (old if self.hidden else _live(old), _live(new))
         return any(node.id == self.under for known in there if known is not None for node in known.record.chain)
 
@@ -200,7 +200,7 @@ def scope_at(reads: PastReads, under: Target | None, kind: str | None) -> int | 
 def _folded(steps: Iterable[Step], below: _Below | None) -> tuple[dict[int, _Folded], dict[RelationKey, _Folded]]:
     """Return the steps of each entity and owned row by its id, and those of each relation by its key.
 
-    ``below``: only of what stands there; what does not is left out page by page, so that it takes no memory.
+    ``below``: only of what is there; the rest is left out page by page, so that it takes no memory.
     """
     entities: dict[int, _Folded] = {}
     relations: dict[RelationKey, _Folded] = {}

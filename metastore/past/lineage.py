@@ -25,7 +25,7 @@ _FACETS: Final = {
         f"{_SPEC}/1-0-1/LifecycleStateChangeDatasetFacet.json#/$defs/LifecycleStateChangeDatasetFacet"
     ),
 }
-"""Of each facet the schema, in the version that its fields are of."""
+"""The schema of each facet, in the version that has its fields."""
 _STATES: Final = {
     "create": "CREATE",
     "restore": "CREATE",
@@ -34,7 +34,7 @@ _STATES: Final = {
     "rename": "RENAME",
     "move": "RENAME",
 }
-"""What happened to the dataset; everything else is ALTER."""
+"""The events of the dataset; everything else is ALTER."""
 
 
 def dataset(change: Change, namespace: str) -> dict[str, Any] | None:

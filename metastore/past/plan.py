@@ -68,7 +68,7 @@ class Goal(NamedTuple):
 
 @dataclass
 class Plan:
-    """What a revert does."""
+    """The steps of a revert."""
 
     wanted: list[Differing]
     at: int
@@ -269,7 +269,7 @@ def _check_ends(session: Session, plan: Plan, present: dict[int, Known | None], 
 
 
 def _below(known: Known | None) -> list[int]:
-    """Return below what an entity stands that must leave it, where it was not dropped by itself."""
+    """Return the nodes above a live entity, which must leave them; nothing if the entity was dropped."""
     return [] if known is None or known.state != LIVE else [node.id for node in known.record.chain[:-1]]
 
 
@@ -299,7 +299,7 @@ def _goal(then: Known, stays: Known | None) -> Goal:
 
 
 def _is_reached(goal: Goal, then: Known, present: Known | None) -> bool:
-    """Whether an entity has its old content, and stands at its goal."""
+    """Whether an entity has its old content, and is at its goal."""
     if present is None or not _stands(present, goal):
         return False
     same = present.record.doc == then.record.doc or _numberless(present.record) == _numberless(then.record)
@@ -317,7 +317,7 @@ def _is_reached_row(session: Session, to: int) -> Callable[[Differing], bool]:
 
     @cache
     def contents(owner_id: int, kind: str) -> list[dict[str, Any]]:
-        """What rows were, and are, by name: a partition is what it says, and its statistics."""
+        """The old and the present rows, by name: a partition is its document and its statistics."""
         reads: list[Any] = [then, session.backend]
         if kind in _OF_PARTITIONS:
             return [partition_contents(one, owner_id) for one in reads]
@@ -353,7 +353,7 @@ def place_of(record: Record) -> _Place:
 
 
 def parent_of(record: Record) -> int:
-    """Return the id of the parent; that of the root for what stands there."""
+    """Return the id of the parent; that of the root for what is there."""
     return record.chain[-2].id if len(record.chain) > 1 else ROOT_ID
 
 

@@ -56,7 +56,7 @@ class PastReads:
     _parents: _Parents = field(default_factory=dict, compare=False, repr=False)
     """The nodes on the way to parents that were found, by start, families and names."""
     _led: dict[tuple[int, str, bool], list[RelationRecord]] = field(default_factory=dict, compare=False, repr=False)
-    """What led to the entity that was listed last, in order."""
+    """The path to the entity that was listed last, in order."""
 
     def identify(self) -> Origin:
         return self.origin

@@ -45,7 +45,7 @@ class Undoing:
         self._docs: dict[int, Known] = {}
 
     def run(self, steps: Sequence[Step]) -> None:
-        """Do what the steps say. What they need is read at once before."""
+        """Do what the steps say. It first reads at once what they need."""
         ids = [*dict.fromkeys(entity_id for _, entity_id in steps)]
         list(in_batches(self._read, ids))  # the transaction remembers them
         filled = [entity_id for verb, entity_id in steps if verb == "fill" and entity_id in self._plan.goals]

@@ -1,4 +1,4 @@
-"""Post to a webhook: one request, one deadline over all of it, and why it failed.
+"""Post to a webhook: one request, one deadline over the whole, and why it failed.
 
 A redirect is a failure: a client that follows it turns a POST into a GET, whose answer says nothing about the event. A
 receiver that sends its answer byte by byte, or `100 Continue` for ever, is cut off at the deadline. Proxies of the

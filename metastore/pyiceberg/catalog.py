@@ -51,7 +51,7 @@ class MetastoreCatalog(_PyIcebergBase):
     ``lake``) and ``catalog`` (default: the catalog's name), which are made where they are missing. All others go to
     PyIceberg's file systems. A new database gets its schema.
 
-    A commit that only appends never fails because of others: it is rebased. What must not merge raises
+    A commit that only appends never fails because of others: it is rebased. A commit that must not merge raises
     CommitFailedException at once.
     """
 
@@ -306,7 +306,7 @@ class MetastoreCatalog(_PyIcebergBase):
     ) -> CommitTableResponse:
         """Apply updates to a table, or create a staged one.
 
-        Raises CommitFailedException if a requirement fails and the commit is no append (refresh the table and repeat),
+        Raises CommitFailedException if a requirement fails and the commit is not an append (refresh the table, repeat),
         CommitStateUnknownException if the outcome is unknown (load the table to see), TableAlreadyExistsError,
         NoSuchTableError.
         """

@@ -3,7 +3,7 @@
 An attempt reads the table, applies the client's updates to its newest metadata, writes a new metadata file, and swaps
 the pointer in one commit of the store. The loser deletes its file and tries again. From the second attempt on it holds
 a lease that is named after the table, until it has won. Waiters get the lease in the order of arrival, so the writers
-of one table commit one after the other. Where one has lost, those that come later wait from their first attempt on. The
+of one table commit one after the other. After one has lost, later ones wait from their first attempt on. The
 lease only orders them; the swap alone decides.
 """
 
@@ -308,7 +308,7 @@ class Commits:
     def _wait_in_line(
         self, queue: ExitStack, line: LeaseSet | None, names: list[str], patience: float
     ) -> LeaseSet | None:
-        """Return the leases of these names. Who holds them already keeps its place."""
+        """Return the leases of these names. A client that holds them already keeps its place."""
         if not names or (line is not None and sorted(line) == names and not line.is_over()):
             return line
         queue.close()  # a commit that waits for leases holds none: so no two wait for each other

@@ -74,7 +74,7 @@ def _number(location: str) -> int:
 def read_metadata(io: FileIO, location: str) -> TableMetadata:
     """Return what a metadata file says. One that a catalog has written never changes, so it is read once a process.
 
-    Raises pyiceberg's ValidationError for a file that is no table metadata.
+    Raises pyiceberg's ValidationError for a file that is not table metadata.
     """
     if not never_changes(location):
         return _parsed(io, location)[0]
@@ -142,7 +142,7 @@ def write_metadata(io: FileIO, metadata: TableMetadata, location: str) -> None:
         delete_quietly(io, [location])
         raise
     if never_changes(location):
-        _remember(location, (shared(metadata), len(text)))  # the next commit of this process stands on it
+        _remember(location, (shared(metadata), len(text)))  # the next commit of this process builds on it
 
 
 @cache

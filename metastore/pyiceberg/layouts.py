@@ -22,7 +22,7 @@ _UNWRITABLE: Final = 3
 def format_version(properties: Properties) -> Literal[1, 2]:
     """Return the format version that a new table's properties name.
 
-    Raises NotImplementedError for version 3, as PyIceberg does; ValidationError for what is no version.
+    Raises NotImplementedError for version 3, as PyIceberg does; ValidationError for a value that is not a version.
     """
     wanted = str(properties.get(TableProperties.FORMAT_VERSION, TableProperties.DEFAULT_FORMAT_VERSION))
     if wanted not in ("1", "2", "3"):

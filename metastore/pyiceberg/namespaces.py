@@ -19,7 +19,7 @@ from metastore.store import Store
 __all__ = ["Namespaces"]
 
 _EMPTY: Final = {"exists": "true"}
-"""What PyIceberg's SQL catalog shows of a namespace without properties."""
+"""The properties that PyIceberg's SQL catalog shows for a namespace without any."""
 
 
 class Namespaces:

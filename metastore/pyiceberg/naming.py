@@ -106,7 +106,7 @@ def missing_raises(error: Exception) -> Iterator[None]:
 def errors_of_iceberg(*kept: type[Exception]) -> Iterator[None]:
     """Raise errors of the store as those that users of PyIceberg catch; those of the classes ``kept`` as they are.
 
-    What certainly did not happen, and may at another time, is ServiceUnavailableError.
+    A call that certainly did nothing, and may succeed later, is ServiceUnavailableError.
     """
     try:
         yield

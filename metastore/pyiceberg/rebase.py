@@ -1,6 +1,6 @@
 """Put an append on top of what others have committed meanwhile.
 
-An append adds manifests and removes nothing. So it can stand on any snapshot: a new manifest list has its manifests and
+An append adds manifests and removes nothing. So it can follow any snapshot: a new manifest list has its manifests and
 those of the newest snapshot, under the next sequence number. The data files and the manifests stay as the client wrote
 them. The sequence numbers in an added manifest are null, so readers take them from the list (Iceberg table
 specification, "Sequence number inheritance").

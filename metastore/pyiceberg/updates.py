@@ -30,7 +30,7 @@ __all__ = ["created", "updated"]
 
 T = TypeVar("T", int, str)
 _MISFITS: Final = (AssertionError, AttributeError, IndexError, LookupError, StopIteration, TypeError)
-"""What PyIceberg raises for updates that do not fit, besides ValueError."""
+"""The errors that PyIceberg raises for updates that do not fit, besides ValueError."""
 
 
 def updated(
@@ -77,7 +77,7 @@ def _there(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> Iterato
 
 
 class _Removable:
-    """What a table has that updates remove, while they are applied one by one."""
+    """The parts of a table that updates remove, while they are applied one by one."""
 
     def __init__(self, metadata: TableMetadata) -> None:
         self._properties = set(metadata.properties)

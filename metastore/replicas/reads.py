@@ -48,7 +48,7 @@ class Replicas:
     def chosen(self, at_least: str | None, wait: float) -> tuple[Source, Reached] | None:
         """Return a replica that shows everything up to a position, within ``wait`` seconds; None: none does.
 
-        Raises InvalidArgument for a position that is none of this database.
+        Raises InvalidArgument for a text that is not a position of this database.
         """
         ends = self._clock.monotonic() + wait
         begin = next(self._turn)
@@ -79,7 +79,7 @@ class ReplicaReads:
     """Keeps the promises of :class:`metastore.port.backend.Reads`, on a state that may be old. It writes nothing."""
 
     def __init__(self, replicas: Replicas, at_least: str | None, wait: float) -> None:
-        """Choose a server. Raises InvalidArgument for what is no position of this database."""
+        """Choose a server. Raises InvalidArgument for a text that is not a position of this database."""
         self._replicas, self._wait = replicas, wait
         if at_least is not None:
             check_position(at_least, replicas.epoch)

@@ -28,7 +28,7 @@ from metastore.port.replica import NewestChange, ReplicaBackend, Shown
 __all__ = ["FAILURES", "Reached", "Source"]
 
 FAILURES: Final = (BackendUnavailable, DeadlineExceeded, MigrationNeeded)
-"""What a replica may raise where the primary, or another one, may answer."""
+"""The errors that a replica may raise where the primary, or another one, may answer."""
 _RESTS: Final = 5.0
 """How long a server is not asked after it failed (seconds)."""
 _OPENS: Final = 2.0
@@ -37,14 +37,14 @@ _log = logging.getLogger("metastore")
 
 
 class Reached(NamedTuple):
-    """What a server shows at least, on the connections that were open by then."""
+    """The least position that a server shows, on the connections that were open by then."""
 
     opened: object
     newest: NewestChange
 
 
 class _Known(NamedTuple):
-    """What was found on the connections of a time."""
+    """What the connections of one time have shown."""
 
     opened: object
     whole: NewestChange | None

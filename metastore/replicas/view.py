@@ -17,11 +17,11 @@ __all__ = ["Replica"]
 
 
 class Replica(Managers):
-    """What a read replica shows: ``store.replica().tables.load(path)``. It is read-only.
+    """A read replica's view: ``store.replica().tables.load(path)``. It is read-only.
 
     Each read shows everything up to ``position``, and perhaps more: a later read shows at least what an earlier one
-    showed. If the replica fails, another one that has come as far is read, else the primary. What writes raises
-    InvalidArgument.
+    showed. If the replica fails, another one that has come as far is read, else the primary. A method that writes
+    raises InvalidArgument.
     """
 
     def __init__(self, session: Session, reads: ReplicaReads) -> None:

@@ -1,10 +1,10 @@
-"""What a catalog's settings say of secrets: which properties are secret, and which data key encrypts them.
+"""Read what a catalog's settings say of secrets: which properties are secret, and which data key encrypts them.
 
 Two properties of a catalog are these settings. ``metastore.secret-properties`` has the patterns of keys, between
 blanks: ``password *.token``; ``*`` is any text, ``?`` any character. ``metastore.secret-key`` is the number of the data
 key, which rotation sets. They hold for the catalog's own properties and for those of everything below it.
 
-Whatever changes them counts the catalog's scope version up. Each write below the catalog guards that version, so that
+A commit that changes them counts the catalog's scope version up. Each write below the catalog guards that version, so
 no write that rests on old settings lands once the change has returned.
 """
 
@@ -51,7 +51,7 @@ def _expression(patterns: tuple[str, ...]) -> re.Pattern[str] | None:
 
 
 def declared_in(properties: Mapping[str, Any]) -> Declared:
-    """Return the settings among the properties of a catalog. Raises InvalidArgument for a key that is no number."""
+    """Return the settings among the properties of a catalog. Raises InvalidArgument for a key that is not a number."""
     patterns, number = properties.get(PATTERNS), properties.get(KEY, "1")
     if patterns is None:
         return NOTHING

@@ -16,7 +16,7 @@ from metastore.secrets.declared import KEY, PATTERNS, is_plain
 __all__ = ["MASK", "hidden_in", "hiding_secrets", "is_hidden"]
 
 MASK: Final = "******"
-"""What stands for a hidden value, as in Gravitino's answers. No client can set it."""
+"""The text that replaces a hidden value, as in Gravitino's answers. No client can set it."""
 _SECRET: Final = re.compile(r"password|passwd|secret|private-?key|account-?key|sas-?token", re.IGNORECASE)
 _SETTINGS: Final = frozenset({KEY, PATTERNS})
 

@@ -21,7 +21,7 @@ __all__ = ["Sealed", "Sealer"]
 
 
 class _Database(Protocol):
-    """What has data keys: a backend. They are asked for only when something is secret."""
+    """A source of data keys: a backend. It is asked only when something is secret."""
 
     @property
     def secret_keys(self) -> SecretKeys: ...

@@ -1,4 +1,4 @@
-"""What a request must be before anything of the server sees it.
+"""Check a request before anything of the server sees it.
 
 A browser on the operator's machine reaches a server on loopback, and runs the pages of strangers. A page may send a
 request without asking (a form, an image), and DNS rebinding makes the server look like the page's own origin. So:
@@ -25,7 +25,7 @@ _DECIDE: Final = frozenset({b"host", b"origin", b"authorization", b"content-type
 
 
 class Gate:
-    """An ASGI application behind these checks. What fails them gets a short answer in JSON.
+    """An ASGI application behind these checks. A request that fails them gets a short answer in JSON.
 
     ``authenticates``: each request proves who makes it, so that any ``Host`` will do. ``header``: the one in which a
     proxy names the user.

@@ -2,9 +2,9 @@
 
 uvicorn alone lets a client that sends a byte now and then keep its connection for ever. Here each connection has a
 stage, and a clock that runs while the client is the one to act: it sends the header of a request, its body, or takes
-the answer. What takes too long is cut. At the limit of connections the one that has waited longest for its client makes
-room for a new one: so idle connections keep nobody out. An answer without end, such as the stream of an open page,
-makes room like an idle connection, but no limit of time ends it.
+the answer. The server cuts a connection that takes too long. At the limit of connections, the one that has waited
+longest for its client makes room for a new one: so idle connections keep nobody out. An answer without end, such as
+the stream of an open page, makes room like an idle connection, but no limit of time ends it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LARGE: Final = b"431 Request Header Fields Too Large"
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server grants its clients; times are in seconds.
+    """The limits that a server sets its clients; times are in seconds.
 
     ``connections``: how many it has at once. ``header``, ``body``: how long these parts of a request may take to
     arrive. ``idle``: how long a connection stays open without a request, and how long a client may take nothing of an

@@ -29,7 +29,7 @@ _LARGEST: Final = 16 << 20
 _ON_THE_LOOP: Final = 64 << 10
 """A larger body is parsed in a thread: meanwhile the server answers others (bytes)."""
 _IN_FLIGHT: Final = 64 << 20
-"""How many bytes of bodies a protocol holds before it refuses larger ones: what is made of them takes several times as
+"""How many bytes of bodies a protocol holds before it refuses larger ones: the parsed values take several times as
 much. Small ones always pass: the number of connections bounds them."""
 _READERS, _WRITERS = 24, 24
 """How many reads, and how many writes, run at once. They have separate threads: waiting writes delay no read."""
@@ -71,7 +71,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a handler answers: a JSON value (None: no body), or text that is JSON already."""
+    """A handler's answer: a JSON value (None: no body), or text that is JSON already."""
 
     body: Any = None
     status: int = 200

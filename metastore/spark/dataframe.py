@@ -131,7 +131,7 @@ def _scan_text(spark: SparkSession, files: _Files, paths: Sequence[str], layout:
 
 
 class _Files:
-    """Files of one format, read with the same options. ``keys`` are the columns that stand in folders' names."""
+    """Files of one format, read with the same options. ``keys`` are the columns that are in folders' names."""
 
     def __init__(self, spark: SparkSession, form: str, options: Mapping[str, str], keys: Sequence[Column]) -> None:
         self.spark, self.form, self.options, self.keys = spark, form, options, keys
@@ -218,7 +218,7 @@ def _project(spark: SparkSession, scan: DataFrame, columns: Sequence[FileColumn]
 
 
 def _made(field: StructField, here: StructField | None) -> Expression | str:
-    """Return what makes ``field`` of the file's column ``here``. What is simple is simply said: each call costs."""
+    """Return what makes ``field`` of the file's column ``here``, as short as possible: each call costs."""
     if here is None:
         return F.lit(None).cast(field.dataType).alias(field.name, metadata=field.metadata)
     name = "`" + here.name.replace("`", "``") + "`"

@@ -46,7 +46,7 @@ def file_columns(readable: Readable) -> list[FileColumn]:
 
 
 def file_layout(readable: Readable, sources: Sequence[FileColumn]) -> list[Column]:
-    """Return all columns of the files, in their order, without those that stand in folders' names."""
+    """Return all columns of the files, in their order, without those that are in folders' names."""
     known = {column.source.name: column.source for column in sources if column.source is not None}
     if readable.seen is None:
         return list(known.values())

@@ -11,7 +11,7 @@ from metastore.spark.source.source import register_source
 __all__ = ["history"]
 
 _NAME = "(?:`(?:[^`]|``)*`|[^.`]+)"
-"""One name of a path: one with a dot stands in back-quotes."""
+"""One name of a path: one with a dot is in back-quotes."""
 
 
 def history(spark: SparkSession, view: str, *, url: str | None = None, at: str | None = None) -> DataFrame:

@@ -3,7 +3,7 @@
 Spark repeats a task whose executor died, minutes later perhaps. People may have edited or dropped since then what the
 first run wrote. So each chunk has an operation id, made of the write, the task, and the chunk's number and content: the
 second run finds the chunk applied, and leaves it alone. Rows that come in another order the second time make other
-chunks, and are written again: none is lost.
+chunks, and are written again: no row is lost.
 """
 
 from __future__ import annotations

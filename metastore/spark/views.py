@@ -58,7 +58,7 @@ class Registered:
 def register(spark: SparkSession, url: str | None, scope: Path) -> list[Registered]:
     """Make a temporary view of each table below ``scope``, a catalog or a schema; return all of them by path.
 
-    What cannot be read is in the list, with the reason. Raises InvalidArgument, EntityNotFound.
+    A table that cannot be read is in the list, with the reason. Raises InvalidArgument, EntityNotFound.
     """
     names = parse_path(scope)
     if len(names) < 2:
@@ -113,7 +113,7 @@ def _register(spark: SparkSession, readable: Readable, view: str) -> Registered:
 
 
 def _register_queries(spark: SparkSession, views: Sequence[View], names: dict[int, str]) -> list[Registered]:
-    """Make a temporary view of each query; of those that stand on others after them."""
+    """Make a temporary view of each query; a query that uses others comes after them."""
     done: list[Registered] = []
     left = list(views)
     while left:

@@ -142,7 +142,7 @@ class Store(Managers):
 
         For an object that the user does not see, a load raises EntityNotFound, a drop returns False, and listings leave
         it out. For one that it sees, an operation without the right raises PermissionDenied: grant the privilege that
-        the error names. Raises InvalidArgument for a ``user`` that is no name.
+        the error names. Raises InvalidArgument for a ``user`` that is not a name.
         """
         from metastore.store.views import UserStore  # noqa: PLC0415  (a view is a store)
 
@@ -246,7 +246,7 @@ class Store(Managers):
         The view has the readers of the store: ``store.replica().tables.load(path)``. Each of its reads shows all
         changes up to ``view.position``. ``at_least``: a position that it must show; a replica that has not come so far
         is waited for, ``wait`` seconds at most, and then the primary is read. All other reads of the store go to the
-        primary. Raises InvalidArgument without ``read_from``, and for what is no position of this database.
+        primary. Raises InvalidArgument without ``read_from``, and for a text that is not a position of this database.
         """
         position.check_whole(self._session)
         if self._replicas is None:
@@ -285,8 +285,8 @@ class Store(Managers):
     ) -> list[Difference]:
         """Make an entity, and all below it, what it was at a position or time; return what changes.
 
-        The entity keeps its present name and place. What was dropped or moved out comes back, with its id; what is new
-        is dropped; tags, owners and grants are what they were. Up to 10,000 differences are one commit. More of them
+        The entity keeps its present name and place. Entities that were dropped or moved out come back, with their ids;
+        new ones are dropped; tags, owners and grants are what they were. Up to 10,000 differences are one commit. More
         are commits of 2,000 steps: if one of these fails, those before it stay, and the same call does the rest.
         ``dry_run``: nothing is written. ``kind`` says what a path means that several families share. Raises
         HistoryGone; EntityNotFound if it was not there then; InvalidArgument for what cannot come back;
@@ -330,7 +330,7 @@ class Store(Managers):
         catalog that folds case it is compared without case. An index serves a glob that begins with plain text, except
         below such a catalog. An entity matches if it has all of ``properties``.
         ``recursive=False``: direct children only. ``text``, compared without case, is in its name or comment, in those
-        of a column, or in the name of a tag that stands on it or on a column; no index serves it. Each page that it
+        of a column, or in the name of a tag on it or on a column; no index serves it. Each page that it
         reads is true at one instant. ``timeout``: how long it may look (seconds), also where it finds nothing. Raises
         EntityNotFound, InvalidArgument, DeadlineExceeded at the end of the timeout.
         """
@@ -465,8 +465,8 @@ class Store(Managers):
 
         ``kind`` says what a path means; None: what is there, a container first. ``expected``: the reference as the
         caller has read and judged it. Raises EntityNotFound; VersionConflict if the property is not ``expected`` any
-        more (load it again); InvalidArgument if it is no secret, or its variable or file cannot be read here. Keep the
-        result out of logs.
+        more (load it again); InvalidArgument if it is not a secret, or its variable or file cannot be read here. Keep
+        the result out of logs.
         """
         return reveal(self._session, entity_of(self._session, target, kind), key, expected)
 

@@ -47,7 +47,7 @@ class BoundStore(Store):
 
 
 class UserStore(BoundStore):
-    """A store as a user may use it, which :meth:`Store.as_user` returns. Whatever is not checked is refused."""
+    """A store as a user may use it, which :meth:`Store.as_user` returns. It refuses what it does not check."""
 
     @property
     def _access(self) -> Access:
@@ -99,7 +99,7 @@ class UserStore(BoundStore):
             rests = self._access.require(entity.record.chain, Want(entity.id, "own"))
             try:
                 return calls.export_to(session, to, entity, **settings, rests=rests.pairs)
-            except calls.RightsChanged:  # each time somebody has changed something on which the right rests
+            except calls.RightsChanged:  # another operation changed something on which the right rests
                 continue
 
     def outcome(self, operation_id: UUID | str) -> Outcome:

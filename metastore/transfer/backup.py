@@ -30,7 +30,7 @@ def put_back(url: str | None, file: str | Path, *, dry_run: bool = False) -> Non
 
     ``dry_run``: only check the file.
 
-    Raises InvalidArgument for another kind of database and for a file that is no backup; BackendUnavailable while a
+    Raises InvalidArgument for another kind of database and for a file that is not a backup; BackendUnavailable while a
     program has the database open.
     """
     from metastore.backends.sqlite import copies  # noqa: PLC0415

@@ -135,5 +135,5 @@ def _entity_at(backend: Backend, path: Path) -> Entity:
 def _lookup(kind: Kind, names: tuple[str, ...]) -> Lookup | None:
     try:
         return lookup(kind, names)
-    except InvalidArgument:  # entities of this kind stand at another depth
+    except InvalidArgument:  # entities of this kind are at another depth
         return None

@@ -135,7 +135,7 @@ Line = Body | Footer
 
 
 def default_under(root: tuple[str, ...] | None, depth: int) -> tuple[str, ...]:
-    """Return the usual families of ``depth`` names, of which the first stands below the parent of ``root``."""
+    """Return the usual families of ``depth`` names, of which the first is below the parent of ``root``."""
     above = len(root or ("",)) - 1
     return (("metalake", "catalog", *("schema",) * depth)[min(above, 2) :])[:depth]
 

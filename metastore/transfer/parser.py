@@ -47,7 +47,7 @@ def _time(value: Any) -> bool:
 
 
 def _string(value: Any) -> bool:
-    """Whether a value is a text that can be stored: half of a pair of surrogates is none."""
+    """Whether a value is a text that can be stored: half of a pair of surrogates cannot."""
     return isinstance(value, str) and (value.isascii() or not _HALF.search(value))
 
 

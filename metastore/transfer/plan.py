@@ -1,4 +1,4 @@
-"""Decide the writes of one commit, from a chunk of lines and what exists of it. Pure."""
+"""Decide the writes of one commit, from a chunk of lines and what exists already. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Nodes = tuple[Node, ...]
 
 
 class Standing(NamedTuple):
-    """What exists of a group: the nodes above it, its record, and its owned rows, one for each line."""
+    """The existing part of a group: the nodes above it, its record, and its owned rows, one for each line."""
 
     parents: Nodes
     own: Nodes | None
@@ -168,7 +168,7 @@ def _meet(made: ChunkWrites, group: Group, record: Record, if_exists: IfExists, 
 
 
 def _with_secrets(doc: str, before: str) -> str:
-    """Return a document of the file in which each handle stands for the encrypted value that is there now."""
+    """Return a document of the file in which each handle refers to the encrypted value that is there now."""
     if SEALED not in doc:
         return doc
     new = json.loads(doc)

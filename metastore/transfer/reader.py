@@ -46,7 +46,7 @@ _TAIL: Final = 4096
 """The last line of a whole file is at most this long (bytes)."""
 _TELL: Final = 1000
 _PLACE: Final = ("slot", "column_id")
-"""What tells a relation from others of its entity and kind, besides its value."""
+"""The fields that tell a relation from others of its entity and kind, besides its value."""
 _SEQ: Final = OPERATION.index("seq")
 
 Progress = Callable[[float], None]
@@ -78,7 +78,7 @@ def read_header(stream: BinaryIO) -> Header:
 def check(stream: BinaryIO, progress: Progress, *, folds: bool = False) -> Checked:
     """Read a whole export. Raises InvalidArgument, with the number of the line, if it is bad.
 
-    It checks every line by itself; that each entity comes after its parent and can stand below it; that its kind can
+    It checks every line by itself; that each entity comes after its parent and can be below it; that its kind can
     read its document; that no two names are one where names are folded (``folds``: above the file's first entity); that
     no row and no relation comes twice; with ids, that each is there; the counts and the checksum. Of an unknown kind it
     checks what all kinds have in common.
@@ -310,7 +310,7 @@ class _Structure:
 
 
 def check_below(kind: str, parent: str, path: str) -> None:
-    """Raise InvalidArgument if an entity cannot stand below one of the kind ``parent``, as far as both are known."""
+    """Raise InvalidArgument if an entity cannot be below one of the kind ``parent``, as far as both are known."""
     if kind in KINDS and parent in KINDS and parent not in KINDS[kind].parents:
         wanted = " or a ".join(KINDS[kind].parents) or "root"
         raise InvalidArgument(f"{path}: a {kind} stands below a {wanted}, not below a {parent}")

@@ -75,7 +75,7 @@ def relation_lines(
 
 
 def _places(snapshot: TableSnapshot, ids: set[int], top: int) -> dict[int, _Place]:
-    """Return where these entities, and all above them, stand."""
+    """Return the places of these entities, and of all above them."""
     places: dict[int, _Place] = {}
     wanted = ids
     while wanted:

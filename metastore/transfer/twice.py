@@ -23,7 +23,7 @@ class Twice:
     def __init__(self, *, folds: bool) -> None:
         self._folds = folds
         self._folding = set[Key]()
-        """What can have children whose names are folded, because a catalog of the file folds them."""
+        """The entities whose children's names are folded, because a catalog of the file folds them."""
         self._seen = set[bytes]()
 
     def check(self, line: EntityLine) -> None:

@@ -25,7 +25,7 @@ _PARENTS = 200
 
 
 class GuardRow(NamedTuple):
-    """The guard row of an entity: where it stands, and in which state."""
+    """The guard row of an entity: its place and its state."""
 
     id: int
     parent_id: int

@@ -1,7 +1,7 @@
 """Check that no commit rests on a right that was taken away before it.
 
 Invariant 14: in the order of the feed, the scope versions that a commit notes as its evidence are those of that time.
-Whatever takes a right away raises one of them, and notes it, or is an exclusive operation, whose row has it. Both lock
+A commit that takes a right away raises one and notes it, or is an exclusive operation, whose row has it. Both lock
 the guard before they draw their position, so that the feed has the order in which the database decided. Memory: two
 numbers for each entity whose scope version is known to have grown, or that is evidence.
 """

@@ -142,7 +142,7 @@ class ChainReader:
     def check(
         self, path: str, kind: str, version: int, doc: str, stands: Mapping[str, Any], place: Place, made: Made
     ) -> Iterator[Violation]:
-        """Read to the end, and compare the last step with the row: kind, version, document, how and where it stands.
+        """Read to the end, and compare the last step with the row: kind, version, document, state and place.
 
         The scope version may be ahead of the history: a freeze, or a mark that was cleared, makes no version.
         """
@@ -186,7 +186,7 @@ def _link_problems(link: Link) -> Iterator[tuple[int, str]]:
 
 
 def _standing(link: Link) -> dict[str, Any]:
-    """Return how an entity stands after a step."""
+    """Return an entity's state after a step."""
     try:
         name = parse_path(link.path_after or link.path_before)[-1]
     except InvalidArgument:

@@ -1,6 +1,6 @@
 """Check the tokens of leases, and that each commit under a lease had its token.
 
-Invariant 9: in the order of the feed, every commit under a token stands between the event that gave the token and the
+Invariant 9: in the order of the feed, every commit under a token comes between the event that gave the token and the
 next event of the lease. Both take their positions while they hold the lease's row, so that the feed has the order in
 which the database decided. Memory: a few numbers for each lease.
 """

@@ -1,6 +1,6 @@
-"""Check that the past finds each row: the steps that it shows say where the row stood, and a step took the name.
+"""Check that the past finds each row: the steps that it shows say where the row was, and a step took the name.
 
-A read of the past asks which step took a name, and then where that row stood (``backends/sql/past.py``). A step without
+A read of the past asks which step took a name, and then where that row was (``backends/sql/past.py``). A step without
 a place, or a place whose name no step took, is left out of the past without an error.
 """
 
@@ -15,7 +15,7 @@ __all__ = ["Placed", "Standing", "seen_at"]
 
 
 class Standing(Protocol):
-    """What a step says about where its row stood after it."""
+    """A step's record of where its row was afterwards."""
 
     @property
     def version(self) -> int | None: ...

@@ -17,11 +17,11 @@ from metastore.verify.violations import Places, Violation
 __all__ = ["COLUMNS", "check_relation", "was_deleted"]
 
 COLUMNS = ("id", "from_id", "kind", "slot", "column_id", "value", "to_id", "version", *AUDIT)
-"""What ``check_relation`` reads of a row."""
+"""The fields that ``check_relation`` reads of a row."""
 
 
 def check_relation(row: tuple[Any, ...], second: object, reader: ChainReader, places: Places) -> Iterator[Violation]:
-    """Yield the violations of one relation. A missing end is none: no reader sees it."""
+    """Yield the violations of one relation. A relation with a missing end is not a violation: no reader sees it."""
     row_id, from_id, kind, slot, column_id, value, to_id, version, *made = row
     path = reader.first_path
     if second is not None or row_id in places:

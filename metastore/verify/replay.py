@@ -26,12 +26,12 @@ Names = tuple[str, ...]
 
 
 def _dropped(parent_id: int) -> int:
-    """Return the number that stands for a dropped entity below ``parent_id``."""
+    """Return the number that means a dropped entity below ``parent_id``."""
     return -2 - parent_id
 
 
 class FeedEvent(NamedTuple):
-    """What the feed says of one write."""
+    """The feed's record of one write."""
 
     owner_id: int | None
     kind: str
@@ -89,7 +89,7 @@ class Replay:
                 self._purged.add(entity_id)
 
     def differs(self, entity_id: int, parent_id: int) -> str | None:
-        """Return how the feed differs on an entity that stands below ``parent_id`` in the tables; None: it does not."""
+        """Return how the feed differs on an entity that is below ``parent_id`` in the tables; None: it does not."""
         stands = self._get(entity_id)
         said = stands if stands >= 0 else _dropped(stands)
         if said == _UNSEEN:
@@ -165,7 +165,7 @@ class Replay:
     def _parent(self, names: Names, kind: str = "") -> int | None:
         """Follow a path over live containers to the parent of its last name; None: a name leads nowhere.
 
-        An unknown kind can stand below any other; a schema is tried first.
+        An unknown kind can be below any other; a schema is tried first.
         """
         families = families_of(kind_named(kind), len(names))
         here = ROOT_ID

@@ -1,8 +1,8 @@
-"""Check what the past rests on: where each step says that its row stood, which name it took, and how far a commit went.
+"""Check what the past rests on: where each step says that its row was, which name it took, and how far a commit went.
 
 A read of the past trusts these columns of ``operation`` (``backends/sql/past.py``): ``parent_id``, ``name``, ``fold``,
 ``state``, ``family``, ``key`` and ``through``. Each is checked against the event of its step, against the step before,
-and, for the newest step, against the row as it stands now. So the past at *now* is the present.
+and, for the newest step, against the row as it is now. So the past at *now* is the present.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING
 __all__ = ["AUDIT", "Made", "Place", "Step", "Together", "made_problems", "now_problems", "place_problems"]
 
 _MOVES = ("create", "move", "restore")
-"""The actions after which a row may stand below another parent, or have another fold flag."""
+"""The actions after which a row may be below another parent, or have another fold flag."""
 _TAKES = (*_MOVES, "rename")
 """The actions that take a name."""
 _STATES = {"drop": (DROPPED, DROPPING), "purge": (PURGING,)}
@@ -67,7 +67,7 @@ AUDIT = ("created_at", "modified_at", "created_by", "modified_by")
 
 
 class Made(NamedTuple):
-    """Who made a row and wrote it last, and when."""
+    """The principals that made a row and wrote it last, and when."""
 
     created_at: int
     modified_at: int
@@ -76,7 +76,7 @@ class Made(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a row stands now."""
+    """Where a row is now."""
 
     parent_id: int
     name: str
@@ -152,7 +152,7 @@ def _name_problems(step: Step, where: str, *, complete: bool, shown: bool) -> It
 
 
 def now_problems(last: Step, taken: Step | None, now: Place) -> Iterator[str]:
-    """Yield how the newest step, and the one that took the name, differ from where the row stands now."""
+    """Yield how the newest step, and the one that took the name, differ from the row's present place."""
     if last.parent_id is None:
         return
     for what, said, is_ in (

@@ -1,12 +1,12 @@
 """Check that each commit that took a right away raised a scope version, so that what rested on the right failed.
 
-Invariant 14, the other half: ``evidence.py`` checks what rests on rights. What a commit must have raised follows from
-its rows: the object of a new denial or of another owner, the user or group that got or lost a role or a group, the role
+Invariant 14, the other half: ``evidence.py`` checks what rests on rights. The rows of a commit say what it must have
+raised: the object of a new denial or of another owner, the user or group that got or lost a role or a group, the role
 that allows less, the metalake of a role or group that came back. A commit notes what it raised in its first row, unless
 it raised it by an exclusive operation on that entity, or made the entity itself.
 
-Steps of programs before format 12 are not judged: they raised less, or noted nothing. Nor are restored ones, of which
-nobody knows the program; nor a commit of which gc removed rows, because such a row may have made the entity.
+Steps of programs before format 12 are not judged: they raised less, or noted nothing. Nor are restored ones, whose
+program is unknown; nor a commit that lost rows to gc, because such a row may have made the entity.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ It checks that documents can be read, and the invariants of docs/correctness.md 
 4. an operation by path commits while the path leads to its entity, as far as the feed shows it;
 6. an operation was applied, or its one row says why not; 7. an intent can be applied or expires, a mark expires;
 8. a replay of the feed gives the tables; 9. each commit under a lease has the token that the lease had then;
-13. both ends of a relation are live when it is written, and an exclusive one stands alone;
+13. both ends of a relation are live when it is written, and an exclusive one is alone;
  14. no commit of a user rests on a right that was taken away before it, and what takes one away raises its evidence;
- 15. the steps that the past shows say where their rows stood, and one that is kept took the name: as their events say
+ 15. the steps that the past shows say where their rows were, and one that is kept took the name: as their events say
      it, and at the end as the tables do;
-17. what a catalog declares secret is no plain text.
+17. no value that a catalog declares secret is plain text.
 
 The feed is replayed only if gc has removed nothing from it. The other invariants say how things happen, which the
 content does not show.

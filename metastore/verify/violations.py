@@ -25,7 +25,7 @@ UNAPPLIED = (PENDING, "failed", "unchanged", *CLAIMABLE)
 class Violation:
     """A place where the database violates an invariant.
 
-    ``invariant`` is its number in docs/correctness.md. ``path`` is where the entity stands or stood, if that is known.
+    ``invariant`` is its number in docs/correctness.md. ``path`` is where the entity is or was, if that is known.
     """
 
     invariant: int

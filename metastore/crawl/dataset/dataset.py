@@ -1,6 +1,6 @@
 """A data set: a table as its files have it, columns, partitions and figures added up. Pure.
 
-Columns stand in the order of their first appearance, in the order of files; partition columns come last, typed over
+Columns are in the order of their first appearance, in the order of files; partition columns come last, typed over
 all their values. A column that some file lacks is nullable, and null in that file.
 """
 

@@ -1,8 +1,8 @@
 """Folders named ``key=value``: how Hive and Spark write the values of partition columns.
 
-Keys and values are percent-encoded (``a%2Fb``); ``__HIVE_DEFAULT_PARTITION__`` and the empty value stand for null.
+Keys and values are percent-encoded (``a%2Fb``); ``__HIVE_DEFAULT_PARTITION__`` and the empty value mean null.
 The type of a key is inferred over all its values as Spark does: int, long, decimal(38,0), double, date, timestamptz,
-else string; nulls fit everything. A partition's *name* is its folders as they stand on disk, ``month=1/day=2``.
+else string; nulls fit everything. A partition's *name* is its folders as they are on disk, ``month=1/day=2``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TIMES: Final = ("date", "timestamptz")
 
 
 def parse_key(folder: str) -> tuple[str, str] | None:
-    """Return the key and value that a folder's name says, or None if it is no partition folder."""
+    """Return the key and value that a folder's name says, or None if it is not a partition folder."""
     key, equals, value = folder.partition("=")
     if not equals or not key:
         return None

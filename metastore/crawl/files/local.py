@@ -140,7 +140,7 @@ class LocalWalk:
 
 
 def _table_format(entries: Iterable[os.DirEntry[str]]) -> str | None:
-    """Return the format of the table that a folder with these entries is; None: it is none."""
+    """Return the format of the table that a folder with these entries is; None: it is not a table."""
     for entry in entries:
         if entry.name in MARKERS and _leads_to_folder(entry):
             with suppress(OSError), os.scandir(entry.path) as inside:

@@ -1,8 +1,8 @@
 """Folders of an object store: one listing of all keys below a root, in pages of the store's size.
 
 Keys that file systems cannot have (``a//b``, ``a/../b``) are failures: other readers would read another file. An empty
-object that stands for a folder is no file. Sizes and times come from the listing; pyarrow gives no ETags. If there are
-no times either (most of fsspec), a hash of all that the store says of a file stands for its ETag.
+object that marks a folder is not a file. Sizes and times come from the listing; pyarrow gives no ETags. If there are
+no times either (most of fsspec), a hash of all that the store says of a file replaces its ETag.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def walk_store(root: str, listing: Listing, patterns: Patterns, listed: set[str]
 
 
 def _below(filesystem: Any, inside: str) -> list[Any]:
-    """Return all that is below a folder; nothing of what is no folder."""
+    """Return all that is below a folder; nothing if it is not a folder."""
     try:
         objects: list[Any] = filesystem.get_file_info(FileSelector(inside, recursive=True))
     except (OSError, pa.ArrowException):
@@ -148,7 +148,7 @@ class _Folders:
         return False
 
     def _is_plain(self, parts: tuple[str, ...]) -> bool:
-        """Tell whether a folder is no table of a format of its own; a failure says that it is."""
+        """Tell whether a folder is not a table of a format of its own; a failure says that it is."""
         if parts in self.formats:
             self.listing.fail(join(self.root, *parts), why_not(self.formats[parts]))
         return parts not in self.formats

@@ -97,7 +97,7 @@ def _places(pattern: _Pattern, names: tuple[str, ...]) -> tuple[frozenset[int], 
 
 
 def _skipped(pattern: _Pattern, places: set[int]) -> frozenset[int]:
-    """Return ``places`` and those behind each ``**`` that stands for no folder."""
+    """Return ``places`` and those behind each ``**`` that matches no folder."""
     for at in range(min(places, default=len(pattern)), len(pattern)):
         if at in places and pattern[at] is _ANY_DEPTH:
             places.add(at + 1)

@@ -96,7 +96,7 @@ def open_packed(file: InputFile, compression: str | None) -> Iterator[IO[bytes]]
 def samples_of(file: TextFile) -> Iterator[Sample]:
     """Yield the first bytes of the text, more each time, until they are whole or too many.
 
-    The caller takes the first sample that holds what it needs. Raises NotThisFormat for a file that is no text.
+    The caller takes the first sample that holds what it needs. Raises NotThisFormat for a file that is not text.
     """
     blank = True
     for size in _SAMPLES:

@@ -53,7 +53,7 @@ class XzFile(io.RawIOBase):
         self._unpacker = _new()
         try:
             return self._unpacked(rest, size)
-        except lzma.LZMAError:  # what follows is no stream: as xz and Python do, it is left out
+        except lzma.LZMAError:  # what follows is not a stream: leave it out, as xz and Python do
             self._ended = True
             return b""
 

@@ -53,7 +53,7 @@ _MOST: Final = 10_000
 
 
 def avro_columns(schema: Any) -> tuple[Column, ...]:
-    """Return the columns of a file's schema; one that is no record is the column ``value``."""
+    """Return the columns of a file's schema; one that is not a record is the column ``value``."""
     reader = _Reader()
     if isinstance(schema, dict) and schema.get("type") == "record":
         fields = reader.record(schema, frozenset())

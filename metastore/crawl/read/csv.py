@@ -47,9 +47,9 @@ _SPELLED: Final = {
     **dict.fromkeys(("long", "decimal(38,0)"), "^[+-]?(0|[1-9][0-9]*)$"),
     "boolean": "^(?i:true|false)$",
 }
-"""What Arrow would take more of: 0xFF as a whole number, 1.0 for a decimal without digits, 0 and 1 as booleans."""
+"""Arrow would take more: 0xFF as a whole number, 1.0 for a decimal without digits, 0 and 1 as booleans."""
 _NO_DOUBLE: Final = "^[+-]?(0[0-9]|[0-9]{39,}$)"
-"""Digits that are no double, though Arrow takes them for one."""
+"""Digits that are not a double, though Arrow takes them for one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ row is a header if it looks different from the rows below: they have numbers, da
 all is text, it is a header if its cells are distinct. Without a header columns are named as Spark names them, ``_c0``
 …; so is a column whose header is empty (a data frame's index).
 
-Of a text that goes on behind the sample the last row may be cut off and is not looked at. What decides is whole rows:
-where there are not two of them, a greater sample is needed.
+The last row of a text that goes on behind the sample may be cut off, so it is ignored. Only whole rows decide: where
+there are not two of them, a greater sample is needed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The first rows that are whole and not blank; ``blank`` is how many blank ones stand before them."""
+    """The first rows that are whole and not blank; ``blank`` is how many blank ones come before them."""
 
     rows: list[list[str]]
     blank: int

@@ -1,7 +1,7 @@
 """Read one file: its schema, rows and statistics, or the reason why it cannot be read. Runs in Spark's executors.
 
-No content of a file may stop the crawl: each fault becomes :class:`Unreadable`, with a reason of one line. Of Parquet
-and ORC only the footer is read, of Avro the header and the beginning of each block, of text every byte.
+No content of a file may stop the crawl: each fault becomes :class:`Unreadable`, with a reason of one line. It reads
+only the footer of Parquet and ORC, the header and the beginning of each block of Avro, and every byte of text.
 """
 
 from __future__ import annotations

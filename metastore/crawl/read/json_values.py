@@ -28,7 +28,7 @@ def objects(stream: IO[bytes], encoding: str, line: int = 1, *, one: bool = Fals
     """Yield the objects of ``stream``, whose text begins with the line of the number ``line``.
 
     ``one``: there must be no more than one outside of an array, because Spark reads only the first of a file then.
-    Raises NotThisFormat, with the line, for a value that is no object and for text that is damaged or ends too early.
+    Raises NotThisFormat, with the line, for a value that is not an object and for text that is damaged or cut off.
     """
     decoder = json.JSONDecoder()
     text = _Text(stream, encoding, line)
@@ -68,7 +68,7 @@ class _Text:
         return self._line
 
     def skip(self, chars: str) -> str:
-        """Pass over ``chars``; return the character that stands next, or "" at the end."""
+        """Pass over ``chars``; return the next character, or "" at the end."""
         while True:
             while self.at < len(self.buffer):
                 if self.buffer[self.at] not in chars:

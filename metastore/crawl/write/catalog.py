@@ -265,7 +265,7 @@ class StoreCatalog:
         return [replace(one, attempts=int(wrote and at == 0)) for at, one in enumerate(done)]
 
     def _write_all(self, tx: Any, requests: Sequence[Request]) -> list[Applied]:
-        """Plan on what the transaction reads, and write the plans. What writes nothing has 0 attempts.
+        """Plan on what the transaction reads, and write the plans. A plan that writes nothing has 0 attempts.
 
         The commit validates what is read here. So an absent table is created without a read: to validate a missing
         name would block other writers of the schema. Partitions come from an earlier listing, and are listed again

@@ -7,7 +7,7 @@
    reads until it commits, so edits of people are merged.
 
 Spark repeats a task whose executor died. The repeated task finds its tables in place and writes nothing.
-A data set that fails stops no other. Only when the database is gone, the rest of the task is not tried.
+A data set that fails stops no other. Only when the database is gone, the task does not try the rest.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Overtaken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CatalogState:
-    """What the catalog has of a data set: its table, and the row that leads from the location to the table."""
+    """The catalog's part of a data set: its table, and the row that leads from the location to the table."""
 
     table: StoredTable | None = None
     source: Source | None = None
@@ -118,7 +118,7 @@ class Catalog(Protocol):
 
 @dataclass
 class _Task:
-    """What one task has learnt: the tables at paths, and which location claims which path."""
+    """The facts that one task has learnt: the tables at paths, and which location claims which path."""
 
     catalog: Catalog
     policies: Policies
@@ -218,7 +218,7 @@ Wish = tuple[Dataset, CatalogState]
 
 
 def _unclaimed(task: _Task, datasets: Sequence[Dataset], states: Sequence[CatalogState]) -> Iterator[Wish | Failure]:
-    """Yield the data sets. Of two data sets with one path, yield a failure for the second."""
+    """Yield the data sets. If two data sets have one path, yield a failure for the second."""
     for dataset, state in zip(datasets, states, strict=True):
         claimed = state.table is None
         owner = task.claims.setdefault(dataset.path, dataset.location) if claimed else dataset.location

@@ -1,4 +1,4 @@
-"""What people have put on a table that the crawler made, beside the table's own document.
+"""Read what people have put on a table that the crawler made, beside the table's own document.
 
 Tags, policies, rights, other relations and an owner, except the owner who was noted because the crawler created the
 table; statistics and partitions that are not the crawler's, properties that people gave to the crawler's partitions,

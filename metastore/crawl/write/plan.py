@@ -11,7 +11,7 @@ in the files, and is written. A difference between before and the catalog is an 
 * Properties: only those that begin with ``crawl.`` and have changed in the files. They tell a reader how to read the
   files. ``crawl.missing`` is removed, because the files are back.
 * Format: as properties. Location: only if the table has none, or if the old one is gone.
-* Partitions: those without ``numFiles`` belong to people. Of the others, new ones are added, and ones with other
+* Partitions: those without ``numFiles`` belong to people. Among the others, new ones are added, and ones with other
   figures are replaced (their other properties stay). Missing ones are removed, unless a file or folder could not be
   read, the partition's own folder has files after all, or people have written on it. A table's partitioning never
   changes: if the files have another, the partitions stay and a note says so.
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 PREFIX: Final = "crawl."
-"""What the names of the crawler's own properties begin with."""
+"""The prefix of the names of the crawler's own properties."""
 
 MISSING: Final = f"{PREFIX}missing"
 """The property that says since when a table's files are gone."""

@@ -1,4 +1,4 @@
-"""What each release of Gravitino can read: objects of relations, and privileges. One that it cannot read stops a read.
+"""List what each release of Gravitino can read: objects of relations, and privileges. Any other one stops its read.
 
 From Gravitino's ``MetadataObject.Type`` and ``Privilege.Name`` in the tags v1.0.0 to v1.3.0.
 """

@@ -100,7 +100,7 @@ def _write_entity(group: Group, addresses: Addresses, target: Target, report: Ex
 
 
 def _put(target: Target, rows: Iterable[TablesRow]) -> None:
-    """Write rows that stand for themselves; what cannot be held is missing when they are read back."""
+    """Write rows that are complete by themselves; a row that cannot be held is missing when they are read back."""
     for row in rows:
         if target.problem(row) is None:
             target.put(row)

@@ -32,7 +32,7 @@ _TABLES: Final = (
     *("user_meta", "group_meta", "role_meta", "role_meta_securable_object", "user_role_rel", "group_role_rel"),
     *("owner_meta", "statistic_meta", "partition_statistic_meta", "job_template_meta", "job_run_meta"),
 )
-"""The tables that an export fills. Whatever else is in the database stays as it is."""
+"""The tables that an export fills. All other tables of the database stay as they are."""
 _CHUNK: Final = 500
 _BYTES: Final = {mysql.TINYTEXT: (1 << 8) - 1, mysql.TEXT: (1 << 16) - 1, mysql.MEDIUMTEXT: (1 << 24) - 1}
 _COMMENTS: Final = "comment"

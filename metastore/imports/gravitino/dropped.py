@@ -1,6 +1,6 @@
 """Import dropped entities that Gravitino still keeps: create and drop each in one commit, so that it can be restored.
 
-Of entities that were dropped together with their schema or catalog, only that container is imported, empty: Gravitino
+Where entities were dropped together with their schema or catalog, it imports only that container, empty: Gravitino
 itself restores nothing.
 """
 
@@ -25,7 +25,7 @@ __all__ = ["import_dropped"]
 
 Names = tuple[str, ...]
 _ASIDE: Final = "~dropped"
-"""What follows the name of a dropped entity where a live one has the name."""
+"""The suffix of a dropped entity's name where a live one has the name."""
 
 
 def import_dropped(store: Store, source: Source, live: Mapping[Key, Names]) -> int:
@@ -52,7 +52,7 @@ class _Gone(NamedTuple):
 
 
 def _dropped(source: Source, metalake: Key, shape: Shape, above: str, live: Mapping[Key, Names]) -> list[_Gone]:
-    """Return the dropped entities below live parents, the first first. Damaged rows are nobody's loss."""
+    """Return the dropped entities below live parents, the first first. Leave out damaged rows."""
     found = []
     for row in source.rows(shape.table, metalake_id=metalake[1], deleted_at=...):
         with suppress(*DAMAGED):
@@ -90,7 +90,7 @@ def _parts(source: Source, shape: Shape, ids: list[int]) -> dict[str, dict[int, 
 
 
 def _made_and_dropped(store: Store, shape: Shape, names: Names, thing: Thing) -> bool:
-    """Make an entity and drop it. Where a live one has its name, it gets another, which a restore may change."""
+    """Make an entity and drop it. If a live one has its name, it gets another, which a restore may change."""
 
     def make(tx: Transaction, at: Names) -> None:
         manager: Any = tx.manager(shape.kind)

@@ -28,7 +28,7 @@ class Group(NamedTuple):
 
 
 def groups(file: BinaryIO) -> Iterator[Group]:
-    """Yield the groups of a file that an export or an import wrote. What is no entity ends the last one."""
+    """Yield the groups of a file that an export or an import wrote. A line that is not an entity ends the last."""
     file.seek(0)
     header = parse_header(file.readline())
     group: Group | None = None

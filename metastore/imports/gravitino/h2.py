@@ -30,7 +30,7 @@ _TOKEN: Final = re.compile(
     re.IGNORECASE,
 )
 _WHOLE: Final = re.compile(r"""'[^']*'|"[^"]*"|--[^\n]*|/\*.*?\*/|;""", re.DOTALL)
-"""What ends a statement, and what may hold that. A doubled quote makes two texts, side by side."""
+"""The end of a statement, and the texts that may contain one. A doubled quote makes two texts, side by side."""
 _ESCAPE: Final = re.compile(r"\\(?:(\\)|\+([0-9a-fA-F]{6})|([0-9a-fA-F]{4}))")
 _PARTS: Final = "system_lob_stream"
 """H2's table of the parts of long texts."""
@@ -39,7 +39,7 @@ _NO_COLUMN: Final = ("PRIMARY", "UNIQUE", "KEY", "CONSTRAINT", "INDEX")
 
 @contextmanager
 def load_script(path: str) -> Iterator[Connection]:
-    """Yield a connection to the script's tables. Raises InvalidArgument for what is no such script."""
+    """Yield a connection to the script's tables. Raises InvalidArgument for a file that is not such a script."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -57,7 +57,7 @@ def _silent(_: float) -> None:
 
 @dataclass(frozen=True)
 class Standing:
-    """What the store has already. ``is_taken``: whether an entity that was made here has a place."""
+    """The things that the store has already. ``is_taken``: whether an entity that was made here has a place."""
 
     columns: Mapping[Key, Columns] = field(default_factory=dict)
     """The columns that an earlier import made."""
@@ -66,7 +66,7 @@ class Standing:
 
 @dataclass
 class Seen:
-    """What was seen there, whether it came over or not. Only what was not seen is gone."""
+    """The entities that were seen there, whether they came over or not. Only what was not seen is gone."""
 
     left: set[Key] = field(default_factory=set)
     """Entities that are there and did not come over."""

@@ -16,7 +16,7 @@ __all__ = ["Ends", "Link", "Links", "read_links"]
 
 
 class Link(NamedTuple):
-    """A relation from the entity under which it stands; ``column``: from this column of it (Gravitino's id)."""
+    """A relation from the entity under which it is listed; ``column``: from this column of it (Gravitino's id)."""
 
     kind: str
     to: Key
@@ -26,7 +26,7 @@ class Link(NamedTuple):
 
 
 class Ends(Protocol):
-    """What a link may lead from and to."""
+    """The things that a link may lead from and to."""
 
     @property
     def id(self) -> int:

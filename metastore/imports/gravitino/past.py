@@ -69,7 +69,7 @@ def _of_one(
 
 
 def _kept(rows: list[Row]) -> list[Row]:
-    """Return the rows of a version that stand; of several that were replaced, those that stood last."""
+    """Return the rows of a version that are live; if all were replaced, those that were live last."""
     stands = min((int(one["deleted_at"] or 0) for one in rows if not one["deleted_at"]), default=None)
     last = max((int(one["deleted_at"] or 0) for one in rows), default=0) if stands is None else stands
     return [one for one in rows if int(one["deleted_at"] or 0) == last]

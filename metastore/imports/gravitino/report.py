@@ -17,9 +17,9 @@ class Finding:
 
     problem: str
     what: str
-    """What it is about: a kind, a name and an id."""
+    """The subject: a kind, a name and an id."""
     done: str
-    """What the import did with it."""
+    """The action of the import."""
 
 
 @dataclass

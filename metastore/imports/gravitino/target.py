@@ -1,4 +1,4 @@
-"""Read what a store shows of earlier imports, from an export of it, at one instant."""
+"""Read what a store shows of earlier imports, from an export of the store, at one instant."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Related(NamedTuple):
 
 @dataclass
 class Contents:
-    """What stands in a file, or in a store: places, columns, owned rows and relations of what was imported."""
+    """The content of a file, or of a store: places, columns, owned rows and relations of what was imported."""
 
     names: dict[Key, Names] = field(default_factory=dict)
     ids: dict[Key, int] = field(default_factory=dict)
@@ -70,7 +70,7 @@ def contents_of_store(store: Store, metalakes: Iterable[str], left: Collection[K
 
 
 def contents(file: BinaryIO) -> Contents:
-    """Return what stands in a file of an import."""
+    """Return the content of a file of an import."""
     reader = _Reader()
     reader.read(file)
     return reader.finished()

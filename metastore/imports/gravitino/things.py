@@ -30,7 +30,7 @@ Parts = Mapping[str, list[Row]]
 
 @dataclass(frozen=True)
 class Thing:
-    """An entity: its document, and what stands beside it."""
+    """An entity: its document, and what is beside it."""
 
     doc: dict[str, Any]
     in_use: bool = True

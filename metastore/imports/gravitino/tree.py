@@ -30,7 +30,7 @@ def nothing_is_taken(_key: Key, _names: Names) -> bool:
 
 
 class Tree:
-    """Where each live entity stands whose whole chain is live."""
+    """The place of each live entity whose whole chain is live."""
 
     def __init__(self, source: Source, metalake: Row, report: Report, is_taken: IsTaken) -> None:
         """Read a metalake."""
@@ -38,7 +38,7 @@ class Tree:
         self.id = METALAKE.key(metalake)
         self.names: dict[Key, Names] = {}
         self.left: set[Key] = set()
-        """What is there, but does not come over: the report names it, or what is above it."""
+        """Entities that are there, but do not come over: the report names each, or one above it."""
         self._taken: dict[Place, Key] = {}
         self._add(("metalake", self.id), (), METALAKE.name(metalake))
         for shape in BELOW_METALAKE:

@@ -15,7 +15,7 @@ __all__ = ["DAMAGED", "IDENTIFIER", "Key", "audit", "comment", "json_of", "known
 Key = tuple[str, int]
 """A kind, and Gravitino's id."""
 DAMAGED: Final = (ValueError, TypeError, KeyError, AttributeError, IndexError, StopIteration, OverflowError)
-"""What reading a damaged row raises."""
+"""The errors that reading a damaged row raises."""
 
 _IN_USE: Final = "in-use"
 IDENTIFIER: Final = "gravitino.identifier"

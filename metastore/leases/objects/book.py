@@ -1,10 +1,10 @@
 """The book of leases as objects with conditional writes: one lock file per name, changed by compare-and-swap.
 
 To acquire is one read and one write; to renew or release is one write, if no other process wrote meanwhile. Lock files
-are never deleted, so that tokens never go back. To fence a store's commits, the token is noted in the store
-(``notes``) after the lock file names the holder and before the caller gets the lease, and the next token when the lease
-is released or broken. The lock file decides: a holder that it no longer names notes nothing and gets nothing. If the
-store has seen greater tokens (the lock file was removed), the lock file gets a still greater one.
+are never deleted, so that tokens never go back. To fence a store's commits, the book notes the token in the
+store (``notes``) after the lock file names the holder and before the caller gets the lease. It notes the next token
+when the lease is released or broken. The lock file decides: a holder that it no longer names notes nothing and gets
+nothing. If the store has seen greater tokens (the lock file was removed), the lock file gets a still greater one.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ __all__ = ["FencedStore", "ObjectStoreLeases"]
 
 
 class StoreLeases(Notebook, Protocol):
-    """What object leases use of ``store.leases``."""
+    """The part of ``store.leases`` that object leases use."""
 
     @property
     def staging(self) -> Staging:
@@ -38,7 +38,7 @@ class FencedStore(Protocol):
 
     @property
     def leases(self) -> StoreLeases:
-        """Where the tokens are noted."""
+        """The leases of the store, where the tokens are noted."""
         ...
 
 

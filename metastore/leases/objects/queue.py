@@ -64,7 +64,7 @@ class ObjectQueue:
         self._clock.sleep(max(0.0, min(seconds, self._clock.uniform(look / 2, look))))
 
     def served(self) -> None:
-        self._leave()  # before the caller works: its place must not stand before those who come next
+        self._leave()  # before the caller works: its place must not stay before those that come next
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

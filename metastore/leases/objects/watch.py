@@ -41,7 +41,7 @@ class _Sight(NamedTuple):
 
 
 class Watch:
-    """What one process has read in lock files."""
+    """The lock files' content, as one process has read it."""
 
     def __init__(self, clock: Clock, max_drift: float) -> None:
         self._clock, self._drift = clock, max_drift

@@ -1,1 +1,1 @@
-"""What the records of a run say: counted on Spark, drawn, and written down."""
+"""Report the records of a run: count them on Spark, draw them, and write them down."""

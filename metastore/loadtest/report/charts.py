@@ -13,7 +13,7 @@ from metastore.loadtest.report.model import Analysis, Moment, Run
 __all__ = ["of_ramp", "of_run"]
 
 _MOST_ATTEMPTS: Final = 24
-"""Bars of the attempts' histogram; what needed more stands in the last one."""
+"""Bars of the attempts' histogram; the last one counts calls that needed more."""
 
 
 def of_run(run: Run) -> tuple[Chart, ...]:

@@ -87,7 +87,7 @@ def _hot(spark: SparkSession, operations: DataFrame, folders: Sequence[Path], ro
 
 
 def _by_entity(rows: Sequence[Row], paths: Mapping[int | None, str | None]) -> dict[tuple[int | None, str | None], int]:
-    """Return the conflicts by entity and path; what is known by its path only is the entity that stands there."""
+    """Return the conflicts by entity and path; a conflict with a path only is about the entity that is there."""
     ids = {path: entity_id for entity_id, path in paths.items() if path is not None}
     counts: dict[tuple[int | None, str | None], int] = {}
     for row in rows:

@@ -31,7 +31,7 @@ _KEYS: Final = ("moment", "bucket", "tries", "client")
 
 @dataclass(frozen=True)
 class Counts:
-    """By run; see :class:`metastore.loadtest.report.model.Run`. What is not there is empty."""
+    """By run; see :class:`metastore.loadtest.report.model.Run`. A missing part is empty."""
 
     moments: Mapping[int, tuple[Moment, ...]]
     commits: Mapping[int, tuple[Bucket, ...]]

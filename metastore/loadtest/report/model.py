@@ -33,7 +33,7 @@ class Action:
 
     name: str
     outcomes: Mapping[str, int]
-    """How many ended how; those that did not occur are 0."""
+    """The number of calls by outcome; those that did not occur are 0."""
     writes: int
     attempts: int
     """Of the writes."""
@@ -71,13 +71,13 @@ class Action:
 
     @property
     def helped_share(self) -> float:
-        """Of what was applied."""
+        """Of the applied calls."""
         return self.helped / max(self.outcomes["applied"], 1)
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What returned within one stretch of time."""
+    """The calls that returned within one stretch of time."""
 
     start: float
     """Seconds since the run's first call."""
@@ -104,7 +104,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class ClientShare:
-    """What one client got done, over all its incarnations."""
+    """The work of one client, over all its incarnations."""
 
     client: str
     operations: int
@@ -116,7 +116,7 @@ class ClientShare:
 
 @dataclass(frozen=True)
 class HotEntity:
-    """An entity that attempts lost on. What is not known is None."""
+    """An entity that attempts lost on. An unknown value is None."""
 
     entity_id: int | None
     path: str | None
@@ -182,7 +182,7 @@ class Analysis:
 
     runs: tuple[Run, ...]
     facts: Mapping[str, Any]
-    """What ``run.json`` says of all of them: scenario, seed, started, url, versions …; what is missing is unknown."""
+    """The facts in ``run.json`` on all of them: scenario, seed, started, url, versions …; a missing one is unknown."""
 
     @property
     def is_ramp(self) -> bool:

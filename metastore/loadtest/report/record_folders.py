@@ -1,4 +1,4 @@
-"""Where the records of a run, or of a ramp, are."""
+"""Find the records of a run, or of a ramp."""
 
 from __future__ import annotations
 

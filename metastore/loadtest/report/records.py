@@ -24,7 +24,7 @@ def read_operations(spark: SparkSession, folders: Sequence[Path]) -> DataFrame:
     """Return the operations of all ``folders``. Columns beside those of the records:
 
     ``run`` (the place of its folder), ``ms`` (from call to return; null: it never returned), ``until`` (when it
-    returned, in seconds since 1970), ``last_path`` (where its entity was then), ``looks`` (it is no write), ``lost``
+    returned, in seconds since 1970), ``last_path`` (where its entity was then), ``looks`` (it is not a write), ``lost``
     (how many attempts). ``client`` is without the incarnation.
     """
     taken = F.col("end") - F.col("start")

@@ -1,6 +1,6 @@
 """The report of a load test: report.html, summary.json and, where matplotlib is installed, PNG files.
 
-They stand in the folder of the records; the pictures of a ramp's runs in theirs.
+They are in the folder of the records; the pictures of a ramp's runs in theirs.
 """
 
 from __future__ import annotations

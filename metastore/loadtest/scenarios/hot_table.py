@@ -20,7 +20,7 @@ COUNTER = "counter"
 
 @dataclass(frozen=True)
 class HotTable(Scenario):
-    """Of ten operations five alter by path, two by an entity in hand, two count, one reads."""
+    """Among ten operations, five alter by path, two by a loaded entity, two count, one reads."""
 
     name = "hot-table"
     about: ClassVar[str] = "all clients alter one table: a property of their own, and a counter that all share"

@@ -127,7 +127,7 @@ def _tree(store: Store, ground: str) -> dict[str, str]:
 def read_trace(path: str) -> Iterator[tuple[int, Any]]:
     """Yield the operations of a trace, each with the number of its client; the last line's tree as a dictionary.
 
-    Raises InvalidArgument that names the line for what is no trace.
+    Raises InvalidArgument that names the line for a file that is not a trace.
     """
     clients: dict[str, int] = {}
     number = 0

@@ -44,7 +44,7 @@ class Several(Exception):
 
 @dataclass(frozen=True)
 class Shown:
-    """What a page answers: a template and its values."""
+    """A page's answer: a template and its values."""
 
     template: str
     title: str
@@ -64,9 +64,9 @@ class Asked:
     store: Store
     """As the user sees it."""
     whole: Store
-    """The store itself, for positions of the feed: what it returns is shown to nobody unchecked."""
+    """The store itself, for positions of the feed: no page shows its results unchecked."""
     gauges: Gauges
-    """What this server counted in the last minutes."""
+    """This server's counts of the last minutes."""
     files: Snapshots
     """Reads the metadata files of Iceberg tables."""
     signed_in: bool = False
@@ -74,7 +74,7 @@ class Asked:
 
     @cached_property
     def is_restricted(self) -> bool:
-        """Whether the user's rights are checked, and it is no admin."""
+        """Whether the user's rights are checked, and it is not an admin."""
         return isinstance(self.store, UserStore)
 
     @cached_property

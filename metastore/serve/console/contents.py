@@ -1,4 +1,4 @@
-"""What is in a container, and what was dropped there: lists in pages, with who changed each entity last, and how."""
+"""The content of a container, and what was dropped there: paged lists, with who changed each entity last, and how."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Row", "Section", "children_of", "contents", "dropped", "lost", "row_
 _FEW, _MANY = 20, 50
 """How many rows of a kind are shown among other kinds, and alone."""
 _HELD: Final = 1000
-"""How many of what a dropped container held are counted."""
+"""How many entities of a dropped container are counted at most."""
 _FIRST: Final = ("metalake", "catalog", "schema", "table", "view")
 
 

@@ -1,4 +1,4 @@
-"""What an entity is: facts, columns in pages, and what each kind has of its own; what is attached; its properties."""
+"""The details of an entity: facts, columns in pages, what each kind has of its own, attachments, properties."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _Parts:
 
 
 def details(asked: Asked, entity: Entity) -> dict[str, Any]:
-    """Return everything that the page of an entity shows of it."""
+    """Return everything that the page of an entity shows."""
     if version := asked.number("version", 0):
         entity = asked.store.manager(entity.kind).load(entity, version=version)
     reader = asked.reader

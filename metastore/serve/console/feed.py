@@ -39,7 +39,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Place:
-    """Of what the feed is shown: an entity, wherever it stands, or a path where one stood."""
+    """The subject of a feed: an entity, wherever it is, or a path where one was."""
 
     path: str
     kind: str | None

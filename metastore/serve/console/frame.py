@@ -1,4 +1,4 @@
-"""What each page of an entity shows around its part: the way to it, the tree, and links to the other parts."""
+"""The frame around each page of an entity: the way to it, the tree, and links to the other parts."""
 
 from __future__ import annotations
 

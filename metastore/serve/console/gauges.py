@@ -1,4 +1,4 @@
-"""What the contention page shows: this server's counters over the last minutes, and what the database shows."""
+"""The contention page: this server's counters over the last minutes, and what the database shows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CAUSES: Final[Mapping[str, str]] = {
     "lost": "a lost answer",
     "unavailable": "a server that was away",
 }
-"""What an attempt lost to; docs/metrics.md has all causes."""
+"""The causes that an attempt lost to; docs/metrics.md has all causes."""
 
 
 class _Moment(NamedTuple):

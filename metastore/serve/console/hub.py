@@ -41,7 +41,7 @@ _CHANGES: Final = 10_000
 _QUEUE: Final = 500
 """How many changes wait for one browser at most."""
 _SLICE, _PAUSE = 10, 0.005
-"""How many streams get what is new before others of the event loop have their turn, and for how long (seconds)."""
+"""How many streams get the new changes before others of the event loop have their turn, and for how long (seconds)."""
 _CAUGHT_UP: Final = 300
 """How many changes a page that comes back gets; if there are more, it is told to reload."""
 _LONGEST: Final = 3.0
@@ -64,7 +64,7 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a page shows of the feed."""
+    """The part of the feed that a page shows."""
 
     kinds: frozenset[str] = frozenset()
     by: str | None = None
@@ -357,5 +357,5 @@ def _items_between(view: Callable[[str], Store], principal: str, after: str, unt
 
 
 def _check(view: Callable[[str], Store], principal: str, after: str) -> None:
-    """Raise InvalidArgument for what is no position here. A stream may know more than this server has read."""
+    """Raise InvalidArgument if ``after`` is not a position here. A stream may know more than this server has read."""
     view(principal).changes_page(after=after, size=1)

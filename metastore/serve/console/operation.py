@@ -1,4 +1,4 @@
-"""One operation: what became of it."""
+"""One operation and its outcome."""
 
 from __future__ import annotations
 

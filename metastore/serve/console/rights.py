@@ -34,7 +34,7 @@ _READ: Final = {
 
 @dataclass(frozen=True)
 class May:
-    """What one user may do."""
+    """The rights of one user."""
 
     user: str
     decisions: Sequence[Decision]

@@ -1,4 +1,4 @@
-"""Sessions of browsers: a cookie that stands for a token, and that any server with the same tokens can check.
+"""Sessions of browsers: a cookie that replaces a token, and that any server with the same tokens can check.
 
 A cookie holds no token of a file, only a proof of it: a MAC of the session's end, keyed with the token's digest. It is
 checked at each request, so a token that is taken out of the file ends its sessions at every server. Somebody who steals
@@ -79,7 +79,7 @@ class Sessions:
         raise NotAuthenticated("the cookie is of another version; sign in again")
 
     def _digest(self, end: str, proof: str) -> bytes:
-        """Return the digest of the token that a cookie proves; nothing: there is no such token."""
+        """Return the digest of the token that a cookie proves; nothing if there is no such token."""
         with self._lock:
             known = self._known.get((end, proof))
         if known is None:

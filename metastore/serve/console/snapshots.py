@@ -46,7 +46,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Iceberg:
-    """What the metadata file of a table says. ``problem``: why it could not be read."""
+    """The content of a table's metadata file. ``problem``: why it could not be read."""
 
     problem: str | None = None
     snapshots: Sequence[Snapshot] = ()

@@ -47,7 +47,7 @@ def tree(asked: Asked, entity: Entity | None) -> Branch:
         opened.is_open = True
         opened.is_here = depth == len(nodes) - 1
         branch, names = opened, (*names, node.name)
-    if len(way) == len(nodes):  # an entity that is no container has nothing below it
+    if len(way) == len(nodes):  # an entity that is not a container has nothing below it
         _list(asked, branch, names, _BELOW[way[-1].kind] if way else "metalake")
     return root
 

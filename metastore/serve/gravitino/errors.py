@@ -30,7 +30,7 @@ __all__ = ["FLAT", "InUse", "NotSupported", "Refused", "failed", "unknown_route"
 _LOG = logging.getLogger("metastore.serve")
 _LEVELS: Final = ("metalake", "catalog", "schema")
 FLAT: Final = ("tag", "policy", "user", "group", "role", "job_template", "job")
-"""The kinds that stand directly in a metalake, beside its catalogs."""
+"""The kinds that are directly in a metalake, beside its catalogs."""
 _JAVA: Final = {"version": "ModelVersion", "object": "MetadataObject", "job_template": "JobTemplate"}
 _STORE: Final[tuple[tuple[type[MetastoreError], int, int, str], ...]] = (
     (EntityNotFound, 1003, 404, "NoSuch{missing}"),

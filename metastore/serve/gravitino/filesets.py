@@ -22,7 +22,7 @@ _PLACEHOLDER: Final = re.compile(r"\{\{(.*?)\}\}")
 _VALUE: Final = "placeholder-"
 """The properties with this beginning are values of placeholders."""
 _UNNAMED: Final = "unknown"
-"""What Gravitino calls a location without a name."""
+"""Gravitino's name for a location without a name."""
 _OPERATION: Final = "filesetdataoperation"
 """The header by which a client says what it does with a file."""
 

@@ -110,7 +110,7 @@ class _Attachable:
     shape: Callable[[Any], dict[str, Any]]
 
     def on(self, store: Any, target: Target) -> dict[str, Attached]:
-        """Return what stands on an object, its own before what it inherits."""
+        """Return what is attached to an object, its own before what it inherits."""
         attached = store.manager(self.kind).on(target.names, column=target.column, kind=target.kind)
         return {one.name: one for one in sorted(attached, key=lambda one: one.inherited_from is None)}
 

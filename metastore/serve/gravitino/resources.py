@@ -144,7 +144,7 @@ def _policy(_store: Store, _names: Names, body: Body) -> dict[str, Any]:
 
 
 def _content(body: Body, key: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return a policy's content, and the kinds that it may stand on."""
+    """Return a policy's content, and the kinds that it may be attached to."""
     content = dict(mapping(body.get(key), key))
     kinds = content.pop("supportedObjectTypes", None) or []
     if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):

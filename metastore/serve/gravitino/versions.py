@@ -1,4 +1,4 @@
-"""The versions of a model. Gravitino counts them from 0, the store from 1: only this file knows of it."""
+"""The versions of a model. Gravitino counts them from 0, the store from 1: only this file knows that."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Link(BaseModel):
 
 _LINK: Final = TypeAdapter(_Link)
 _UNKNOWN: Final = "unknown"
-"""What Gravitino calls the uri of a version that has only one, without a name."""
+"""Gravitino's name for the uri of a version that has only one, without a name."""
 
 
 def _shape(version: ModelVersion) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Static:
     """
 
     def __init__(self, place: str, properties: Mapping[str, str]) -> None:
-        """Check the properties, and read the secrets once. Raises InvalidArgument for a secret that is no reference."""
+        """Check the properties, and read the secrets once. Raises InvalidArgument if a secret is not a reference."""
         self._place = place
         self._properties = {key: _checked(key, value) for key, value in properties.items()}
         self._read: tuple[float, dict[str, str]] = (float("-inf"), {})

@@ -32,7 +32,7 @@ __all__ = [
 
 T = TypeVar("T")
 _ESCAPED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, InvalidMetadata)
-"""What PyIceberg's readers of a wrong value raise; pydantic turns only ValueError into its own."""
+"""The errors that PyIceberg's readers raise for a wrong value; pydantic turns only ValueError into its own."""
 _SEPARATOR: Final = "\x1f"
 _LARGEST_PAGE: Final = 1000
 

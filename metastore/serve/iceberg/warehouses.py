@@ -80,7 +80,8 @@ class Warehouses:
     def prefix(self, warehouse: str | None, principal: str) -> str:
         """Return the prefix of a warehouse's paths; None: that of the first one.
 
-        Raises EntityNotFound if the client sees no such catalog, InvalidArgument if none is named and there is none.
+        Raises EntityNotFound if the client sees no such catalog, InvalidArgument without a name and without
+        warehouses.
         """
         if not warehouse:
             if not self._places:

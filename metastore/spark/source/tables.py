@@ -106,7 +106,7 @@ def _table_of(row: PastRow) -> str:
 
 
 class _Above:
-    """The paths of what rows stand below; None for what was not live."""
+    """The paths of the rows' parents; None for a parent that was not live."""
 
     def __init__(self, reads: PastReads) -> None:
         self._reads = reads
@@ -132,7 +132,7 @@ class _Above:
 
 
 _Told = tuple[list[PastRow], dict[str, list[Any]]]
-"""The rows that a table has, and those of its columns that are no fields of the rows."""
+"""The rows that a table has, and those of its columns that are not fields of the rows."""
 
 
 def _entities(rows: Sequence[PastRow], above: _Above, under: str) -> _Told:
@@ -190,7 +190,7 @@ def rows_by_position(
 
 
 def _steps(steps: Sequence[Step], epoch: str, names: Sequence[str]) -> dict[str, list[Any]]:
-    """Return the columns that are no fields of steps."""
+    """Return the columns that are not fields of steps."""
     told: dict[str, Callable[[Step], str | None]] = {
         "position": lambda step: position_of(epoch, step.seq or 0, step.operation_id),
         "operation_id": lambda step: str(step.operation_id),

@@ -73,9 +73,9 @@ def _one_by_one(apply: Callable[[Transaction, dict[str, Any]], None]) -> _Write:
 
 
 _OF_A_ROW: Final = (MetastoreError, KeyError, TypeError, ValueError, AttributeError)
-"""What a row raises that lacks a column, or whose value is of another type or not JSON."""
+"""The errors of a row that lacks a column, or whose value is of another type or not JSON."""
 _OF_THE_CALL: Final = (VersionConflict, BackendUnavailable, DeadlineExceeded)
-"""What says nothing of a row. After the first, the chunk is written again."""
+"""Errors that say nothing of a row. After the first, the chunk is written again."""
 
 
 def _named(path: object, kind: object, error: Exception) -> InvalidArgument:
