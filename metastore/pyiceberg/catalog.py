@@ -24,7 +24,7 @@ from metastore.pyiceberg.namespaces import Namespaces
 from metastore.pyiceberg.naming import errors_of_iceberg, namespace_names, parts, property_texts, table_names
 from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.opening import migrated, opened
-from metastore.pyiceberg.places import Places, check_own
+from metastore.pyiceberg.places import Places, check_own, check_own_metadata
 from metastore.pyiceberg.rights import is_of_user
 from metastore.pyiceberg.sharing import shared
 from metastore.pyiceberg.tables import Loader, Tables, taken_raises
@@ -366,7 +366,7 @@ class MetastoreCatalog(_PyIcebergBase):
             self._check_created(names, updates)
             metadata = created(self._empty_table_metadata(), updates)
             if is_of_user(self._store):
-                check_own(metadata.location, metadata.properties)
+                check_own_metadata(metadata)
             provider = self._places.locations(metadata.location, metadata.properties)
             location = provider.new_table_metadata_file_location()
             self._namespaces.require(names[:-1])

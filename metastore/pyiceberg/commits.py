@@ -23,7 +23,6 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     SetLocationUpdate,
-    SetPropertiesUpdate,
     TableRequirement,
     TableUpdate,
 )
@@ -49,7 +48,7 @@ from metastore.pyiceberg.confined import Folders
 from metastore.pyiceberg.entities import fields_of, fresh_columns, pointer_changes, pointer_of, schema_changes
 from metastore.pyiceberg.files import delete_quietly, next_location, outlived, write_metadata
 from metastore.pyiceberg.once import Once
-from metastore.pyiceberg.places import Places, check_own
+from metastore.pyiceberg.places import Places, check_own_updates
 from metastore.pyiceberg.rebase import rebase
 from metastore.pyiceberg.rights import is_of_user, require_alter
 from metastore.pyiceberg.room import require_known_schema
@@ -225,9 +224,7 @@ class Commits:
         self._places.check_updates(commit.updates)
         if is_of_user(self._store):
             _require_own_folder(current.metadata, commit.updates)
-            for update in commit.updates:
-                if isinstance(update, SetPropertiesUpdate):
-                    check_own(current.metadata.location, update.updates)
+            check_own_updates(current.metadata, commit.updates)
         io = self._places.io(current.metadata.properties, current.location)
         if _is_there(commit.updates, current.metadata):
             return _Prepared(commit.load, current, io, current.metadata, current.location, (), ())

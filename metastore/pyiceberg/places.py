@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -13,6 +13,7 @@ from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import LocationProvider, load_location_provider
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     SetLocationUpdate,
@@ -27,7 +28,7 @@ from metastore.clock import SYSTEM
 from metastore.pyiceberg.confined import Confined, Folders
 from metastore.pyiceberg.naming import shown
 
-__all__ = ["Places", "check_own", "folder"]
+__all__ = ["Places", "check_own", "check_own_metadata", "check_own_updates", "folder"]
 
 _SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "/%")
 _DOTS: Final = (".", "..")
@@ -129,17 +130,13 @@ class Places:
         """Check every place that a client's updates of a table name. Raises as ``io`` does."""
         for update in updates:
             match update:
-                case AddSnapshotUpdate():
-                    self._check(update.snapshot.manifest_list)
                 case SetLocationUpdate():
                     self._check(update.location)
                 case SetPropertiesUpdate():
                     for key in _PLACES:
                         self._check(update.updates.get(key))
-                case SetStatisticsUpdate():
-                    self._check(update.statistics.statistics_path)
-                case SetPartitionStatisticsUpdate():
-                    self._check(update.partition_statistics.statistics_path)
+        for file in _files(updates):
+            self._check(file)
 
     def _check(self, location: str | None) -> None:
         if self._trusting or not location:
@@ -159,6 +156,48 @@ class Places:
             raise ForbiddenError(
                 f"{shown(names)} goes below {begin}; leave the location out, or let an operator choose it"
             )
+
+
+def check_own_updates(metadata: TableMetadata, updates: Sequence[TableUpdate]) -> None:
+    """Raise ForbiddenError unless all that a user's updates of a table name lies where the table's files are.
+
+    Else the server would read, and write, files in the folder of another table.
+    """
+    for update in updates:
+        if isinstance(update, SetPropertiesUpdate):
+            check_own(metadata.location, update.updates)
+    _check_own_files(metadata, _files(updates))
+
+
+def check_own_metadata(metadata: TableMetadata) -> None:
+    """Raise ForbiddenError unless all files that a user's metadata of a table names lie where the table's files are."""
+    check_own(metadata.location, metadata.properties)
+    figures = [*metadata.statistics, *metadata.partition_statistics]
+    lists = [snapshot.manifest_list for snapshot in metadata.snapshots]
+    _check_own_files(metadata, [*lists, *[one.statistics_path for one in figures]])
+
+
+def _check_own_files(metadata: TableMetadata, files: Iterable[str | None]) -> None:
+    own = Folders((metadata.location, *[metadata.properties[key] for key in _PLACES if key in metadata.properties]))
+    for file in files:
+        if file:
+            try:
+                own.check(file)
+            except ForbiddenError:
+                message = f"{file[:200]!r} is not below the table's own location, {metadata.location}; write it there"
+                raise ForbiddenError(message) from None
+
+
+def _files(updates: Sequence[TableUpdate]) -> Iterator[str | None]:
+    """Yield the files that updates of a table name."""
+    for update in updates:
+        match update:
+            case AddSnapshotUpdate():
+                yield update.snapshot.manifest_list
+            case SetStatisticsUpdate():
+                yield update.statistics.statistics_path
+            case SetPartitionStatisticsUpdate():
+                yield update.partition_statistics.statistics_path
 
 
 def check_own(location: str, properties: Properties) -> None:

@@ -25,7 +25,7 @@ from metastore.pyiceberg.layouts import check_writable
 from metastore.pyiceberg.namespaces import Namespaces
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, namespace_names, no_namespace, no_table, shown
 from metastore.pyiceberg.once import Once
-from metastore.pyiceberg.places import Places, check_own
+from metastore.pyiceberg.places import Places, check_own_metadata
 from metastore.pyiceberg.rights import is_of_user, require_alter, tried
 from metastore.store import Store
 
@@ -123,7 +123,7 @@ class Tables:
         if is_of_user(self._store):  # a user wrote this file: it may name the folder of another table
             above = self._namespaces.properties(names[:-1]).get(LOCATION)
             self._places.check_chosen(metadata.location, names, above)
-            check_own(metadata.location, metadata.properties)
+            check_own_metadata(metadata)
 
         def attempt(options: dict[str, Any]) -> tuple[TableMetadata, str]:
             if overwrite and self.exists(names):

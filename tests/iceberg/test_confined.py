@@ -15,6 +15,7 @@ from pyiceberg.exceptions import CommitFailedException, ForbiddenError
 from pyiceberg.table import StaticTable, Table
 
 import metastore as ms
+from metastore.clock import SYSTEM
 from metastore.pyiceberg import commits, tables
 from metastore.pyiceberg.confined import Folders
 from metastore.serve import Principals, tokens_of
@@ -311,6 +312,29 @@ def test_a_user_has_no_files_written_into_the_folder_of_another_table(
     assert commit(bob, below, table="own").status_code == 200
 
 
+def test_a_user_adds_no_file_of_another_table(users: dict[str, httpx.Client], lake: Path) -> None:
+    """A merge would read it, although the user may not read that table."""
+    bob, other = users["bob"], f"file://{lake}/a/t/metadata/x.avro"
+    assert bob.post(TABLES, json={"name": "own", "schema": SCHEMA}).status_code == 200
+    location = bob.get(f"{TABLES}/own").json()["metadata"]["location"]
+
+    def added(place: str) -> int:
+        summary = {"operation": "append"}
+        snapshot = {"snapshot-id": 5, "sequence-number": 1, "timestamp-ms": SYSTEM.micros() // 1000, "summary": summary}
+        update = {"action": "add-snapshot", "snapshot": {**snapshot, "manifest-list": place, "schema-id": 0}}
+        return commit(bob, update, table="own").status_code
+
+    assert added(other) == 403
+    assert added(f"{location}/metadata/x.avro") == 200
+    for name, more in (
+        ("statistics", {"file-footer-size-in-bytes": 1, "blob-metadata": []}),
+        ("partition-statistics", {}),
+    ):
+        figures = {"snapshot-id": 5, "statistics-path": other, "file-size-in-bytes": 1, **more}
+        update = {"action": f"set-{name}", "snapshot-id": 5, name: figures}
+        assert commit(bob, update, table="own").status_code == 403
+
+
 def test_a_registered_file_names_no_folder_of_another_table(users: dict[str, httpx.Client], lake: Path) -> None:
     """A user may write files into the folder of its own table: what such a file says is not to be believed."""
     bob = users["bob"]
@@ -319,7 +343,12 @@ def test_a_registered_file_names_no_folder_of_another_table(users: dict[str, htt
     secret = users["root"].get("/namespaces/b/tables/t").json()["metadata"]["location"]
     assert bob.delete(f"{TABLES}/own").status_code == 204
     file = Path(loaded["metadata-location"].removeprefix("file://")).with_name("00001-x.metadata.json")
-    for change in ({"location": secret}, {"properties": {"write.metadata.path": f"{secret}/metadata"}}):
+    snapshot = {"snapshot-id": 1, "sequence-number": 1, "timestamp-ms": 1, "summary": {"operation": "append"}}
+    for change in (
+        {"location": secret},
+        {"properties": {"write.metadata.path": f"{secret}/metadata"}},
+        {"snapshots": [{**snapshot, "manifest-list": f"{secret}/metadata/snap-1.avro"}]},
+    ):
         file.write_text(json.dumps(loaded["metadata"] | change))
         taken = {"name": "own", "metadata-location": file.as_uri()}
         assert bob.post("/namespaces/a/register", json=taken).status_code == 403
