@@ -6,7 +6,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 UV ?= $(shell command -v uv 2>/dev/null)
 WORKERS ?= 4
-EXTRAS := spark,sample,sqlite,metrics,loadtest,test,dev
+EXTRAS := spark,serve,sample,sqlite,metrics,loadtest,test,dev
 
 # What `make check-lowest` installs in its lowest version, and the tests that it runs with it
 SHIPPED := spark,object-store,sqlite,metrics,loadtest,async,iceberg,serve,opentelemetry,sample,test

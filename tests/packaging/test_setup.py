@@ -52,6 +52,16 @@ def test_one_package_has_one_bound() -> None:
     assert {name: found for name, found in bounds.items() if len(found) > 1} == {}
 
 
+def test_the_tests_have_what_the_product_can_use() -> None:
+    """Apart from the clients of other servers, which few machines have, and which their tests skip without."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    (installed,) = re.findall(r"^EXTRAS := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    there = {Requirement(text).name for extra in installed.split(",") for text in extras[extra]}
+    wanted = {Requirement(text).name for extra in extras.keys() - {"bench", "mysql"} for text in extras[extra]}
+    assert wanted - there == set()
+
+
 @pytest.mark.parametrize("python", ["3.11.0", "3.12.0", "3.13.0", "3.14.0"])
 def test_one_version_is_locked_for_each_python(python: str) -> None:
     """On Linux. What comes twice has markers that exclude each other."""

@@ -16,7 +16,8 @@ DOCUMENT = document(COLUMNS)
 _NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _LEVELS = ("metalake", "catalog", "schema", "table")
 _LOG = """INSERT INTO operation (writer, generation, operation_id, ordinal, seq, entity_id, version, owner_id, kind,
-  action, principal, time, path_before, path_after, changes, scope_version, in_use, doc)
+  action, principal, time, path_before, path_after, changes, scope_version, in_use, doc,
+  parent_id, name, fold, state, family, key)
 SELECT 99, 0, %(operation_id)s::uuid, 0, nextval('change_seq'), {row}"""
 """The generation is that of a program without the cache; what checks it is left out here."""
 
@@ -52,7 +53,8 @@ def load(*, rows: bool) -> str:
 def write() -> str:
     """The second half of an alter: the holder of the lock overwrites."""
     row = """a.id, a.version, NULL, 'table', 'alter', %(principal)s::text, a.modified_at,
-  %(path)s::text, %(path)s::text, %(changes)s::text, g.scope_version, g.in_use, %(doc)s::text"""
+  %(path)s::text, %(path)s::text, %(changes)s::text, g.scope_version, g.in_use, %(doc)s::text,
+  g.parent_id, g.name, g.fold, g.state, NULL, NULL"""
     return f"""WITH altered AS (
   UPDATE entity SET version = version + 1, doc = %(doc)s::text, modified_by = %(principal)s::text, modified_at = {_NOW}
   WHERE id = %(id)s::bigint RETURNING id, version, modified_at)
@@ -64,7 +66,7 @@ RETURNING entity_id, version"""
 def create(*, rows: bool) -> str:
     """No row: the name is taken."""
     row = """id, 1, NULL, 'table', 'create', %(principal)s::text, created_at,
-  NULL, %(path)s::text, '[]', 1, true, %(doc)s::text"""
+  NULL, %(path)s::text, '[]', 1, true, %(doc)s::text, parent_id, name, false, 0, 'table', name"""
     return f"""WITH parent AS MATERIALIZED (
   SELECT g3.id {_chain(3)}
   {_TOP}{_locks(rows, 2, "g3")}),
@@ -72,44 +74,44 @@ placed AS (
   INSERT INTO guard (id, parent_id, kind, family, name, key, fold, state, in_use, scope_version)
   SELECT nextval('entity_id_seq'), id, 'table', 'table', %(table)s::text, %(table)s::text, false, 0, true, 1 FROM parent
   ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING
-  RETURNING id),
+  RETURNING id, parent_id, name),
 made AS (
   INSERT INTO entity (id, version, doc, created_by, created_at, modified_by, modified_at)
   SELECT id, 1, %(doc)s::text, %(principal)s::text, now.at, %(principal)s::text, now.at
   FROM placed, (SELECT {_NOW} AS at) AS now
   RETURNING id, created_at)
 {_LOG.format(row=row)}
-FROM made
+FROM made JOIN placed USING (id)
 RETURNING entity_id, version"""
 
 
-def _exclusive(rows: bool, change: str, action: str, path_after: str) -> str:
+def _exclusive(rows: bool, change: str, action: str, path_after: str, named: str) -> str:
     row = f"""id, version, NULL, 'table', '{action}', %(principal)s::text, modified_at,
-  %(path)s::text, {path_after}, '[]', scope_version, in_use, doc"""
+  %(path)s::text, {path_after}, '[]', scope_version, in_use, doc, parent_id, name, fold, state, {named}"""
     return f"""WITH node AS MATERIALIZED (
   SELECT g4.id {_chain(4)}
   {_TOP}{_locks(rows, 3, "g4")}),
 stands AS (
   UPDATE guard g SET scope_version = g.scope_version + 1, {change}
   FROM node WHERE g.id = node.id
-  RETURNING g.id, g.scope_version, g.in_use),
+  RETURNING g.id, g.scope_version, g.in_use, g.parent_id, g.name, g.fold, g.state, g.family, g.key),
 changed AS (
   UPDATE entity e SET version = e.version + 1, modified_by = %(principal)s::text, modified_at = {_NOW}
   FROM stands s WHERE e.id = s.id
-  RETURNING e.id, e.version, e.doc, e.modified_at, s.scope_version, s.in_use)
+  RETURNING e.id, e.version, e.doc, e.modified_at)
 {_LOG.format(row=row)}
-FROM changed
+FROM changed JOIN stands USING (id)
 RETURNING entity_id, version"""
 
 
 def drop(*, rows: bool) -> str:
     """No row: it was not there."""
-    return _exclusive(rows, f"state = 1, dropped_at = {_NOW}", "drop", "NULL")
+    return _exclusive(rows, f"state = 1, dropped_at = {_NOW}", "drop", "NULL", "NULL, NULL")
 
 
 def rename(*, rows: bool) -> str:
     """No row: it was not there; SQLSTATE 23505: the name is taken."""
-    return _exclusive(rows, "name = %(to)s::text, key = %(to)s::text", "rename", "%(path_to)s::text")
+    return _exclusive(rows, "name = %(to)s::text, key = %(to)s::text", "rename", "%(path_to)s::text", "family, key")
 
 
 _SHARED, _ALONE = "pg_advisory_xact_lock_shared", "pg_advisory_xact_lock"
