@@ -22,6 +22,7 @@ the proxy calls it. These methods disturb a connection:
 * :meth:`PostgresProxy.silence_between_sends` loses what a client sends after a part of a round trip, and tells neither
   side: the server goes on waiting for the rest, as after a power cut. The client's own end is not passed on.
 * :meth:`PostgresProxy.silent_to` holds one direction up, as a network does that drops packets one way.
+* :meth:`PostgresProxy.garble` puts something else in the place of one message of the server.
 
 TLS is declined, so the proxy can read along.
 """
@@ -75,6 +76,7 @@ class PostgresProxy:
         self._orders: list[Cut] = []
         self._silences: list[Cut] = []
         self._earlier = 0
+        self._garbage: tuple[int, bytes] | None = None
         self.open_to: dict[Side, threading.Event] = {"client": threading.Event(), "server": threading.Event()}
         for way in self.open_to.values():
             way.set()
@@ -112,11 +114,12 @@ class PostgresProxy:
             return [connection.round_trips for connection in self._connections]
 
     def reset(self) -> None:
-        """Count from zero, and withdraw the cuts that have not fired."""
+        """Count from zero, and withdraw the cuts, and the garbage, that have not come."""
         with self._lock:
             self._earlier = sum(connection.round_trips for connection in self._connections)
             self._orders.clear()
             self._silences.clear()
+            self._garbage = None
 
     def cut_after_send(self, match: Match, *, nth: int = 1) -> Cut:
         """Cut the connection after the server worked the matching message off, before its answer arrives."""
@@ -152,6 +155,20 @@ class PostgresProxy:
             yield
         finally:
             self.open_to[side].set()
+
+    def garble(self, nth: int, garbage: bytes) -> None:
+        """Send ``garbage`` in the place of the ``nth`` message from the server, counted from now."""
+        with self._lock:
+            self._garbage = nth, garbage
+
+    def seen_by_client(self, message: bytes) -> bytes:
+        """Return what a client gets in the place of a message of the server."""
+        with self._lock:
+            if self._garbage is None:
+                return message
+            left, garbage = self._garbage
+            self._garbage = None if left == 1 else (left - 1, garbage)
+            return garbage if left == 1 else message
 
     def _order(self, cut: Cut) -> Cut:
         with self._lock:
@@ -296,7 +313,7 @@ class _Connection:
             if self._silent:
                 continue
             if order is None or current < order[0]:
-                self._client.sendall(message)
+                self._client.sendall(self._proxy.seen_by_client(message))
             elif message[:1] == READY_FOR_QUERY:
                 order[1].fired.set()
                 self.cut()

@@ -235,7 +235,8 @@ class Pool:
     def _settle(self, connection: Connection, error: type[BaseException] | None) -> bool:
         """Whether a connection may be lent again: unfinished business must not meet the next borrower.
 
-        After an interrupt none may: a lock or the pipeline mode may be left behind in it, although it seems idle.
+        After an interrupt none may: a lock or the pipeline mode may be left behind in it, although it seems idle. Nor
+        may one whose answer made no sense (an error without a SQLSTATE): the next borrower would get the rest of it.
         Raises if the answers that came must not count: the server may have become another one (``connection.py``).
         """
         if error is None and connection.asks:
@@ -246,6 +247,7 @@ class Pool:
             return False
         return error is None or (
             issubclass(error, Exception)
+            and not (issubclass(error, psycopg.Error) and error.sqlstate is None)
             and not connection.closed
             and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
         )

@@ -7,7 +7,7 @@ import psycopg
 from metastore.backends.postgres import fragments
 from metastore.backends.postgres.announcing import Unannounced
 from metastore.backends.postgres.connection import NothingSent
-from metastore.backends.postgres.read_errors import raise_read_error
+from metastore.backends.postgres.read_errors import raise_read_error, refused_here
 from metastore.port.commit import Cause, Conflicted, Unknown
 from metastore.retry.classify import Consequence, of_sqlstate
 
@@ -42,7 +42,7 @@ def outcome(error: psycopg.Error) -> Conflicted | Unknown:
     Raises the caller's error where the commit was surely not applied and a repetition would not help; and Unannounced.
     """
     consequence = of_sqlstate(error.sqlstate)
-    if isinstance(error, NothingSent) or (error.sqlstate is None and not isinstance(error, psycopg.OperationalError)):
+    if isinstance(error, NothingSent) or refused_here(error):
         raise_read_error(error)  # the time was over, or the client refused it: nothing was sent
     if consequence is Consequence.RETRY:
         return Conflicted("serialization")

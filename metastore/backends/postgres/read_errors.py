@@ -17,7 +17,9 @@ from metastore.errors import (
 )
 from metastore.retry.classify import Consequence, of_sqlstate
 
-__all__ = ["first_line", "raise_read_error"]
+__all__ = ["first_line", "raise_read_error", "refused_here"]
+
+_OF_THE_CLIENT: Final = (psycopg.InterfaceError, psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError)
 
 
 def first_line(error: psycopg.Error) -> str:
@@ -26,6 +28,15 @@ def first_line(error: psycopg.Error) -> str:
         return " ".join(error.diag.message_primary.split())
     lines = [line for line in str(error).splitlines() if line.strip() and not line[0].isspace()]
     return lines[-1].strip() if lines else type(error).__name__
+
+
+def refused_here(error: psycopg.Error) -> bool:
+    """Whether the client refused a statement, so that nothing was sent.
+
+    Any other error without a SQLSTATE is a connection that ended, or an answer that makes no sense: the server may have
+    done what was sent.
+    """
+    return error.sqlstate is None and isinstance(error, _OF_THE_CLIENT)
 
 
 def raise_read_error(error: psycopg.Error) -> NoReturn:
@@ -67,8 +78,8 @@ def _translated(error: psycopg.Error) -> MetastoreError | psycopg.Error:
         return DeadlineExceeded(f"the database did not answer within the store's deadline: {text}; call again later")
     if isinstance(error, psycopg.DataError):
         consequence = Consequence.REJECTED
-    elif error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
-        return error  # the client refused it: a defect of ours
+    elif refused_here(error):
+        return error  # a defect of ours
     if consequence in _OF_STATEMENTS:
         return error
     meaning, message = _MEANINGS.get(consequence, (BackendRefused, _BROKEN))

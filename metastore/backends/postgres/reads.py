@@ -21,7 +21,7 @@ from metastore.backends.postgres.fragments import CONFIRM, DURABLE
 from metastore.backends.postgres.hints import FOLLOWED, HINT, hearing
 from metastore.backends.postgres.home import CACHED, Home, epoch_at
 from metastore.backends.postgres.parameters import plain, texts
-from metastore.backends.postgres.read_errors import raise_read_error
+from metastore.backends.postgres.read_errors import raise_read_error, refused_here
 from metastore.backends.postgres.read_sql import READ as _READ
 from metastore.backends.postgres.read_sql import each
 from metastore.backends.postgres.relations import READ_RELATIONS
@@ -116,11 +116,9 @@ class PostgresReads(Questions):
         try:
             with self.pool.connection() as connection:
                 return ask(connection)
-        except psycopg.OperationalError as error:
+        except psycopg.Error as error:
             if not _is_dead(error):
                 raise_read_error(error)
-        except psycopg.Error as error:
-            raise_read_error(error)
         self.pool.forget()
         try:
             with self.pool.connection() as connection:
@@ -289,7 +287,7 @@ class PostgresReads(Questions):
 
 def _is_dead(error: psycopg.Error) -> bool:
     """Whether a connection broke, so that a read may be repeated on another one."""
-    if not isinstance(error, psycopg.OperationalError) or isinstance(error, OutOfTime):
+    if isinstance(error, OutOfTime) or refused_here(error):
         return False
     return of_sqlstate(error.sqlstate) is Consequence.UNKNOWN
 

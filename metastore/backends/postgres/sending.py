@@ -32,12 +32,14 @@ class Sender:
         if len(statements) > 1:
             return self.several(statements, lambda rows: outcome(rows[0]), patience)
         try:
-            (row,) = self._pool.fetch(statements[0].text, statements[0].parameters)
+            rows = self._pool.fetch(statements[0].text, statements[0].parameters)
+            if len(rows) != 1:
+                raise psycopg.DatabaseError(f"an answer of one row has {len(rows)}")
         except psycopg.errors.LockNotAvailable as error:
             return self._failed(error) if patience is None else Conflicted("busy")
         except psycopg.Error as error:
             return self._failed(error)
-        return outcome(row)
+        return outcome(rows[0])
 
     def several(
         self, statements: list[Statement], outcome: Callable[[list[Row]], CommitOutcome], patience: int | None = None

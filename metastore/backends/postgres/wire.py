@@ -96,6 +96,8 @@ class Wire:
         self._names.update(list(new.items())[: len(done)])
         if len(done) < len(results):
             raise error_from_result(results[-1], "utf-8")
+        if len(done) != len(prepares) + len(executes):
+            raise psycopg.DatabaseError(f"{len(done)} results for {len(prepares) + len(executes)} statements")
         return [self._loaded(result) for result in done[len(prepares) :]]
 
     def _prepared(self, text: str, statement: str) -> bytes:
@@ -121,7 +123,7 @@ class Wire:
         return self._executions[text] > _BEFORE
 
     def _result(self, send: Callable[[Any], None]) -> Any:
-        result = self._connection.wait(_sent(self._connection.pgconn, send))[-1]
+        (*_, result) = self._connection.wait(_sent(self._connection.pgconn, send))
         if result.status not in _DONE:
             raise error_from_result(result, "utf-8")
         return result
@@ -131,6 +133,8 @@ def _sent(pgconn: Any, send: Callable[[Any], None]) -> Generator[Any, Any, list[
     """Send one request, and wait for its results. It sends nothing before the first step: that may come too late."""
     send(pgconn)
     results: list[Any] = yield from execute(pgconn)
+    if not results:
+        raise psycopg.DatabaseError("an answer without a result")
     return results
 
 
