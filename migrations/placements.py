@@ -34,9 +34,10 @@ FROM (SELECT entity_id, version, max(CASE WHEN parent_id IS NOT NULL THEN versio
     OVER (PARTITION BY entity_id ORDER BY version) AS placed FROM operation WHERE {_ENTITY}) AS l, operation AS p
 WHERE operation.entity_id = l.entity_id AND operation.version = l.version AND operation.parent_id IS NULL
   AND operation.seq IS NOT NULL AND p.entity_id = l.entity_id AND p.version = l.placed"""
+# rows that are gone: dropped, or purged with their owner, which leaves no step of theirs
 _OWNED_NAMES = """SELECT DISTINCT o.entity_id, coalesce(o.path_after, o.path_before) FROM operation o
 LEFT JOIN owned w ON w.id = o.entity_id
-WHERE o.seq IS NOT NULL AND o.owner_id IS NOT NULL AND o.other_id IS NULL AND w.id IS NULL AND o.action = 'drop'"""
+WHERE o.seq IS NOT NULL AND o.owner_id IS NOT NULL AND o.other_id IS NULL AND w.id IS NULL"""
 _OWNED = """UPDATE operation SET parent_id = operation.owner_id, name = {name},
   state = CASE operation.action WHEN 'drop' THEN 1 ELSE 0 END,
   family = CASE operation.action WHEN 'drop' THEN NULL ELSE operation.kind END,

@@ -153,7 +153,8 @@ def test_what_is_not_there_is_refused(url: str, mode: Any) -> None:
 
 
 def _in_child(store: ms.Store, pipe: multiprocessing.connection.Connection) -> None:
-    pipe.send((store.tables.load("lake.c.s.t").comment, store.cache.stats().entries))
+    before = store.cache.stats()
+    pipe.send((store.tables.load("lake.c.s.t").comment, store.cache.stats().entries, before.hits + before.misses))
     pipe.recv()
     pipe.send(store.tables.load("lake.c.s.t").comment)
 
@@ -164,9 +165,10 @@ def test_a_forked_child_begins_with_nothing(cached: ms.Store) -> None:
     here, there = multiprocessing.Pipe()
     child = multiprocessing.get_context("fork").Process(target=_in_child, args=(cached, there))
     child.start()
-    comment, entries = here.recv()
+    comment, entries, counted = here.recv()
     assert comment is None
     assert entries <= 1
+    assert counted == 0, "the parent's figures are not the child's"
     cached.tables.alter("lake.c.s.t", ms.SetComment("new"))
     here.send("go")
     assert here.recv() == "new"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,11 +17,13 @@ from metastore.backends.sqlite.connect import DRIVER
 from metastore.cli.app import run as cli
 from metastore.clock import SYSTEM
 from metastore.database import pending_revisions
+from metastore.migrations.sessions import MIGRATOR
 from metastore.port.backend import SCHEMA_FORMAT
 from metastore.urls import parse_url
 from tests.contract.ground import dump, prepare
 from tests.migration.processes import Crowd
 from tests.migration.schema import catalog, connected, differences, run
+from tests.servers.process import wait_until
 
 
 def fill(url: str) -> None:
@@ -180,6 +183,61 @@ def test_a_migration_waits_for_a_quiet_moment_and_says_who_is_in_the_way(
         ms.migrate(empty_postgres_url)
     assert len(tries) >= 2
     fill(empty_postgres_url)
+
+
+@pytest.mark.parametrize("by", ["a service", "PGDATABASE"])
+def test_libpq_finds_one_database_for_migrate_and_open(
+    empty_postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """What the URL leaves out comes from libpq's files and variables, for the migration as for the store."""
+    there = parse_url(empty_postgres_url)
+    if by == "a service":
+        service = f"[there]\nhost={there.host}\nport={there.port}\nuser={there.username}\ndbname={there.database}\n"
+        (tmp_path / "services").write_text(service)
+        monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
+        url = "postgresql:///?service=there"
+    else:
+        monkeypatch.setenv("PGDATABASE", str(there.database))
+        url = f"postgresql://{there.username}@{there.host}:{there.port}/"
+    ms.migrate(url)
+    with ms.open(url) as store, ms.open(empty_postgres_url) as same:
+        store.metalakes.create("m")
+        assert same.metalakes.load("m").path == "m"
+
+
+def test_no_time_out_of_a_role_ends_a_migration(empty_postgres_url: str) -> None:
+    """It waits for another migrator for longer than the statements of the role may take."""
+    waits = f"""SELECT clock_timestamp() - query_start > interval '0.3 s' FROM pg_stat_activity
+      WHERE wait_event = 'advisory' AND application_name = '{MIGRATOR}' AND datname = current_database()"""
+    short = f"{empty_postgres_url}?options=-c%20statement_timeout%3D150"
+    with ThreadPoolExecutor(1) as pool, connected(empty_postgres_url) as other:
+        other.exec_driver_sql(f"SELECT pg_advisory_lock({migrations._LOCK})")
+        migrated = pool.submit(ms.migrate, short)
+
+        def waited() -> bool:
+            other.exec_driver_sql("SELECT pg_stat_clear_snapshot()")
+            return migrated.done() or other.exec_driver_sql(waits).fetchall() == [(True,)]
+
+        assert wait_until(waited, 30)
+        other.exec_driver_sql(f"SELECT pg_advisory_unlock({migrations._LOCK})")
+        migrated.result()
+    fill(empty_postgres_url)
+
+
+def test_a_time_out_is_told_as_one(empty_postgres_url: str) -> None:
+    """What cannot be kept from a time-out says so, and does not blame the credentials."""
+    engine = migrations._engine(parse_url(empty_postgres_url))
+    stopped = "SET statement_timeout = 10; SELECT pg_sleep(60)"
+    with (
+        pytest.raises(
+            ms.BackendUnavailable, match=r"time-out of the role.*statement timeout.*statement_timeout=0"
+        ) as told,
+        migrations._told("here"),
+        engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
+    ):
+        connection.exec_driver_sql(stopped)
+    engine.dispose()
+    assert "credentials" not in str(told.value)
 
 
 def test_what_is_to_be_done_is_shown_and_not_done(empty_url: str, capsys: pytest.CaptureFixture[str]) -> None:

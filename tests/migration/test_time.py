@@ -77,6 +77,31 @@ def test_where_gc_has_cut_the_history_the_past_begins_with_the_migration(empty_u
         assert store.verify() == []
 
 
+def test_a_purge_of_a_table_with_partitions_costs_no_past(empty_url: str) -> None:
+    """Only the purged table's own history is gone; what could be seen of the others can be seen after the migration."""
+    ms.migrate(empty_url)
+    shown = dict[str, Any]()
+    with ms.open(empty_url) as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        store.tables.create("m.c.s.kept", parents=True)
+        store.tables.create("m.c.s.gone", columns=[ms.Column("d", "date")], partitioning=["d"])
+        store.partitions.create("m.c.s.gone", "d=1", values={"d": "1"})
+        store.statistics.put_many("m.c.s.gone", [store.statistics.row("n", {"a": 1})])
+        store.tables.alter("m.c.s.kept", ms.SetComment("once"))
+        before = store.position()
+        store.tables.purge("m.c.s.gone")
+        store.gc(retention=timedelta(days=1), keep_versions=100)
+        store.tables.alter("m.c.s.kept", ms.SetComment("twice"))
+        shown = {position: tree(store.at(position)) for position in (before, store.position())}
+    migrations.downgrade(parse_url(empty_url), OLD)
+    ms.migrate(empty_url)
+    with ms.open(empty_url) as store:
+        for position, then in shown.items():
+            assert tree(store.at(position)) == then
+        assert store.verify() == []
+
+
 @pytest.mark.parametrize("damage", ["name = 'other', key = 'other'", "parent_id = 1"])
 def test_a_replay_that_leads_elsewhere_does_not_count(empty_url: str, damage: str) -> None:
     """The tables were changed by hand: the past then begins with the migration, as the tables are."""

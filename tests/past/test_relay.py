@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import random
+import re
 import socket
 import sqlite3
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -175,6 +177,25 @@ def test_the_command_goes_on_where_it_was(sqlite_url: str, tmp_path: Path, capsy
     ] * 2
     assert run(["--url", sqlite_url, "changes", "--follow", "--timeout", "0.05", "--kind", "metalake"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_a_relay_that_lost_changes_names_the_step(
+    sqlite_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The step that the message names lets it go on."""
+    words = ["--url", sqlite_url, "relay", "lost", "--to", str(tmp_path / "lost.jsonl"), "--once"]
+    with ms.open(sqlite_url) as store:
+        store.metalakes.create("m")
+        assert run([*words, "--start", "beginning"]) == 0
+        for n in range(3):
+            store.metalakes.alter("m", ms.SetComment(str(n)))
+        store.gc(retention=timedelta(0), keep_versions=1, keep_unread=timedelta(0))
+    assert run(words) != 0
+    (step,) = re.findall(
+        r"then: metastore (consumers lost --reset beginning)", " ".join(capsys.readouterr().err.split())
+    )
+    assert run(["--url", sqlite_url, *step.split()]) == 0
+    assert run(words) == 0
 
 
 def test_a_line_that_was_cut_off_is_ended_first(sqlite_url: str, tmp_path: Path) -> None:
