@@ -70,6 +70,25 @@ def test_a_database_moves_over_and_back(url: str, source: str, tmp_path: Path, v
     assert there.counts == here.counts == report.counts
 
 
+def test_ids_of_both_sizes_go_into_one_table(sqlite_url: str, source: str, postgres_url: str, tmp_path: Path) -> None:
+    """Imported tables keep their small ids, new ones get ids above 2^62; PostgreSQL tells the types of both apart."""
+    with world(source, NEWEST) as there:
+        there.fill()
+    run(sqlite_url, source, tmp_path)
+    with ms.open(sqlite_url) as store:
+        for n in range(3):
+            store.tables.create(f"lake.sales.fresh.t{n}", parents=True, columns=[ms.Column("a", "long")])
+    engine = sa.create_engine(postgres_url)
+    with engine.begin() as connection:
+        create_tables(connection, NEWEST)
+    report = export_gravitino(sqlite_url, postgres_url)
+    assert (report.findings, report.whole) == ([], True)
+    with engine.connect() as connection:
+        ids = list(connection.execute(sa.text("SELECT table_id FROM table_meta")).scalars())
+    engine.dispose()
+    assert {one >> 62 for one in ids} == {0, 1}
+
+
 def test_the_id_that_gravitino_hides_among_properties_is_not_shown_and_goes_back(
     sqlite_url: str, source: str, tmp_path: Path
 ) -> None:

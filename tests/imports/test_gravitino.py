@@ -51,6 +51,21 @@ def run(url: str, source: str, tmp_path: Path) -> Report:
     return report
 
 
+def test_orphans_of_one_parent_are_one_line(sqlite_url: str, source: str, tmp_path: Path) -> None:
+    """A schema that was dropped beside a thousand creates leaves a line, and not a thousand."""
+    with world(source, VERSIONS[-1]) as there:
+        there.fill()
+        for n in range(7):
+            there.table(3000 + n, f"lost{n}", schema_id=999)
+        there.table(3100, "alone", schema_id=998)
+    report = run(sqlite_url, source, tmp_path)
+    named = ", ".join(f"'lost{n}' ({3000 + n})" for n in range(5))
+    assert sorted(one.what for one in report.findings if one.problem == "orphan") == [
+        f"7 of kind table: their schema 999 is gone: {named} and 2 more",
+        "table 'alone' (3100): its schema 998 is gone",
+    ]
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_everything_comes_over(url: str, source: str, tmp_path: Path, version: int) -> None:
     with world(source, version) as there:

@@ -6,6 +6,7 @@ Memory: one entry for each live entity.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from metastore.errors import InvalidArgument
 from metastore.imports.gravitino.report import Report
@@ -17,6 +18,8 @@ from metastore.names import clean_name
 
 __all__ = ["IsTaken", "Place", "Tree", "nothing_is_taken"]
 
+_SHOWN: Final = 5
+"""How many orphans of one parent are named."""
 Names = tuple[str, ...]
 Place = tuple[str, Names]
 """A family, and names: what one entity can have."""
@@ -49,6 +52,7 @@ class Tree:
             self._read(shape, "schema")
 
     def _read(self, shape: Shape, above: str) -> None:
+        orphans: dict[int, list[str]] = {}
         for row in self._source.rows(shape.table, metalake_id=self.id):
             try:
                 key, parent = (shape.kind, shape.key(row)), (above, int(row[f"{above}_id"]))
@@ -63,9 +67,9 @@ class Tree:
             elif parent in self.left:
                 self.left.add(key)
             else:
-                self._report.find(
-                    "orphan", f"{shape.kind} {shape.name(row)!r} ({key[1]}): its {above} {parent[1]} is gone"
-                )
+                orphans.setdefault(parent[1], []).append(f"{shape.name(row)!r} ({key[1]})")
+        for gone, names in orphans.items():
+            self._report.find("orphan", _orphans(shape.kind, f"{above} {gone}", names))
 
     def _add(self, key: Key, parent: Names, name: str) -> None:
         try:
@@ -109,3 +113,11 @@ class Tree:
     def schemas(self) -> Iterator[tuple[Key, Names]]:
         """Yield the schemas."""
         return ((key, names) for key, names in self.names.items() if key[0] == "schema")
+
+
+def _orphans(kind: str, parent: str, names: list[str]) -> str:
+    """Say which entities have lost their parent: a thousand of one parent are one line."""
+    if len(names) == 1:
+        return f"{kind} {names[0]}: its {parent} is gone"
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{len(names)} of kind {kind}: their {parent} is gone: {', '.join(names[:_SHOWN])}{more}"
