@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -19,6 +20,7 @@ import metastore as ms
 from metastore import Store
 from metastore.errors import HistoryGone, MetastoreError
 from metastore.managers.all import Managers
+from tests.progress.replica import Replica, primary
 
 ROOT = "m.c"
 SCHEMAS = ["m.c.a", "m.c.b", "m.c.a.b"]
@@ -49,11 +51,11 @@ class History:
         store.catalogs.create(ROOT, type="relational")
 
     def live(self, count: int) -> None:
-        for number in range(count):
+        for _ in range(count):
             with suppress(MetastoreError, IndexError):
                 self.choose.choice(self._acts())()
             pinned = self.choose.random() < 0.2
-            position = self.store.pin(f"pin {number}").position if pinned else self.store.position()
+            position = self.store.pin(f"pin {len(self.seen)}").position if pinned else self.store.position()
             self.seen.append((position, tree(self.store), pinned))
 
     def _acts(self) -> list[Callable[[], object]]:
@@ -158,3 +160,26 @@ def test_every_position_both_directions_and_back(store: Store, seed: int) -> Non
     history = History(store, seed)
     history.live(14 if seed < 3 else 60)
     history.check(8 if seed < 3 else 60)
+
+
+@pytest.mark.long
+@pytest.mark.postgres
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", [101, 102])
+def test_a_history_goes_on_through_a_fail_over(seed: int) -> None:
+    """A real standby takes the primary's place in the middle: what was seen before it is the past after it."""
+    with primary() as leader:
+        name = urlsplit(leader.create_database()).path.lstrip("/")
+        ms.migrate(leader.url(name))
+        with Replica(leader) as replica:
+            both = (
+                f"postgresql+psycopg://postgres@/{name}?host=127.0.0.1,127.0.0.1"
+                f"&port={leader.port},{replica.port}&target_session_attrs=read-write"
+            )
+            with ms.open(both, deadline=60.0) as store:
+                history = History(store, seed)
+                history.live(25)
+                leader.kill()
+                replica.promote()
+                history.live(25)
+                history.check(40)
