@@ -175,6 +175,29 @@ def rows_read(url: str, name: str, **options: str) -> list[dict[str, Any]]:
     return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 
 
+def test_who_may_only_read_reads_the_entities(postgres_url: str) -> None:
+    """A role that cannot write makes no pin, and gets the rows all the same."""
+    with ms.open(postgres_url) as store:
+        grown(store, 304, 10)
+        everything = rows_read(postgres_url, "entities")
+        pins = list(store.pins())
+        assert (
+            rows_read(f"{postgres_url}?options=-c%20default_transaction_read_only%3Don", "entities") == everything != []
+        )
+        assert list(store.pins()) == pins
+
+
+def test_the_executors_run_the_python_of_the_program(
+    source: SparkSession, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an activated environment, Spark would take the first python3 on the path, which has no metastore."""
+    monkeypatch.setattr(source.sparkContext, "pythonExec", "python3-of-another-environment")
+    register_source(source)
+    with ms.open(sqlite_url) as store:
+        store.metalakes.create("m")
+    assert [row.path for row in table(source, sqlite_url, "entities").collect()] == ["m"]
+
+
 def test_options_say_what_is_read(sqlite_url: str) -> None:
     with ms.open(sqlite_url, principal="tester") as store:
         grown(store, 303, 40)
