@@ -14,10 +14,10 @@ Doc = dict[str, Any]
 
 @dataclass(frozen=True)
 class Columns:
-    """The store's ids of a table's columns, by Gravitino's; and the columns as an earlier import left them."""
+    """The store's ids of a table's columns, by Gravitino's; and those with fields, as an earlier import left them."""
 
     ids: Mapping[int, int] = field(default_factory=dict)
-    docs: Mapping[int, Doc] = field(default_factory=dict)
+    nested: Mapping[int, Doc] = field(default_factory=dict)
     """By the store's ids."""
     last: int = 0
 
@@ -30,7 +30,8 @@ def keep_ids(doc: Doc, theirs: Sequence[int], before: Columns | None) -> tuple[D
     fresh = count(before.last + 1)
     columns, ids = [], {}
     for key, column in zip(theirs, doc["columns"], strict=True):
-        old = before.docs.get(before.ids.get(key, 0))
+        known = before.ids.get(key)
+        old = None if known is None else before.nested.get(known, {"id": known})
         columns.append(_numbered(column, old, fresh))
         ids[key] = columns[-1]["id"]
     last = max(before.last, next(fresh) - 1)

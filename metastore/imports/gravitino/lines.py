@@ -19,6 +19,7 @@ from metastore.imports.gravitino.reading import Entity, entities, name_other_sta
 from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.source import Row, Source
 from metastore.imports.gravitino.spool import spooled
+from metastore.imports.gravitino.target import Contents, Written
 from metastore.imports.gravitino.things import METALAKE
 from metastore.imports.gravitino.tree import IsTaken, Tree, nothing_is_taken
 from metastore.imports.gravitino.values import DAMAGED, Key
@@ -29,7 +30,6 @@ from metastore.secrets.names import hidden_in
 from metastore.transfer.lines import (
     Body,
     EntityLine,
-    Footer,
     Header,
     Numbers,
     OperationLine,
@@ -84,13 +84,13 @@ def write_file(
     position: str | None = None,
     seen: Seen | None = None,
     progress: Progress = _silent,
-) -> Footer:
-    """Write all metalakes; return the footer. It adds to ``seen``.
+) -> Contents:
+    """Write all metalakes; return what was written. It adds to ``seen``.
 
     ``ids``: write ids, versions, audits and earlier versions too, to restore an empty database. ``position``: one of
     the database whose columns are known. ``progress``: called with the share of a metalake that is done.
     """
-    numbers, tally = _Numbers(), Tally()
+    numbers, tally, written = _Numbers(), Tally(), Written()
     with tempfile.TemporaryFile() as body, tempfile.TemporaryFile() as steps:
         history = _History(steps)
         for row, tree in _trees(source, report, standing):
@@ -101,16 +101,16 @@ def write_file(
                     text = write(line, None)
                     tally.add(line, text)
                     body.write(text)
+                    written.add(line)
         last = Numbers(numbers.last, history.last, _COLLECTED, 0) if ids else None
         header = Header(None, ids, ids, position, "1970-01-01T00:00:00+00:00", SYSTEM_NAME, last)
         stream.write(write(header, None))
         for file in (body, steps):
             file.seek(0)
             shutil.copyfileobj(file, stream)
-    footer = tally.footer()
-    stream.write(write(footer, None))
+    stream.write(write(tally.footer(), None))
     stream.flush()
-    return footer
+    return written.contents()
 
 
 class _Earlier(NamedTuple):

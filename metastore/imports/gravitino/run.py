@@ -15,7 +15,7 @@ from metastore.imports.gravitino.identity import came_back
 from metastore.imports.gravitino.lines import Seen, Standing, write_file
 from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.source import Source, open_source
-from metastore.imports.gravitino.target import Contents, contents, contents_of_store
+from metastore.imports.gravitino.target import Contents, contents_of_store
 from metastore.imports.gravitino.values import Key
 from metastore.kinds.registry import KINDS
 from metastore.operation.request import Call
@@ -49,15 +49,13 @@ def import_gravitino(
     seen = Seen()
     with open_source(source) as opened:  # one snapshot for all
         if fresh:
-            report = _read(opened, place, Standing(), seen, tell, ids=True)
+            report, read = _read(opened, place, Standing(), seen, tell, ids=True)
             done = restore(url, place, progress=lambda share: tell("restoring", share))
             report.written, report.left = done.written, done.left
         with open_store(url, principal=PRINCIPAL) as store:
             if not fresh:
-                report = _follow(store, opened, place, seen, tell)
+                report, read = _follow(store, opened, place, seen, tell)
             tell("comparing", 0.0)
-            with place.open("rb") as stream:
-                read = contents(stream)
             report.dropped = import_dropped(store, opened, read.names)
             report.source_hash = read.hash
             tell("comparing", 0.3)
@@ -96,7 +94,7 @@ def _read(
     *,
     ids: bool,
     position: str | None = None,
-) -> Report:
+) -> tuple[Report, Contents]:
     report = Report()
     tell("reading", 0.0)
     beside = place.with_name(place.name + ".reading")
@@ -104,14 +102,14 @@ def _read(
     # it holds all properties: nobody else may read it
     with os.fdopen(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as stream:
         progress = partial(tell, "reading")
-        write_file(source, stream, report, standing, ids=ids, position=position, seen=seen, progress=progress)
+        read = write_file(source, stream, report, standing, ids=ids, position=position, seen=seen, progress=progress)
     beside.replace(place)
-    return report
+    return report, read
 
 
-def _follow(store: Store, source: Source, place: Path, seen: Seen, tell: Tell) -> Report:
+def _follow(store: Store, source: Source, place: Path, seen: Seen, tell: Tell) -> tuple[Report, Contents]:
     tell("reading what is here", 0.0)
-    target = contents_of_store(store, store.metalakes.names())
+    target = contents_of_store(store, store.metalakes.names(), columns=True)
     ours = set(target.ids.values())
 
     def is_taken(key: Key, names: Names) -> bool:
@@ -122,12 +120,10 @@ def _follow(store: Store, source: Source, place: Path, seen: Seen, tell: Tell) -
         return back is None
 
     standing = Standing(target.columns, is_taken)
-    report = _read(source, place, standing, seen, tell, ids=False, position=store.position())
-    with place.open("rb") as stream:
-        wanted = contents(stream)
+    report, wanted = _read(source, place, standing, seen, tell, ids=False, position=store.position())
     if wanted.hash == target.hash:
         report.left = len(wanted.names)
-        return report
+        return report, wanted
     with enabled_to_write(store, wanted, target):
         drop_the_gone(store, wanted, target, seen, report)
         rename_the_moved(store, wanted, target, report)
@@ -137,4 +133,4 @@ def _follow(store: Store, source: Source, place: Path, seen: Seen, tell: Tell) -
     there = contents_of_store(store, _metalakes(wanted))
     with enabled_to_write(store, wanted, there):
         detach_the_gone(store, wanted, there, seen, report)
-    return report
+    return report, wanted

@@ -1,29 +1,31 @@
-"""Read what a store shows of earlier imports, from an export of the store, at one instant."""
+"""What an import read there, and what the store shows of earlier imports: the lines of an export, at one instant."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from metastore.imports.gravitino.columns import Columns
-from metastore.imports.gravitino.groups import Group, groups
+from metastore.imports.gravitino.groups import Group, Grouping, grouped
 from metastore.imports.gravitino.tree import Place
 from metastore.imports.gravitino.values import Key
+from metastore.transfer.content import lines_of
 from metastore.transfer.digest import Sum, of_entity, of_owned, of_relation
-from metastore.transfer.lines import EntityLine, OwnedLine, RelationLine
+from metastore.transfer.lines import Body, EntityLine, Header, OwnedLine, RelationLine
+from metastore.transfer.tally import Tally
+from metastore.version import __version__
 
 if TYPE_CHECKING:
     from metastore.store import Store
 
-__all__ = ["Contents", "Owned", "Related", "contents", "contents_of_store"]
+__all__ = ["Contents", "Owned", "Related", "Written", "contents_of_store"]
 
 Names = tuple[str, ...]
 
 
 class Owned(NamedTuple):
-    """A row that an imported entity owns."""
+    """A row that an imported entity owns, other than its origin."""
 
     owner: Key
     kind: str
@@ -43,11 +45,11 @@ class Related(NamedTuple):
 
 @dataclass
 class Contents:
-    """The content of a file, or of a store: places, columns, owned rows and relations of what was imported."""
+    """What was read there, or what is here: places, columns, owned rows and relations of what was imported."""
 
     names: dict[Key, Names] = field(default_factory=dict)
     ids: dict[Key, int] = field(default_factory=dict)
-    """The store's ids, where the file has them: another entity may get a name meanwhile."""
+    """The store's ids: another entity may get a name meanwhile."""
     columns: dict[Key, Columns] = field(default_factory=dict)
     owned: set[Owned] = field(default_factory=set)
     related: set[Related] = field(default_factory=set)
@@ -60,38 +62,51 @@ class Contents:
     """The places of entities that no import made."""
 
 
-def contents_of_store(store: Store, metalakes: Iterable[str], left: Collection[Key] = ()) -> Contents:
-    """Return the imported entities of these metalakes, as the store shows them. Others, and ``left``, do not count."""
-    reader = _Reader(left, frozenset(metalakes))
-    with tempfile.TemporaryFile() as file:
-        store.export_to(file, ids=True)
-        reader.read(file)
-    return reader.finished()
+def contents_of_store(
+    store: Store, metalakes: Iterable[str], left: Collection[Key] = (), *, columns: bool = False
+) -> Contents:
+    """Return the imported entities of these metalakes, as the store shows them. Others, and ``left``, do not count.
+
+    ``columns``: with the ids of their columns.
+    """
+    wanted, notes = frozenset(metalakes), _Notes(left, columns=columns)
+    header = Header(None, True, False, None, "", __version__, None)  # nobody reads it
+    with store._session.backend.snapshot() as snapshot:  # noqa: SLF001  (no caller needs lines that are no file)
+        for group in grouped(lines_of(snapshot, None, header, Tally(), None)):
+            if group.entity.names[0] in wanted:
+                notes.add(group)
+    return notes.finished()
 
 
-def contents(file: BinaryIO) -> Contents:
-    """Return the content of a file of an import."""
-    reader = _Reader()
-    reader.read(file)
-    return reader.finished()
+class Written:
+    """The contents of a file while it is written, line by line."""
+
+    def __init__(self) -> None:
+        self._grouping, self._notes = Grouping(), _Notes()
+
+    def add(self, line: Body) -> None:
+        """Count the next line."""
+        if (group := self._grouping.add(line)) is not None:
+            self._notes.add(group)
+
+    def contents(self) -> Contents:
+        """Return what was written; it was the last line."""
+        if (group := self._grouping.add(None)) is not None:
+            self._notes.add(group)
+        return self._notes.finished()
 
 
-class _Reader:
-    """Reads the lines of an export; those of an entity count if one of its rows is an origin."""
+class _Notes:
+    """What is kept of the groups of an export; those of an entity count if one of its rows is an origin."""
 
-    def __init__(self, left: Collection[Key] = (), metalakes: Collection[str] | None = None) -> None:
-        self._left, self._metalakes = left, metalakes
+    def __init__(self, left: Collection[Key] = (), *, columns: bool = False) -> None:
+        self._left, self._with_columns = left, columns
         self._found, self._sum = Contents(), Sum()
         self._below: dict[Names, Sum] = {}
         self._there: set[tuple[str, Names]] = set()
         self._relations: list[tuple[EntityLine, RelationLine, Key]] = []
 
-    def read(self, file: BinaryIO) -> None:
-        for group in groups(file):
-            if self._metalakes is None or group.entity.names[0] in self._metalakes:
-                self._note(group)
-
-    def _note(self, group: Group) -> None:
+    def add(self, group: Group) -> None:
         entity, origin = group.entity, group.origin
         if origin is None:
             self._found.made_here.add((entity.family, entity.names))
@@ -103,18 +118,19 @@ class _Reader:
         if entity.row:
             self._found.ids[key] = entity.row["id"]
         self._there.add((entity.kind, entity.names))
-        if entity.kind == "table":
+        if self._with_columns and entity.kind == "table":
             self._found.columns[key] = _columns(entity, origin)
         if not entity.in_use and entity.kind in ("metalake", "catalog"):
             self._found.disabled.add(key)
         shown = {name: value for name, value in entity.doc.items() if name != "last_column_id"}
-        self._add(entity, of_entity(entity.names, entity.family, entity.kind, entity.in_use, shown))
+        self._sum_up(entity, of_entity(entity.names, entity.family, entity.kind, entity.in_use, shown))
         for row in group.owned:
-            self._found.owned.add(Owned(key, row.kind, row.name))
-            self._add(entity, of_owned(entity.names, entity.family, row.kind, row.name, row.doc))
-        self._relations += [(entity, one, key) for one in group.relations]
+            if row is not origin:
+                self._found.owned.add(Owned(key, row.kind, row.name))
+            self._sum_up(entity, of_owned(entity.names, entity.family, row.kind, row.name, row.doc))
+        self._relations += [(entity._replace(doc={}), one, key) for one in group.relations]
 
-    def _add(self, entity: EntityLine, part: bytes) -> None:
+    def _sum_up(self, entity: EntityLine, part: bytes) -> None:
         self._sum.add(part)
         for depth in range(1, min(3, len(entity.names))):
             self._below.setdefault(entity.names[:depth], Sum()).add(part)
@@ -125,13 +141,15 @@ class _Reader:
             if line.to is None or line.to_kind is None or (line.to_kind, line.to) not in self._there:
                 continue
             self._found.related.add(Related(key, line.kind, line.to_kind, line.to, line.column, line.value))
-            self._add(entity, of_relation(entity.names, entity.family, line.kind, line.to, line.column, line.value))
+            self._sum_up(entity, of_relation(entity.names, entity.family, line.kind, line.to, line.column, line.value))
         self._found.hash = self._sum.hexdigest()
         self._found.below = {names: one.hexdigest() for names, one in self._below.items()}
         return self._found
 
 
 def _columns(entity: EntityLine, origin: OwnedLine) -> Columns:
-    ids = {int(theirs): ours for theirs, ours in origin.doc["values"].get("columns", {}).items()}
-    docs = {column["id"]: column for column in entity.doc["columns"]}
-    return Columns(ids, docs, entity.doc["last_column_id"])
+    there = {column["id"]: column for column in entity.doc["columns"]}
+    noted = {int(theirs): ours for theirs, ours in origin.doc["values"].get("columns", {}).items()}
+    ids = {theirs: ours for theirs, ours in noted.items() if ours in there}
+    nested = {number: column for number, column in there.items() if "fields" in column}
+    return Columns(ids, nested, entity.doc["last_column_id"])
