@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -129,17 +130,21 @@ def test_a_server_whose_connections_all_have_work_says_so() -> None:
 
 
 def test_streams_make_room_and_are_not_cut_before() -> None:
-    """Else a user without any right keeps everybody out with a few hundred streams of the console."""
-    with running(large, Limits(connections=2, idle=0.3)) as (server, port), connected(port) as stream:
-        stream.sendall(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
-        assert wait_until(lambda: bool(server.server_state.tasks), WAITS)
-        with connected(port) as later:
-            later.sendall(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
-            assert wait_until(lambda: len(server.server_state.tasks) == 2, WAITS)
-            time.sleep(0.8)  # longer than the limit of idle connections, and a look at them
-            assert len(server.server_state.tasks) == 2
-            assert httpx.get(f"http://127.0.0.1:{port}/").status_code == 200
-            assert is_cut(stream)
+    """Else a user without any right keeps everybody out with a few hundred streams of the console.
+
+    The first one makes room, although all of them begin between two looks at the connections.
+    """
+    with running(large, Limits(connections=6, idle=0.3)) as (server, port), ExitStack() as stack:
+        tasks = server.server_state.tasks
+        streams = [stack.enter_context(connected(port)) for _ in range(6)]
+        for stream in streams:
+            before = len(tasks)
+            stream.sendall(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert wait_until(partial(lambda count: len(tasks) > count, before), WAITS)
+        time.sleep(0.8)  # longer than the limit of idle connections, and a look at them
+        assert len(tasks) == 6
+        assert httpx.get(f"http://127.0.0.1:{port}/").status_code == 200
+        assert is_cut(streams[0])
 
 
 def test_a_client_that_takes_nothing_of_its_answer_is_cut() -> None:
