@@ -10,9 +10,10 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from metastore.cli.app import run
 from metastore.pyiceberg import files
 from metastore.serve import Limits, Tls, application, web
 from metastore.serve.limits import YIELDS
+from tests.gravitino.server import Server
 from tests.iceberg.server import running, served
 from tests.iceberg.test_rest import SCHEMA
 from tests.servers.process import wait_until
@@ -36,6 +38,7 @@ from tests.servers.process import wait_until
 ROOT = Path(__file__).resolve().parents[2]
 WAITS = 20.0
 """How long a test waits for what a limit of a fraction of a second does."""
+AS_JSON = {"content-type": "application/json"}
 NAMESPACES = "/v1/lake.ice/namespaces"
 
 
@@ -206,6 +209,61 @@ def test_a_body_has_a_time_and_large_ones_together_a_size(
     impatient = application(ms.open(sqlite_url), iceberg=False, body_timeout=0.2)
     with running(impatient) as (_, port), posting(port, 100_000, 10, "/api/metalakes") as slow:
         assert b"did not arrive within 0.2 s" in answered(slow)
+
+
+FILL = (16 << 20) - (64 << 10)
+SHAPES = {"strings": b'"",', "integers": b"1,", "floats": b"1.5,", "objects": b'{"a":1},', "lists": b"[],"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_large_body_delays_nobody(sqlite_url: str, shape: str) -> None:
+    """The longest wait of another client while 16 MiB are read and parsed: the least of three, in milliseconds.
+
+    Reading them as JSON in one go stopped all threads for seconds. The bound leaves room for a busy machine.
+    """
+    unit = SHAPES[shape]
+    values = unit * (90_000 // sum(map(unit.count, (b",", b"[", b"{"))))
+    body = b'{"x":[' + values + b'1],"pad":"' + b"a" * (FILL - len(values)) + b'"}'
+    server = Server(sqlite_url)
+    address = f"http://127.0.0.1:{server.port}"
+    with closing(server), httpx.Client(base_url=address, timeout=60) as client:
+        server.wait()
+
+        def posted() -> None:
+            answer = httpx.post(f"{address}/api/metalakes", content=body, headers=AS_JSON, timeout=60)
+            assert (answer.status_code, "name" in answer.text) == (400, True), answer.text
+
+        def longest() -> float:
+            worst, sender = 0.0, threading.Thread(target=posted)
+            sender.start()
+            while sender.is_alive():
+                began = time.perf_counter()
+                assert client.get("/healthz").status_code == 200
+                worst = max(worst, time.perf_counter() - began)
+            return worst
+
+        found = min(longest() for _ in range(3))
+        print(f"{shape}: {1000 * found:.0f} ms")
+        assert found < 0.25
+
+
+def test_packed_and_crowded_bodies_are_refused(sqlite_url: str, tmp_path: Path) -> None:
+    """No client packs a body; and no request of a catalog has a million values."""
+    app = application(ms.open(sqlite_url), warehouses={"lake.ice": f"file://{tmp_path}"})
+    crowded = b'{"namespace":["n"],"properties":{"k":[' + b"1," * 1_000_000 + b"1]}}"
+    with running(app) as (_, port), httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+        for path, code in ((f"/iceberg{NAMESPACES}", "BadRequest"), ("/api/metalakes", "IllegalArgument")):
+            for encoding in ("gzip", "deflate", "br", "gzip, identity"):
+                packed = client.post(
+                    path, content=gzip.compress(b"{}"), headers={**AS_JSON, "Content-Encoding": encoding}
+                )
+                assert (packed.status_code, "without Content-Encoding" in packed.text) == (415, True)
+                assert code in packed.text
+            answer = client.post(path, content=crowded, headers=AS_JSON)
+            assert (answer.status_code, "more than 100,000 values" in answer.text) == (413, True)
+        plain = {**AS_JSON, "Content-Encoding": "identity"}
+        assert client.post(f"/iceberg{NAMESPACES}", content=b'{"namespace":["n"]}', headers=plain).status_code == 200
 
 
 def certificate(folder: Path, name: str) -> tuple[Path, Path]:

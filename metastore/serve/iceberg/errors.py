@@ -38,7 +38,7 @@ from metastore.errors import (
     StoreClosed,
 )
 from metastore.serve.principals import NotAuthenticated
-from metastore.serve.web import Answer, BadRequest, Busy, TooLarge
+from metastore.serve.web import Answer, BadRequest, Busy, Encoded, TooLarge
 
 __all__ = ["NotSupported", "Overlap", "failed", "is_final", "unknown_route"]
 
@@ -69,6 +69,7 @@ _CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (NotSupported, 406, "UnsupportedOperationException"),
     (Overlap, 422, "UnprocessableEntityException"),
     (TooLarge, 413, "BadRequestException"),
+    (Encoded, 415, "BadRequestException"),
     (Busy, 503, "ServiceUnavailableException"),
     (EntityNotFound, 404, "NotFoundException"),
     (PermissionDenied, 403, "ForbiddenException"),
