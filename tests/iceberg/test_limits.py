@@ -29,6 +29,7 @@ import metastore as ms
 from metastore.cli.app import run
 from metastore.pyiceberg import files
 from metastore.serve import Limits, Tls, application, web
+from metastore.serve.iceberg import tables
 from metastore.serve.limits import YIELDS
 from tests.gravitino.server import Server
 from tests.iceberg.server import running, served
@@ -264,6 +265,21 @@ def test_packed_and_crowded_bodies_are_refused(sqlite_url: str, tmp_path: Path) 
             assert (answer.status_code, "more than 100,000 values" in answer.text) == (413, True)
         plain = {**AS_JSON, "Content-Encoding": "identity"}
         assert client.post(f"/iceberg{NAMESPACES}", content=b'{"namespace":["n"]}', headers=plain).status_code == 200
+
+
+def test_what_a_server_keeps_of_files_is_counted_in_bytes(sqlite_url: str, tmp_path: Path) -> None:
+    """A table with a large file takes the room of many small ones."""
+    files._KNOWN.clear()
+    tables._ANSWERS.clear()
+    with served(sqlite_url, tmp_path) as address, httpx.Client(base_url=f"{address}/v1/lake.ice", timeout=30) as client:
+        client.post("/namespaces", json={"namespace": ["a"]})
+        body = {"name": "t", "schema": SCHEMA, "properties": {"k": "x" * 300_000}}
+        made = client.post("/namespaces/a/tables", json=body).json()
+        loaded = client.get("/namespaces/a/tables/t").content
+    size = Path(made["metadata-location"].removeprefix("file://")).stat().st_size
+    assert files._KNOWN.currsize == size > 300_000
+    assert 0 <= len(loaded) - tables._ANSWERS.currsize < 100, "all but the client's configuration"
+    assert max(files._KNOWN.maxsize, tables._ANSWERS.maxsize) <= 64 << 20
 
 
 def certificate(folder: Path, name: str) -> tuple[Path, Path]:
