@@ -33,7 +33,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java gravitino-client openlineage-client iceberg-spark iceberg-spec iceberg-peers gravitino-spec run test test-long planted-faults mutants check check-lowest lock bench bench-before \
+.PHONY: help setup java gravitino-client gravitino-suite openlineage-client iceberg-spark iceberg-spec iceberg-peers gravitino-spec run test test-long planted-faults mutants check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
 	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-console bench-cache bench-time nightly load load-faults check-history interleavings interleavings-sql combined-history grow joints soak soak-memory soak-leases clean
@@ -49,7 +49,7 @@ gravitino-client: build/gravitino-client/bin/python ## install Gravitino's Pytho
 
 build/gravitino-client/bin/python:
 	$(PYTHON) -m venv build/gravitino-client
-	$@ -m pip install --quiet --disable-pip-version-check "apache-gravitino==1.3.*" || { rm -rf build/gravitino-client; exit 1; }
+	$@ -m pip install --quiet --disable-pip-version-check "apache-gravitino==1.3.*" docker || { rm -rf build/gravitino-client; exit 1; }
 
 openlineage-client: build/openlineage-client/bin/python ## install OpenLineage's Python client for its test, in an environment of its own
 
@@ -90,6 +90,12 @@ build/gravitino-spec/env/bin/python:
 		$@ -m pip install --quiet --disable-pip-version-check "openapi-schema-validator>=0.8,<1" pyyaml; } \
 		|| { rm -rf build/gravitino-spec; exit 1; }
 	-mvn --quiet --batch-mode dependency:copy -Dartifact=com.h2database:h2:2.2.224 -DoutputDirectory=build/gravitino-spec
+
+gravitino-suite: build/gravitino-suite/clients ## fetch the integration tests of Gravitino's Python client; make gravitino-client has the client
+
+build/gravitino-suite/clients:
+	{ git clone --quiet --depth 1 --branch v1.3.0 --filter=blob:none --sparse $(GRAVITINO) build/gravitino-suite && \
+		git -C build/gravitino-suite sparse-checkout set clients/client-python/tests; } || { rm -rf build/gravitino-suite; exit 1; }
 
 run: $(STAMP) $(JAVA) ## crawl a lake of real data with Spark, and show what the store knows then
 	$(SPARK) $(BIN)/python -m tests.sample.run build/run

@@ -11,7 +11,8 @@ DELETE      /KINDS/PATH                            drop it; ``cascade=true``, ``
 GET         /changes                               the feed: ``after``, ``size``, ``kinds``, ``under``, ``kind``
 ==========  =====================================  ==========================================================
 
-KINDS is the plural of a kind: ``tables``, ``policies``. Each write takes ``Idempotency-Key``.
+KINDS is the plural of a kind: ``tables``, ``policies``. A slash in a name is ``%2F``. Each write takes
+``Idempotency-Key``.
 """
 
 from __future__ import annotations
@@ -85,6 +86,17 @@ class _Call:
     @property
     def path(self) -> str:
         return str(self.request.path_params["path"])
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """The entity's path, and what of it is asked for, such as ``history``; "": the entity itself.
+
+        A name may have a slash, which is ``%2F`` in the address. So the address is cut before it is decoded.
+        """
+        above, _, last = self.path.rpartition("/")
+        raw: bytes = self.request.scope.get("raw_path") or self.request.scope["path"].encode()
+        is_cut = raw.partition(b"?")[0].endswith(f"/{last}".encode())
+        return (above, last) if above and is_cut else (self.path, "")
 
     @property
     def manager(self) -> DeclaredManager:
@@ -196,10 +208,10 @@ def _listed(call: _Call) -> Response:
 
 
 def _read(call: _Call) -> Response:
-    above, _, last = call.path.rpartition("/")
-    if above and last == "history":
+    above, last = call.parts
+    if last == "history":
         return JSONResponse(call.manager.history_page(above, **call.paging).to_dict())
-    if above and _kind_of(last) is not None:
+    if last and _kind_of(last) is not None:
         parent = call.manager.load(above)
         return JSONResponse(call.manager_of(last).page(parent, **call.paging, prefix=call.text("prefix")).to_dict())
     entity, seen = call.manager.load(call.path), call.if_none_match
@@ -209,8 +221,8 @@ def _read(call: _Call) -> Response:
 
 
 def _posted(call: _Call) -> Response:
-    above, _, last = call.path.rpartition("/")
-    return _renamed(call, above) if above and last == "rename" else _created(call)
+    above, last = call.parts
+    return _renamed(call, above) if last == "rename" else _created(call)
 
 
 def _created(call: _Call) -> Response:

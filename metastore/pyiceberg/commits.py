@@ -249,7 +249,7 @@ class Commits:
 
     def _swapped(self, attempts: list[_Prepared | _Created], lost: int) -> list[CommitTableResponse] | None:
         """Swap the pointers in one commit. None: another commit was first, and the files are deleted."""
-        options = self._once.begin()
+        options = self._begun(attempts)
         if options is None:  # by an earlier attempt under the same key
             _discard(attempts)
             return [_as_it_is(attempt.load()) for attempt in attempts]
@@ -276,6 +276,13 @@ class Commits:
         for attempt in attempts:
             delete_quietly(attempt.io, list(attempt.replaced))
         return [answer(attempt.metadata, attempt.location) for attempt in attempts]
+
+    def _begun(self, attempts: list[_Prepared | _Created]) -> dict[str, Any] | None:
+        try:
+            return self._once.begin()
+        except BaseException:
+            _discard(attempts)
+            raise
 
     def _swap(self, attempts: list[_Prepared | _Created], options: dict[str, Any]) -> None:
         if not any(attempt.is_change for attempt in attempts):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import logging
-import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,13 +23,13 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.config import Config
-from pyiceberg.utils.properties import property_as_bool
 
 from metastore.errors import MetastoreError, OutcomeUnknown
 from metastore.pyiceberg.confined import Confined
 from metastore.pyiceberg.sharing import parsed, shared
 
 __all__ = [
+    "check_size",
     "delete_quietly",
     "delete_table_files",
     "deleted_if_refused",
@@ -102,7 +101,6 @@ def _parsed(io: FileIO, location: str) -> tuple[TableMetadata, int]:
 
 def read_text(io: FileIO, location: str) -> bytes:
     """Return what is in a metadata file, unpacked. In a server it raises ValidationError for one that is too large."""
-    most = _LARGEST if isinstance(io, Confined) else sys.maxsize
     parts, size = list[bytes](), 0
     unpacking = Compressor.get_compressor(location).stream_decompressor
     try:
@@ -110,11 +108,16 @@ def read_text(io: FileIO, location: str) -> bytes:
             while part := plain.read(_PART):
                 parts.append(part)
                 size += len(part)
-                if size > most:
-                    raise ValidationError(f"the file {location} has more than {most} bytes; no metadata is so large")
+                check_size(io, location, size)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValidationError(f"the file {location} is no table metadata: {type(error).__name__}") from None
     return b"".join(parts)
+
+
+def check_size(io: FileIO, location: str, size: int) -> None:
+    """Raise ValidationError if a server reads or writes a metadata file with more bytes than it would read."""
+    if isinstance(io, Confined) and size > _LARGEST:
+        raise ValidationError(f"the file {location} has more than {_LARGEST} bytes; no metadata is so large")
 
 
 def _wrong_fields(error: Exception) -> str:
@@ -134,6 +137,7 @@ def write_metadata(io: FileIO, metadata: TableMetadata, location: str) -> None:
     """Write a new metadata file. It never replaces one. A file that is not whole is deleted."""
     try:
         text = metadata.model_dump_json(exclude_none=not _keeps_nulls()).encode()
+        check_size(io, location, len(text))
         with io.new_output(location).create() as stream:
             stream.write(Compressor.get_compressor(location).bytes_compressor()(text))
     except FileExistsError:
@@ -166,6 +170,11 @@ def deleted_if_refused(io: FileIO, locations: list[str]) -> Iterator[None]:
         raise
 
 
+def _is_true(metadata: TableMetadata, name: str, *, otherwise: bool) -> bool:
+    """Whether a table's property is true. Any text but ``true`` means false, as in Iceberg's Java library."""
+    return metadata.properties.get(name, str(otherwise)).lower() == "true"
+
+
 def make_folders(location: str) -> None:
     """Make the folders of a staged table on a local disk: some engines (DuckDB) do not make them. Others need none."""
     place = urlsplit(location)
@@ -179,7 +188,7 @@ def outlived(before: TableMetadata, after: TableMetadata, folder: str) -> list[s
 
     A table that was registered may name any file in its log. So only those in the table's own ``folder`` count.
     """
-    if not property_as_bool(after.properties, _DELETES, TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED_DEFAULT):
+    if not _is_true(after, _DELETES, otherwise=TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED_DEFAULT):
         return []
     kept = {entry.metadata_file for entry in after.metadata_log}
     cut = [entry.metadata_file for entry in before.metadata_log if entry.metadata_file not in kept]
@@ -209,7 +218,7 @@ def delete_table_files(io: FileIO, metadata: TableMetadata, location: str) -> No
         with _logged(manifest.manifest_path):
             entries = manifest.fetch_manifest_entry(io, discard_deleted=False)
             data |= {entry.data_file.file_path for entry in entries}
-    if not property_as_bool(metadata.properties, _GC, default=True):
+    if not _is_true(metadata, _GC, otherwise=True):
         data.clear()
     figures = {one.statistics_path for one in (*metadata.statistics, *metadata.partition_statistics)}
     lists = {snapshot.manifest_list for snapshot in metadata.snapshots}

@@ -3,6 +3,10 @@
 The operation ids of attempts 0, 1, 2, … follow from the key. So each server sees in the database what became of each
 attempt. If one has committed, the request is done. One that failed is over. One that is still open may yet commit: then
 the next swap fails, because the pointer has moved.
+
+Two notes are kept beside the attempts, as results of operations that write nothing. The first says which request the
+key belongs to. The second is the final answer of a request that was refused: it takes the place of the next attempt, so
+that no attempt in flight can commit any more.
 """
 
 from __future__ import annotations
@@ -15,36 +19,89 @@ from pyiceberg.exceptions import CommitStateUnknownException
 
 from metastore.errors import OperationIdReused
 from metastore.operation.keys import key
+from metastore.operation.perform import perform
+from metastore.operation.request import Call, Request
 
 if TYPE_CHECKING:
     from metastore.store import Store
 
-__all__ = ["Once"]
+__all__ = ["Once", "Refused"]
 
 T = TypeVar("T")
 
 
-class Once:
-    """The attempts of one request. ``text``: its idempotency key, or None; ``scope``: whose key, and of which call."""
+class Refused(Exception):
+    """The request was refused for good before; ``answer`` is what ``settle`` was given."""
 
-    def __init__(self, store: Store, text: str | None = None, scope: str = "") -> None:
+    def __init__(self, answer: dict[str, Any]) -> None:
+        super().__init__("the request was refused before")
+        self.answer = answer
+
+
+class Once:
+    """The attempts of one request.
+
+    ``text``: its idempotency key, or None. ``whose``: the principal. ``call``: the method and path. ``store``: one that
+    sees all operations, not that of a user, who may have lost the right to what an attempt wrote.
+    """
+
+    def __init__(self, store: Store, text: str | None = None, whose: str = "", call: str = "") -> None:
         self._store = store
         self._text = text
-        self._scope = scope
+        self._whose = whose
+        self._call = call
         self._over = 0
         """How many attempts, counted from the first one, have failed for good."""
+
+    def claim(self, request: Any) -> None:
+        """Raise OperationIdReused if the key belongs to another request. ``request``: what is in this one, as JSON."""
+        if self._text is None:
+            return
+        operation = key(self._text, scope=self._whose)
+        try:
+            self._note(operation, [self._call, request], None)
+        except OperationIdReused:
+            message = "the key belongs to another request, with another path, query or body; take a new key"
+            raise OperationIdReused(operation, message) from None
+
+    def settle(self, answer: dict[str, Any]) -> None:
+        """Keep the answer to a refused request for its repeats. Raises Refused if another one is kept already.
+
+        Raises OperationIdReused if an attempt was made meanwhile.
+        """
+        if self._text is None:
+            return
+        options = self.begin()
+        if options is None:
+            raise OperationIdReused(self._id(self._over))
+        self._note(options["operation_id"], answer, answer)
+
+    def _note(self, operation: UUID, about: Any, value: T) -> T:
+        """Write a result under an id, once: a repeat about the same gets it, any other raises OperationIdReused."""
+        request = Request[T](
+            "note",
+            lambda: "note what a request came to",
+            attempt=lambda _: value,
+            replay=lambda _: value,
+            arguments=lambda: [about],
+        )
+        return perform(self._store._session, request, Call(operation_id=operation))  # noqa: SLF001  (the same package)
 
     def begin(self) -> dict[str, Any] | None:
         """Return the options of the next attempt's call; None: an attempt has committed.
 
         Read everything that the attempt rests on before you call this: then no earlier attempt can commit unnoticed.
+        Raises Refused if the request was refused for good.
         """
         if self._text is None:
             return {}
         number = self._over
         while True:
             operation = self._id(number)
-            state = self._store.outcome(operation).state
+            outcome = self._store.outcome(operation)
+            state = outcome.state
+            if isinstance(outcome.result, dict):
+                raise Refused(outcome.result)
             if state == "committed":
                 return None
             if state == "unknown":
@@ -82,4 +139,4 @@ class Once:
         return answer()
 
     def _id(self, number: int) -> UUID:
-        return key(f"{self._text}/{number}", scope=self._scope)
+        return key(f"{self._text}/{number}", scope=f"{self._whose} {self._call}")

@@ -10,26 +10,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Self
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import ConfigDict, Field, PrivateAttr, TypeAdapter
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV2, TableMetadataV3
 
 from metastore.pyiceberg.statistics import AnyStatistics
+from metastore.pyiceberg.unknown import Unknown, unknown_fields, with_unknown
 
 __all__ = ["parsed", "shared"]
 
 _WITH_UNKNOWN: Final = ConfigDict(populate_by_name=True, frozen=True, extra="allow")
-"""Fields that PyIceberg does not know stay in the metadata, and are written again."""
+"""Fields at the top that PyIceberg does not know stay in the metadata, and are written again; others: `unknown`."""
 
 
 class SharedMetadataV1(TableMetadataV1):
     """Metadata of format version 1 that is never copied deeply."""
 
     model_config = _WITH_UNKNOWN
+    _unknown: Unknown = PrivateAttr(default_factory=dict)
     statistics: list[AnyStatistics] = Field(default_factory=list)  # type: ignore[assignment]
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with some other fields; ``deep`` changes nothing."""
         return super().model_copy(update=_known(type(self), update or {}))
+
+    def model_dump_json(self, *arguments: Any, **options: Any) -> str:
+        """Return the metadata as JSON, with all that PyIceberg does not know of it."""
+        return with_unknown(super().model_dump_json(*arguments, **options), self._unknown)
 
     def __eq__(self, other: object) -> bool:
         """Whether the other metadata, shared or not, has the same fields."""
@@ -44,11 +50,16 @@ class SharedMetadataV2(TableMetadataV2):
     """Metadata of format version 2 that is never copied deeply."""
 
     model_config = _WITH_UNKNOWN
+    _unknown: Unknown = PrivateAttr(default_factory=dict)
     statistics: list[AnyStatistics] = Field(default_factory=list)  # type: ignore[assignment]
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with some other fields; ``deep`` changes nothing."""
         return super().model_copy(update=_known(type(self), update or {}))
+
+    def model_dump_json(self, *arguments: Any, **options: Any) -> str:
+        """Return the metadata as JSON, with all that PyIceberg does not know of it."""
+        return with_unknown(super().model_dump_json(*arguments, **options), self._unknown)
 
     def __eq__(self, other: object) -> bool:
         """Whether the other metadata, shared or not, has the same fields."""
@@ -91,4 +102,7 @@ _ANY: Final[TypeAdapter[TableMetadata]] = TypeAdapter(
 
 def parsed(text: bytes) -> TableMetadata:
     """Return what a metadata file says. Raises pydantic's ValidationError."""
-    return _ANY.validate_json(text)
+    metadata = _ANY.validate_json(text)
+    if isinstance(metadata, SharedMetadataV1 | SharedMetadataV2):
+        metadata._unknown = unknown_fields(text, metadata.model_dump_json())  # noqa: SLF001  (it has just been made)
+    return metadata

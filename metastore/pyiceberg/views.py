@@ -22,7 +22,7 @@ from metastore.kinds.view.document import SQL
 from metastore.kinds.view.kind import View as StoredView
 from metastore.pyiceberg.columns import columns_of
 from metastore.pyiceberg.entities import POINTER
-from metastore.pyiceberg.files import deleted_if_refused, read_text
+from metastore.pyiceberg.files import check_size, deleted_if_refused, read_text
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, no_namespace, shown
 from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.rights import is_of_user, tried
@@ -246,8 +246,10 @@ def _write(io: FileIO, metadata: ViewMetadata) -> str:
     """Write a view's metadata file, and return where it is."""
     number = len(metadata.version_log) - 1
     location = f"{metadata.location}/metadata/{number:05d}-{SYSTEM.operation_id()}.metadata.json"
+    text = metadata.model_dump_json(by_alias=True, exclude_none=True).encode()
+    check_size(io, location, len(text))
     with io.new_output(location).create() as stream:
-        stream.write(metadata.model_dump_json(by_alias=True, exclude_none=True).encode())
+        stream.write(text)
     return location
 
 

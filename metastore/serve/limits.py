@@ -88,6 +88,7 @@ class _Watched(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        self.look(SYSTEM.monotonic())  # now, not at the next sweep, where several would seem to begin together
         self._header_bytes = self._header_bytes + len(data) if self._stage() == _HEADER else 0
         if self._header_bytes <= _HEADER_BYTES or self.transport.is_closing():
             return
@@ -109,7 +110,8 @@ class _Watched(asyncio.Protocol):
         """Return since when the connection waits for its client in this stage; None: the server has to act."""
         stage = self._stage()
         unsent = self.transport.get_write_buffer_size() if stage == _ANSWER else 0
-        state = (stage, self.cycle, unsent)  # another request, or a part of the answer that was taken, is progress
+        begun = _WORK if stage == _STREAM else stage  # a stream waits since its request came
+        state = (begun, self.cycle, unsent)  # another request, or a part of the answer that was taken, is progress
         if state != self._seen:
             self._seen, self._since = state, now
         return None if stage == _WORK else self._since

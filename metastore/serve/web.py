@@ -22,12 +22,14 @@ from starlette.types import Receive, Scope, Send
 from metastore.clock import SYSTEM
 from metastore.serve.principals import Principals
 
-__all__ = ["Answer", "BadRequest", "Busy", "Call", "Protocol", "Route", "TooLarge", "route"]
+__all__ = ["Answer", "BadRequest", "Busy", "Call", "Encoded", "Protocol", "Route", "TooLarge", "route"]
 
 _LARGEST: Final = 16 << 20
 """How many bytes a request's body may have."""
 _ON_THE_LOOP: Final = 64 << 10
 """A larger body is parsed in a thread: meanwhile the server answers others (bytes)."""
+_VALUES: Final = 100_000
+"""How many values a large body may have: what makes Python objects of them stops all threads meanwhile."""
 _IN_FLIGHT: Final = 64 << 20
 """How many bytes of bodies a protocol holds before it refuses larger ones: the parsed values take several times as
 much. Small ones always pass: the number of connections bounds them."""
@@ -45,6 +47,10 @@ class BadRequest(ValueError):
 
 class TooLarge(BadRequest):
     """The body of the request is larger than any that a catalog needs."""
+
+
+class Encoded(BadRequest):
+    """The body is packed, which no client of a catalog does."""
 
 
 class Busy(Exception):
@@ -185,6 +191,9 @@ class Protocol:
     @asynccontextmanager
     async def _json(self, request: Request) -> AsyncIterator[Any]:
         """Give the request's body as a JSON value, None if it has none. A large one counts until its call is done."""
+        encoding = request.headers.get("content-encoding", "identity")
+        if encoding.strip().lower() != "identity":
+            raise Encoded(f"a body is sent as it is, without Content-Encoding, not as {encoding[:40]!r}")
         parts: list[bytes] = []
         counted = 0
         try:
@@ -197,7 +206,7 @@ class Protocol:
                         self._check(counted)
             except TimeoutError:
                 raise BadRequest(f"the body did not arrive within {self._body_timeout:g} s; send it again") from None
-            yield await _value(b"".join(parts), request.headers.get("content-type", ""))
+            yield await _value(parts, counted, request.headers.get("content-type", ""))
         finally:
             self._in_flight -= counted
 
@@ -230,21 +239,29 @@ def _raw_path(scope: Scope) -> str:
     return raw.split(b"?")[0].decode("ascii", "backslashreplace")
 
 
-async def _value(text: bytes, content_type: str) -> Any:
+async def _value(parts: list[bytes], size: int, content_type: str) -> Any:
     """Return the value of a body. A large one is parsed in a thread."""
-    if not text:
+    if not size:
         return None
     kind = content_type.partition(";")[0].strip().lower()
     if kind not in _JSON:  # a form, which a page in a browser can send unasked
         raise BadRequest(f"a body is JSON, with the content type application/json, not {kind[:60]!r}")
-    if len(text) > _ON_THE_LOOP:
-        return await asyncio.get_running_loop().run_in_executor(None, _parsed, text)
-    return _parsed(text)
+    if size > _ON_THE_LOOP:
+        return await asyncio.get_running_loop().run_in_executor(None, _parsed_apart, parts)
+    return _parsed(b"".join(parts))
 
 
-def _parsed(text: bytes) -> Any:
+def _parsed_apart(parts: list[bytes]) -> Any:
+    """Parse a large body. At each call of a function of Python other threads get their turn."""
+    text = b"".join(parts)
+    if sum(map(text.count, (b",", b"[", b"{"))) > _VALUES:
+        raise TooLarge(f"the body has more than {_VALUES:,} values; send it in parts")
+    return _parsed(text, object_pairs_hook=_object, parse_float=_float)
+
+
+def _parsed(text: bytes, **hooks: Any) -> Any:
     try:
-        return json.loads(text, parse_int=_integer, parse_constant=_no_number)
+        return json.loads(text, parse_int=_integer, parse_constant=_no_number, **hooks)
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not JSON: {error}") from None
 
@@ -255,6 +272,14 @@ def _integer(text: str) -> int:
     if not -_LONGEST <= number < _LONGEST:
         raise ValueError(f"{text[:30]} is no integer of 64 bits")
     return number
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(pairs)
+
+
+def _float(text: str) -> float:
+    return float(text)
 
 
 def _no_number(text: str) -> float:

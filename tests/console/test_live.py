@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -17,6 +18,7 @@ import pytest
 
 import metastore as ms
 from metastore.serve import Principals, TokenFile
+from metastore.serve.console import hub
 from metastore.serve.console.hub import Hub, Item, Listener, Wanted
 from metastore.serve.console.live import _waiting
 from metastore.serve.console.workers import Workers
@@ -240,6 +242,22 @@ def test_a_session_that_ends_ends_its_stream(lake_url: str, tmp_path: Path) -> N
             file.write_text("root root-token\n")
             assert wait_until(lambda: stream.is_over, 10.0)
             assert stream.said("over")
+
+
+def test_one_user_leaves_streams_to_others(guarded: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "_MOST_EACH", 3)
+    guarded.client.base_url = guarded.address
+
+    def asks(user: str) -> int:
+        headers = {"Authorization": f"Bearer {user}-token"}
+        with httpx.stream("GET", f"{guarded.address}stream", headers=headers) as answer:
+            return answer.status_code
+
+    with ExitStack() as stack:
+        for _ in range(3):
+            stream = stack.enter_context(followed(as_user(guarded, "narrow-token")))
+            assert wait_until(partial(stream.said, "hello"), 20.0)
+        assert (asks("narrow"), asks("root")) == (503, 200)
 
 
 def test_a_name_that_no_user_can_have_disturbs_nobody(lake_url: str) -> None:

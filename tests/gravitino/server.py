@@ -37,6 +37,11 @@ class Server:
         except httpx.HTTPError:
             return False
 
+    def close(self) -> None:
+        """End it in order."""
+        self.process.terminate()
+        self.process.wait()
+
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()

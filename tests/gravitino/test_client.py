@@ -14,6 +14,7 @@ from tests.gravitino.server import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / "build" / "gravitino-client" / "bin" / "python"
+SUITE = ROOT / "build" / "gravitino-suite" / "clients" / "client-python" / "tests"
 JARS = ROOT / "build" / "gravitino-java"
 
 
@@ -25,6 +26,20 @@ def test_its_python_client_works_unchanged(api: Api, monkeypatch: pytest.MonkeyP
     address = str(api.client.base_url)
     done = subprocess.run([PYTHON, program, address], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.long
+def test_its_own_suite_passes(api: Api, tmp_path: Path) -> None:
+    """The integration tests of Gravitino's client, but those that need a cloud, HDFS, OAuth or Ray: all of them."""
+    if not SUITE.exists() or not PYTHON.exists():
+        pytest.skip("needs Gravitino's client and its tests: make gravitino-client gravitino-suite")
+    program = Path(__file__).with_name("suite_program.py")
+    command = [str(PYTHON), str(program), str(SUITE), str(tmp_path), str(api.client.base_url.port)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["failed"] == {}
+    assert found["ran"] >= 115
 
 
 @pytest.mark.long

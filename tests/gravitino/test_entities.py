@@ -139,7 +139,7 @@ def test_locations_of_filesets_as_gravitino_writes_them(lake: Api) -> None:
     where = f"{filesets}/f/location"
     assert lake.ask("GET", where, sub_path="a/b")["fileLocation"] == "file:/tmp/x/a/b"
     renaming = lake.client.get(f"/api{where}", headers={"FilesetDataOperation": "RENAME"})
-    assert (renaming.status_code, renaming.json()["code"]) == (400, 1001)
+    assert (renaming.status_code, renaming.json()["code"]) == (400, 1002)
 
 
 BAD: list[tuple[str, str, Any]] = [

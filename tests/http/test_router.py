@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from functools import partialmethod
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -218,6 +219,21 @@ def test_what_is_kept_and_names_with_slashes(http: Http, store: ms.Store) -> Non
     moved = http.post(f"{TABLE}/rename", json={"to": "u"}, headers={"If-Match": tag})
     assert moved.json()["path"] == "lake.c.s.u"
     assert code(http.post("/v1/tables/lake.c.s.u/rename", json={})) == (400, "invalid_argument")
+
+
+def test_a_slash_in_a_name_is_no_part_of_the_address(http: Http, store: ms.Store) -> None:
+    """A table may have the name of a history, a rename or a page of children."""
+    names = ["history", "rename", "x/history", "x/rename", "x/columns", "x/tables"]
+    for name in names:
+        made = http.post(f"/v1/tables/lake.c.s.{quote(name, safe='')}", json={})
+        assert (made.status_code, made.json()["names"][-1]) == (201, name)
+    for name in names:
+        where = f"/v1/tables/lake.c.s.{quote(name, safe='')}"
+        assert http.get(where).json()["names"][-1] == name
+        assert http.get(f"{where}/history").json()["items"][0]["action"] == "create"
+        moved = http.post(f"{where}/rename", json={"to": f"{name}/history"})
+        assert moved.json()["names"][-1] == f"{name}/history"
+    assert len(list(store.tables.names("lake.c.s"))) == 1 + len(names)
 
 
 def test_a_client_says_how_long_it_waits(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,18 +46,21 @@ def behind() -> Iterator[Behind]:
 
 
 @pytest.fixture
-def catalog(behind: Behind, tmp_path: Path) -> Iterator[RestCatalog]:
+def catalog(behind: Behind, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalog]:
     """Connect to a new store, with a warehouse of its own."""
-    yield from _catalog(behind, tmp_path)
+    yield from _catalog(behind, tmp_path, tmp_path_factory)
 
 
 @pytest.fixture
-def catalog_with_warehouse(behind: Behind, warehouse: Path) -> Iterator[RestCatalog]:
+def catalog_with_warehouse(
+    behind: Behind, warehouse: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RestCatalog]:
     """Connect to a new store, on the warehouse that all tests of the suite share."""
-    yield from _catalog(behind, warehouse)
+    yield from _catalog(behind, warehouse, tmp_path_factory)
 
 
-def _catalog(behind: Behind, warehouse: Path) -> Iterator[RestCatalog]:
+def _catalog(behind: Behind, warehouse: Path, folders: pytest.TempPathFactory) -> Iterator[RestCatalog]:
     with metastore.open("memory://") as store:
-        behind.current = application(store, warehouses={"lake.ice": f"file://{warehouse}"})
+        allowed = [f"file://{folders.getbasetemp()}"]  # some tests name a folder beside the warehouse
+        behind.current = application(store, warehouses={"lake.ice": f"file://{warehouse}"}, allowed_locations=allowed)
         yield RestCatalog("test_catalog", uri=behind.address, warehouse="lake.ice")

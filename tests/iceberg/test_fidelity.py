@@ -54,26 +54,55 @@ def statistics(number: int, blob: str) -> dict[str, Any]:
     }
 
 
+def snapshot(number: int, parent: int | None = None) -> dict[str, Any]:
+    one: dict[str, Any] = {"snapshot-id": number, "sequence-number": number, "timestamp-ms": 2_000_000_000_000 + number}
+    one |= {"manifest-list": "", "schema-id": 0, "summary": {"operation": "append"}, "key-id": f"k{number}"}
+    return one if parent is None else {**one, "parent-snapshot-id": parent}
+
+
 def test_unknown_fields_and_blobs_survive(client: httpx.Client) -> None:
-    """A file as another writer leaves it: with a field and a type of blob that PyIceberg does not have."""
+    """A file as another writer leaves it: with fields, at each depth, and a blob that PyIceberg does not have."""
     loaded = client.get(f"{TABLES}/t").json()
     path = Path(loaded["metadata-location"].removeprefix("file://"))
     text = read(loaded["metadata-location"])
-    text["x-of-another-engine"] = {"deep": [1, {"null": None}]}
-    text["statistics"] = [statistics(7, "boring-type")]
+    deep = {"deep": [1, {"null": None}]}
+    text["x-of-another-engine"] = deep
+    text["schemas"][0] |= {"x-schema": 1}
+    text["schemas"][0]["fields"][0] |= {"x-field": deep}
+    text["partition-specs"][0] |= {"x-spec": deep}
+    text["sort-orders"][0] |= {"x-order": [1]}
+    text["snapshots"] = [snapshot(1), snapshot(2, 1), snapshot(3, 2)]
+    text["refs"] = {"main": {"snapshot-id": 3, "type": "branch", "x-ref": deep}}
+    text |= {"current-snapshot-id": 3, "last-sequence-number": 3}
+    text["statistics"] = [{**statistics(3, "boring-type"), "x-statistics": 1}, {**statistics(2, "b"), "x-old": 1}]
     other = path.with_name("00007-6fa459ea-ee8a-3ca4-894e-db77e160355e.metadata.json")
     other.write_text(json.dumps(text))
     body = {"name": "u", "metadata-location": str(other)}
     registered = client.post("/namespaces/a/register", json=body)
     assert registered.status_code == 200, registered.text
-    answer = client.post(
-        f"{TABLES}/u",
-        json={"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "v"}}]},
-    ).json()
+    old: Any = SCHEMA["fields"]
+    schema = {**SCHEMA, "schema-id": 1, "fields": [*old, {**old[0], "id": 9, "name": "z"}]}
+    replaced = statistics(2, "b") | {"file-size-in-bytes": 8, "statistics-path": f"{path.parent}/x.stats"}
+    updates = [
+        {"action": "set-properties", "updates": {"k": "v"}},
+        {"action": "add-schema", "schema": schema},
+        {"action": "remove-snapshots", "snapshot-ids": [1]},
+        {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 2},
+        {"action": "set-statistics", "statistics": replaced},
+    ]
+    done = client.post(f"{TABLES}/u", json={"requirements": [], "updates": updates})
+    assert done.status_code == 200, done.text
+    answer = done.json()
     for found in (read(answer["metadata-location"]), answer["metadata"], client.get(f"{TABLES}/u").json()["metadata"]):
         assert found["properties"]["k"] == "v"
-        assert found["x-of-another-engine"] == text["x-of-another-engine"]
-        assert found["statistics"] == text["statistics"]
+        assert found["x-of-another-engine"] == deep
+        assert found["schemas"][0] == text["schemas"][0]
+        assert "x-schema" not in found["schemas"][1]
+        assert found["partition-specs"] == text["partition-specs"]
+        assert found["sort-orders"] == text["sort-orders"]
+        assert [(one["snapshot-id"], one["key-id"]) for one in found["snapshots"]] == [(2, "k2"), (3, "k3")]
+        assert found["refs"]["main"] == {"snapshot-id": 2, "type": "branch", "x-ref": deep}
+        assert found["statistics"] == [text["statistics"][0], replaced], "what a client has set is as it set it"
         assert not [name for name in found if "_" in name], "no field of another version gets in"
 
 

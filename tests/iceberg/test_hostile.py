@@ -14,9 +14,11 @@ import pytest
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.types import StringType
 
+import metastore as ms
 from metastore.pyiceberg import MetastoreCatalog, files
 from metastore.pyiceberg.places import folder
 from tests.iceberg.server import served
+from tests.iceberg.test_idempotency import VERSION
 from tests.iceberg.test_rest import ROWS, SCHEMA
 
 TABLE = "/namespaces/a/tables/t"
@@ -152,6 +154,42 @@ def test_old_metadata_files_are_deleted_where_the_table_wants_it(client: httpx.C
     log = _commit(client, {"action": "set-properties", "updates": {"n": "4"}})["metadata-log"]
     assert str(foreign) not in {entry["metadata-file"] for entry in log}  # it was cut, and yet
     assert foreign.exists()
+
+
+def test_no_property_takes_the_place_of_a_field_of_the_store(client: httpx.Client, sqlite_url: str) -> None:
+    """It is in the metadata file alone: a commit, a create and a view cannot point elsewhere by it."""
+    names = ("metadata_location", "previous_metadata_location", "current_snapshot_id", "current_snapshot_operation")
+    forged = dict.fromkeys((*names, "table_uuid", "format", "location"), "forged")
+    assert _commit(client, {"action": "set-properties", "updates": forged})["properties"] == forged
+    client.post("/namespaces/a/tables", json={"name": "u", "schema": SCHEMA, "properties": forged})
+    view = {"name": "v", "schema": SCHEMA, "view-version": VERSION, "properties": forged}
+    assert client.post("/namespaces/a/views", json=view).status_code == 200
+    kept = {"format": "forged", "location": "forged"}
+    with ms.open(sqlite_url) as store:
+        for name in "tu":
+            table = store.tables.load(f"lake.ice.a.{name}")
+            own = {key: value for key, value in table.properties.items() if key in names or key == "table_uuid"}
+            assert "forged" not in own.values()
+            assert (table.format, table.properties.items() >= kept.items()) == ("iceberg", True)
+            assert table.location is not None
+            assert own["metadata_location"].startswith(table.location)
+        assert store.views.load("lake.ice.a.v").properties["metadata_location"].startswith("file:")
+    _commit(client, {"action": "remove-properties", "removals": list(forged)})
+    assert client.get("/namespaces/a/views/v").status_code == 200
+
+
+def test_no_commit_makes_a_file_that_the_server_would_not_read(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(files, "_LARGEST", 4096)
+    before = sorted(tmp_path.rglob("*.json"))
+    large = {"action": "set-properties", "updates": {"k": "x" * 4096}}
+    view = {"name": "v", "schema": SCHEMA, "view-version": VERSION, "properties": large["updates"]}
+    for path, body in ((TABLE, {"requirements": [], "updates": [large]}), ("/namespaces/a/views", view)):
+        answer = client.post(path, json=body)
+        assert (answer.status_code, "more than 4096 bytes" in answer.text) == (400, True), answer.text
+    assert sorted(tmp_path.rglob("*.json")) == before
+    assert _commit(client, {"action": "set-properties", "updates": {"k": "v"}})["properties"] == {"k": "v"}
 
 
 def test_a_table_of_version_3_is_read_and_not_served(client: httpx.Client, tmp_path: Path, sqlite_url: str) -> None:

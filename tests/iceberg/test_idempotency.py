@@ -12,9 +12,11 @@ import httpx
 import pytest
 
 import metastore as ms
+from metastore.pyiceberg.once import Once, Refused
 from tests.iceberg.server import served
 from tests.iceberg.test_rest import SCHEMA
 
+KEY = "0196ff00-0000-7000-8000-000000000000"
 SET = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "v"}}]}
 UNSET = {"requirements": [], "updates": [{"action": "remove-properties", "removals": ["k"]}]}
 VERSION = {
@@ -144,12 +146,65 @@ def test_creates_at_the_same_moment(servers: list[httpx.Client]) -> None:
     assert create("y", {}) == [200, 409, 409, 409]
 
 
-def test_a_failed_request_may_succeed_later(servers: list[httpx.Client]) -> None:
-    key = {"Idempotency-Key": str(uuid4())}
-    body = {"name": "x", "schema": SCHEMA}
-    assert servers[0].post("/namespaces/late/tables", json=body, headers=key).status_code == 404
+def test_a_refusal_is_final(servers: list[httpx.Client], url: str) -> None:
+    """The repeat at another server gets the first answer, although the request would be granted by now."""
+    late = {"name": "x", "schema": SCHEMA}
+    stale = {"requirements": [{"type": "assert-current-schema-id", "current-schema-id": 9}], "updates": SET["updates"]}
+    taken = {"name": "t", "schema": SCHEMA}
+    calls = [("late/tables", late, 404), ("a/tables/t", stale, 409), ("a/tables", taken, 409), ("a/tables", {}, 400)]
+    keys = [{"Idempotency-Key": str(uuid4())} for _ in calls]
+    first = [
+        servers[0].post(f"/namespaces/{path}", json=body, headers=key)
+        for (path, body, _), key in zip(calls, keys, strict=True)
+    ]
+    assert [one.status_code for one in first] == [status for _, _, status in calls]
     servers[0].post("/namespaces", json={"namespace": ["late"]})
-    assert servers[1].post("/namespaces/late/tables", json=body, headers=key).status_code == 200
+    servers[0].delete("/namespaces/a/tables/t")
+    for (path, body, status), key, answer in zip(calls, keys, first, strict=True):
+        again = servers[1].post(f"/namespaces/{path}", json=body, headers=key)
+        assert (again.status_code, again.json()) == (status, answer.json())
+    assert servers[1].post("/namespaces/late/tables", json=late).status_code == 200, "without the key, or with another"
+    with ms.open(url) as store:
+        assert store.verify() == []
+
+
+def test_a_key_is_of_one_request(servers: list[httpx.Client]) -> None:
+    """Another path, query or body under a key that was used is refused, and changes nothing."""
+    key = {"Idempotency-Key": str(uuid4())}
+    assert servers[0].post("/namespaces/a/tables/t", json=SET, headers=key).status_code == 200
+    other = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "other"}}]}
+    for server in servers:
+        refused = [
+            server.post("/namespaces/a/tables/u", json=SET, headers=key),
+            server.post("/namespaces/a/tables/t", json=other, headers=key),
+            server.delete("/namespaces/a/tables/t", headers=key),
+        ]
+        assert [one.status_code for one in refused] == [422] * 3, [one.text for one in refused]
+        assert "belongs to another request" in refused[0].text
+    assert servers[0].post("/namespaces/a/tables/t", json=SET, headers=key).status_code == 200
+    shown = [servers[0].get(f"/namespaces/a/tables/{name}").json()["metadata"]["properties"] for name in "tu"]
+    assert [one.get("k") for one in shown] == ["v", None]
+
+
+def test_an_attempt_in_flight_cannot_follow_a_refusal(url: str) -> None:
+    """The answer takes the place of the attempt, which was begun and not sent."""
+    with ms.open(url) as store:
+        store.metalakes.create("lake")
+        slow, repeat = Once(store, KEY, "ann", "POST /x"), Once(store, KEY, "ann", "POST /x")
+        options = slow.begin()
+        assert options is not None
+        repeat.settle({"status": 409, "body": {}})
+        with pytest.raises(ms.OperationIdReused):
+            store.metalakes.alter("lake", ms.SetProperty("k", "v"), **options)
+        for one in (slow, repeat):
+            with pytest.raises(Refused):
+                one.begin()
+        won, late = Once(store, KEY, "bob", "POST /x"), Once(store, KEY, "bob", "POST /x")
+        options = late.begin()
+        assert options is not None
+        store.metalakes.alter("lake", ms.SetProperty("k", "v"), **(won.begin() or {}))
+        with pytest.raises(ms.OperationIdReused):
+            late.settle({"status": 409, "body": {}})
 
 
 def test_a_key_is_a_uuid_and_of_one_principal(servers: list[httpx.Client]) -> None:

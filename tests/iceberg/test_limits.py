@@ -10,9 +10,11 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -27,7 +29,9 @@ import metastore as ms
 from metastore.cli.app import run
 from metastore.pyiceberg import files
 from metastore.serve import Limits, Tls, application, web
+from metastore.serve.iceberg import tables
 from metastore.serve.limits import YIELDS
+from tests.gravitino.server import Server
 from tests.iceberg.server import running, served
 from tests.iceberg.test_rest import SCHEMA
 from tests.servers.process import wait_until
@@ -35,6 +39,7 @@ from tests.servers.process import wait_until
 ROOT = Path(__file__).resolve().parents[2]
 WAITS = 20.0
 """How long a test waits for what a limit of a fraction of a second does."""
+AS_JSON = {"content-type": "application/json"}
 NAMESPACES = "/v1/lake.ice/namespaces"
 
 
@@ -129,17 +134,21 @@ def test_a_server_whose_connections_all_have_work_says_so() -> None:
 
 
 def test_streams_make_room_and_are_not_cut_before() -> None:
-    """Else a user without any right keeps everybody out with a few hundred streams of the console."""
-    with running(large, Limits(connections=2, idle=0.3)) as (server, port), connected(port) as stream:
-        stream.sendall(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
-        assert wait_until(lambda: bool(server.server_state.tasks), WAITS)
-        with connected(port) as later:
-            later.sendall(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
-            assert wait_until(lambda: len(server.server_state.tasks) == 2, WAITS)
-            time.sleep(0.8)  # longer than the limit of idle connections, and a look at them
-            assert len(server.server_state.tasks) == 2
-            assert httpx.get(f"http://127.0.0.1:{port}/").status_code == 200
-            assert is_cut(stream)
+    """Else a user without any right keeps everybody out with a few hundred streams of the console.
+
+    The first one makes room, although all of them begin between two looks at the connections.
+    """
+    with running(large, Limits(connections=6, idle=0.3)) as (server, port), ExitStack() as stack:
+        tasks = server.server_state.tasks
+        streams = [stack.enter_context(connected(port)) for _ in range(6)]
+        for stream in streams:
+            before = len(tasks)
+            stream.sendall(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert wait_until(partial(lambda count: len(tasks) > count, before), WAITS)
+        time.sleep(0.8)  # longer than the limit of idle connections, and a look at them
+        assert len(tasks) == 6
+        assert httpx.get(f"http://127.0.0.1:{port}/").status_code == 200
+        assert is_cut(streams[0])
 
 
 def test_a_client_that_takes_nothing_of_its_answer_is_cut() -> None:
@@ -201,6 +210,76 @@ def test_a_body_has_a_time_and_large_ones_together_a_size(
     impatient = application(ms.open(sqlite_url), iceberg=False, body_timeout=0.2)
     with running(impatient) as (_, port), posting(port, 100_000, 10, "/api/metalakes") as slow:
         assert b"did not arrive within 0.2 s" in answered(slow)
+
+
+FILL = (16 << 20) - (64 << 10)
+SHAPES = {"strings": b'"",', "integers": b"1,", "floats": b"1.5,", "objects": b'{"a":1},', "lists": b"[],"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_large_body_delays_nobody(sqlite_url: str, shape: str) -> None:
+    """The longest wait of another client while 16 MiB are read and parsed: the least of three, in milliseconds.
+
+    Reading them as JSON in one go stopped all threads for seconds. The bound leaves room for a busy machine.
+    """
+    unit = SHAPES[shape]
+    values = unit * (90_000 // sum(map(unit.count, (b",", b"[", b"{"))))
+    body = b'{"x":[' + values + b'1],"pad":"' + b"a" * (FILL - len(values)) + b'"}'
+    server = Server(sqlite_url)
+    address = f"http://127.0.0.1:{server.port}"
+    with closing(server), httpx.Client(base_url=address, timeout=60) as client:
+        server.wait()
+
+        def posted() -> None:
+            answer = httpx.post(f"{address}/api/metalakes", content=body, headers=AS_JSON, timeout=60)
+            assert (answer.status_code, "name" in answer.text) == (400, True), answer.text
+
+        def longest() -> float:
+            worst, sender = 0.0, threading.Thread(target=posted)
+            sender.start()
+            while sender.is_alive():
+                began = time.perf_counter()
+                assert client.get("/healthz").status_code == 200
+                worst = max(worst, time.perf_counter() - began)
+            return worst
+
+        found = min(longest() for _ in range(3))
+        print(f"{shape}: {1000 * found:.0f} ms")
+        assert found < 0.25
+
+
+def test_packed_and_crowded_bodies_are_refused(sqlite_url: str, tmp_path: Path) -> None:
+    """No client packs a body; and no request of a catalog has a million values."""
+    app = application(ms.open(sqlite_url), warehouses={"lake.ice": f"file://{tmp_path}"})
+    crowded = b'{"namespace":["n"],"properties":{"k":[' + b"1," * 1_000_000 + b"1]}}"
+    with running(app) as (_, port), httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+        for path, code in ((f"/iceberg{NAMESPACES}", "BadRequest"), ("/api/metalakes", "IllegalArgument")):
+            for encoding in ("gzip", "deflate", "br", "gzip, identity"):
+                packed = client.post(
+                    path, content=gzip.compress(b"{}"), headers={**AS_JSON, "Content-Encoding": encoding}
+                )
+                assert (packed.status_code, "without Content-Encoding" in packed.text) == (415, True)
+                assert code in packed.text
+            answer = client.post(path, content=crowded, headers=AS_JSON)
+            assert (answer.status_code, "more than 100,000 values" in answer.text) == (413, True)
+        plain = {**AS_JSON, "Content-Encoding": "identity"}
+        assert client.post(f"/iceberg{NAMESPACES}", content=b'{"namespace":["n"]}', headers=plain).status_code == 200
+
+
+def test_what_a_server_keeps_of_files_is_counted_in_bytes(sqlite_url: str, tmp_path: Path) -> None:
+    """A table with a large file takes the room of many small ones."""
+    files._KNOWN.clear()
+    tables._ANSWERS.clear()
+    with served(sqlite_url, tmp_path) as address, httpx.Client(base_url=f"{address}/v1/lake.ice", timeout=30) as client:
+        client.post("/namespaces", json={"namespace": ["a"]})
+        body = {"name": "t", "schema": SCHEMA, "properties": {"k": "x" * 300_000}}
+        made = client.post("/namespaces/a/tables", json=body).json()
+        loaded = client.get("/namespaces/a/tables/t").content
+    size = Path(made["metadata-location"].removeprefix("file://")).stat().st_size
+    assert files._KNOWN.currsize == size > 300_000
+    assert 0 <= len(loaded) - tables._ANSWERS.currsize < 100, "all but the client's configuration"
+    assert max(files._KNOWN.maxsize, tables._ANSWERS.maxsize) <= 64 << 20
 
 
 def certificate(folder: Path, name: str) -> tuple[Path, Path]:

@@ -48,6 +48,8 @@ _LONGEST: Final = 3.0
 """How long one read for a user takes (seconds)."""
 _MOST: Final = 2000
 """How many streams a server has at most."""
+_MOST_EACH: Final = 200
+"""How many of them one user has at most, so that it leaves some to others."""
 
 
 class Item(NamedTuple):
@@ -148,7 +150,8 @@ class Hub:
 
     def add(self, listener: Listener) -> None:
         """Let a stream hear what happened since its position, and what happens from now on. Raises Busy."""
-        if len(self._listeners) + len(self._new) >= _MOST:
+        everybody = [one.principal for one in (*self._listeners, *self._new)]
+        if len(everybody) >= _MOST or everybody.count(listener.principal) >= _MOST_EACH:
             raise Busy
         self._new.append(listener)
         self._arrived.set()

@@ -23,7 +23,7 @@ from metastore.errors import (
 )
 from metastore.names import parse_path
 from metastore.serve.principals import NotAuthenticated
-from metastore.serve.web import Answer, BadRequest, Busy, TooLarge
+from metastore.serve.web import Answer, BadRequest, Busy, Encoded, TooLarge
 
 __all__ = ["FLAT", "InUse", "NotSupported", "Refused", "failed", "unknown_route"]
 
@@ -81,7 +81,8 @@ def failed(error: Exception, kind: str = "object") -> Answer:
     if isinstance(error, MetastoreError):
         return _of_store(error, kind)
     if isinstance(error, (BadRequest, ValueError)):
-        return _answer(1001, 413 if isinstance(error, TooLarge) else 400, "IllegalArgumentException", str(error))
+        status = 413 if isinstance(error, TooLarge) else 415 if isinstance(error, Encoded) else 400
+        return _answer(1001, status, "IllegalArgumentException", str(error))
     _LOG.error("a request failed by a defect of the server", exc_info=error)
     return _answer(1002, 500, "RuntimeException", "the server failed; its log says how")
 

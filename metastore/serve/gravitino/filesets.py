@@ -94,7 +94,8 @@ def _location(store: Store, call: Call) -> Answer:
         raise Refused(1003, 404, "NoSuchLocationNameException", message)
     below, location = unquote(call.query.get("sub_path", "")).strip("/"), fileset.locations[name]
     if not below and call.headers.get(_OPERATION, "").upper() == "RENAME":
-        raise BadRequest("sub_path: what is renamed is a file or folder in the fileset, not the fileset itself")
+        message = "sub_path: what is renamed is a file or folder in the fileset, not the fileset itself"
+        raise Refused(1002, 400, "GravitinoRuntimeException", message)  # as Gravitino does; clients choose by the code
     return Answer({"code": 0, "fileLocation": _joined(location, below) if below else location})
 
 

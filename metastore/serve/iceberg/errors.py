@@ -38,9 +38,9 @@ from metastore.errors import (
     StoreClosed,
 )
 from metastore.serve.principals import NotAuthenticated
-from metastore.serve.web import Answer, BadRequest, Busy, TooLarge
+from metastore.serve.web import Answer, BadRequest, Busy, Encoded, TooLarge
 
-__all__ = ["NotSupported", "Overlap", "failed", "unknown_route"]
+__all__ = ["NotSupported", "Overlap", "failed", "is_final", "unknown_route"]
 
 _LOG = logging.getLogger("metastore.serve")
 
@@ -69,6 +69,7 @@ _CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (NotSupported, 406, "UnsupportedOperationException"),
     (Overlap, 422, "UnprocessableEntityException"),
     (TooLarge, 413, "BadRequestException"),
+    (Encoded, 415, "BadRequestException"),
     (Busy, 503, "ServiceUnavailableException"),
     (EntityNotFound, 404, "NotFoundException"),
     (PermissionDenied, 403, "ForbiddenException"),
@@ -92,6 +93,10 @@ _CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
 """The first class that fits decides."""
 
 
+_PASSING: Final = (401, 403, 408, 429)
+"""The answers that say nothing of the request itself: the user may be let in next time."""
+
+
 def failed(error: Exception) -> Answer:
     """Return the answer for an error."""
     if isinstance(error, ValidationError):
@@ -104,6 +109,11 @@ def failed(error: Exception) -> Answer:
             return _answer(code, name, _message(error), headers)
     _LOG.error("a request failed by a defect of the server", exc_info=error)
     return _answer(500, "InternalServerError", "the server failed; its log says how")
+
+
+def is_final(answer: Answer) -> bool:
+    """Whether a repeat of the request would get the same answer, unless others change what it asks for."""
+    return 400 <= answer.status < 500 and answer.status not in _PASSING
 
 
 def _message(error: Exception) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from metastore.errors import OperationIdReused
 from metastore.pyiceberg.catalog import MetastoreCatalog
+from metastore.pyiceberg.once import Once, Refused
 from metastore.serve.iceberg import namespaces, tables, views
-from metastore.serve.iceberg.errors import NotSupported, failed, unknown_route
+from metastore.serve.iceberg.errors import NotSupported, failed, is_final, unknown_route
 from metastore.serve.iceberg.warehouses import Warehouses
 from metastore.serve.principals import Principals
 from metastore.serve.web import Answer, Call, Protocol, Route, route
@@ -61,8 +63,14 @@ def iceberg_protocol(warehouses: Warehouses, principals: Principals, body_timeou
 
     def bound(handler: OfCatalog) -> Callable[[Call], Answer]:
         def answer(call: Call) -> Answer:
-            result = handler(warehouses.catalog(call), call)
-            return result if isinstance(result, Answer) else result.answer(warehouses.vended(call, result.place))
+            once = warehouses.once(call)
+            once.claim([dict(call.query), call.body])
+
+            def work() -> Answer:
+                result = handler(warehouses.catalog(call, once), call)
+                return result if isinstance(result, Answer) else result.answer(warehouses.vended(call, result.place))
+
+            return _once(once, work)
 
         return answer
 
@@ -77,6 +85,25 @@ def iceberg_protocol(warehouses: Warehouses, principals: Principals, body_timeou
     return Protocol(
         *(routes, failed, unknown_route, principals), body_timeout=body_timeout, warehouses=warehouses.prefixes()
     )
+
+
+def _once(once: Once, work: Callable[[], Answer]) -> Answer:
+    """Answer a request; keep an answer that refuses it for good, and give it to each repeat under the same key."""
+    while True:
+        try:
+            return work()
+        except Refused as refused:
+            return Answer(**refused.answer)
+        except Exception as error:
+            if not is_final(answer := failed(error)):
+                raise
+            try:
+                once.settle({"body": answer.body, "status": answer.status})
+            except Refused as refused:
+                return Answer(**refused.answer)
+            except OperationIdReused:  # a repeat at another server has committed meanwhile
+                continue
+            return answer
 
 
 def _config(warehouses: Warehouses, call: Call) -> Answer:

@@ -95,7 +95,12 @@ class Warehouses:
             raise EntityNotFound(warehouse, f"there is no warehouse {warehouse}; create the catalog first")
         return format_path(root)
 
-    def catalog(self, call: Call) -> MetastoreCatalog:
+    def once(self, call: Call) -> Once:
+        """Return the attempts of a request under its idempotency key. A read has none."""
+        text = None if call.is_read else _idempotency_key(call)
+        return Once(self._store, text, call.principal, call.operation)
+
+    def catalog(self, call: Call, once: Once | None = None) -> MetastoreCatalog:
         """Return the catalog that the request's path names, for this one request."""
         root = _root(call.names["prefix"])
         properties = dict(self._properties)
@@ -104,7 +109,6 @@ class Warehouses:
         if isinstance(vendor := self._vendors.get(root), Static):
             properties |= vendor.properties()
         store = self._actors.of(call.principal)
-        once = Once(store, _idempotency_key(call), f"{call.principal} {call.operation}")
         merging = call.headers.get(_MERGE, "").strip().lower() == "true"
         return MetastoreCatalog.of_store(
             store, root, properties, once, leases=self._store.leases, allowed=self._allowed, merging=merging

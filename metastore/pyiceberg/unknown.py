@@ -1,0 +1,62 @@
+"""Keep the fields of a metadata file that PyIceberg does not know, at any depth.
+
+PyIceberg drops such fields of snapshots, schemas, partition specs, sort orders, references and statistics when it reads
+a file. So they are put aside when a file is read, and put back whenever the metadata is written.
+
+A field goes back to the part that had it: a snapshot with its id, a reference with its name. Any other part of a list
+must be the same as before, because a client may set another one under the same id.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+__all__ = ["Unknown", "unknown_fields", "with_unknown"]
+
+Unknown = dict[str, Any]
+"""What is not known below an object or a list, by field or by part. ``_OWN`` has the fields of an object itself."""
+_OWN: Final = ""
+_SNAPSHOT: Final = "snapshot-id"
+_MANIFESTS: Final = "manifest-list"
+
+
+def unknown_fields(text: bytes, known: str) -> Unknown:
+    """Return what the JSON ``text`` has and ``known``, which was written from it, has not."""
+    return _below(json.loads(text), json.loads(known))
+
+
+def with_unknown(known: str, unknown: Unknown) -> str:
+    """Return the JSON ``known`` with the fields that are not known."""
+    if not unknown:
+        return known
+    whole = json.loads(known)
+    _put_back(whole, unknown)
+    return json.dumps(whole)
+
+
+def _below(found: Any, known: Any) -> Unknown:
+    if isinstance(found, dict) and isinstance(known, dict):
+        own = {name: part for name, part in found.items() if name not in known and part is not None}
+        below = {name: _below(part, known[name]) for name, part in found.items() if name in known}
+        return {name: part for name, part in {_OWN: own, **below}.items() if part}
+    if isinstance(found, list) and isinstance(known, list) and len(found) == len(known):
+        parts = {_part(one): _below(part, one) for part, one in zip(found, known, strict=True)}
+        return {name: part for name, part in parts.items() if part}
+    return {}
+
+
+def _put_back(known: Any, unknown: Unknown) -> None:
+    named = known.items() if isinstance(known, dict) else [(_part(one), one) for one in known]
+    for name, part in list(named):
+        if name != _OWN and name in unknown and isinstance(part, dict | list):
+            _put_back(part, unknown[name])
+    if isinstance(known, dict):
+        known.update({name: part for name, part in unknown.get(_OWN, {}).items() if name not in known})
+
+
+def _part(one: Any) -> str:
+    """Return what tells a part of a list from the others."""
+    if isinstance(one, dict) and _MANIFESTS in one:  # a snapshot, whose parent may expire
+        return str(one[_SNAPSHOT])
+    return json.dumps(one, sort_keys=True)
