@@ -36,7 +36,7 @@ endif
 .PHONY: help setup java gravitino-client gravitino-suite openlineage-client iceberg-spark iceberg-spec iceberg-peers gravitino-spec run test test-long planted-faults mutants check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
-	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-console bench-cache bench-time nightly load load-faults check-history interleavings interleavings-sql combined-history grow joints soak soak-memory soak-leases clean
+	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-console bench-cache bench-time nightly load load-faults check-history interleavings interleavings-sql combined-history grow joints oracle soak soak-memory soak-leases clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -189,6 +189,9 @@ bench-time: $(STAMP) $(JAVA) ## measure the past, the feed and Spark on the cata
 
 nightly: $(BENCH) $(JAVA) ## run the long forms of all judges, with one verdict at the end: 90 minutes; ARGS="load soak" chooses parts
 	$(BIN)/python -m tests.nightly $(ARGS)
+
+oracle: $(STAMP) ## compare a million decisions on rights with the rules of docs/governance.md, 8 minutes; ARGS="--decisions 50000 --seed 7"
+	$(BIN)/python -m tests.governance.oracle $(ARGS)
 
 load: $(BENCH) $(JAVA) ## the short form of all that follows, and of bench-peers: fails on any anomaly, 7 minutes
 	$(SPARK) $(BIN)/python -m tests.load $(ARGS)

@@ -335,14 +335,16 @@ class Access:
 
     # --- ids for what is created together with its owner
 
+    def made(self, entity_id: int) -> None:
+        """Note that the user creates something with this id."""
+        if self.mine is not None:
+            self.mine.add(entity_id)
+
     def next_id(self) -> int:
         """Return an id that no other client gets. Ids are reserved in blocks: most calls read nothing."""
         while True:
             try:
-                new = self._memory.ids.pop()
-                if self.mine is not None:
-                    self.mine.add(new)
-                return new
+                return self._memory.ids.pop()
             except IndexError:  # another thread may take them all
                 self._memory.ids.extend(self.backend.reserve_ids(_BLOCK)[::-1])
 

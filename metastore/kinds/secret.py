@@ -30,6 +30,7 @@ __all__ = [
     "Secret",
     "as_shown",
     "kept",
+    "kept_from_file",
     "kept_in",
     "key_numbers",
     "masked",
@@ -142,6 +143,17 @@ def kept(value: str, before: object) -> str:
 def kept_in(properties: Mapping[str, str], before: Mapping[str, Any]) -> dict[str, str]:
     """Return properties that take the place of ``before``, in which each handle stands for what has it now."""
     return {key: kept(value, before.get(key)) for key, value in properties.items()}
+
+
+def kept_from_file(properties: Mapping[str, str], before: Mapping[str, Any]) -> dict[str, str]:
+    """Return properties of an export that take the place of ``before``: a handle never replaces a sealed value.
+
+    The file has no secret, so the one that is here stays, also if it was set since under another handle.
+    """
+    is_here = {key for key in properties if sealed_parts(before.get(key)) is not None}
+    return {
+        key: before[key] if key in is_here and _HANDLE.fullmatch(value) else value for key, value in properties.items()
+    }
 
 
 class _Properties(ReadOnly):

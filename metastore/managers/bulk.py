@@ -77,7 +77,8 @@ class _Writer:
         if properties:
             properties = as_seen(self.session, self._sealing(properties), partial(self._sealed, properties))
         wish = Wish(self.kind, comment, properties, self.kind.take(fields))
-        return NamedWish(name, wish, dump(wish.document(), (name,)))
+        new, doc = wish.new(wish.document())
+        return NamedWish(name, wish, dump(doc, (name,)), new)
 
     def _sealed(self, properties: Any, seal: Seal) -> Any:
         if self.seal is not None:

@@ -41,7 +41,7 @@ from metastore.managers.reader import E, Reader
 from metastore.managers.secrets.sealing import declared, sealed_call, sets_properties, settles
 from metastore.managers.target import Target
 from metastore.names import Path, parse_path
-from metastore.operation.request import Attempt, Call
+from metastore.operation.request import Attempt, Call, Merge
 from metastore.operation.seals import Seal
 from metastore.operation.session import ManagerSession
 from metastore.operation.timed import timed
@@ -213,9 +213,11 @@ class Manager(Generic[E]):
         redeclares = self._kind is CATALOG and settles(changes)
         settled = None if seal is None else seal.settled
         merge = merge_of(self._kind, target, changes, settled) if mergeable and not redeclares else None
-        if encrypts and seal is not None and merge is not None:
-            merge = seal.announced(merge)
-        mutation = alter(self._kind, target, changes, expected_version, merge, actor_of(self._session, call), seal)
+        secret: Merge | None = None
+        if encrypts and seal is not None and merge is not None:  # its values are bound to the entity that is read
+            secret, merge = seal.announced(merge), None
+        actor = actor_of(self._session, call)
+        mutation = alter(self._kind, target, changes, expected_version, merge, actor, seal, secret)
         altered = cast(E, mutation.run(self._session, self._kind, call))
         if redeclares:
             declared(self._session)

@@ -18,6 +18,7 @@ from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.merge import altered
 from metastore.operation.request import Proposal, Results, View
+from metastore.operation.seals import bound_changes
 from metastore.plain import plain
 from metastore.port.records import OwnedRecord
 from metastore.port.writes import Delete, Event, Put, Update, Write
@@ -106,10 +107,12 @@ class ModelEdit(SeenModel):
 
     def alter(self, number: int, changes: Sequence[EntityChange]) -> bool:
         """Apply changes to a version; False if it stays equal."""
-        text = altered(self._there[number].doc, (*[node.name for node in self.nodes], str(number)), changes)
+        doc = self._there[number].doc
+        made = bound_changes(changes, self.nodes[-1].id, doc)
+        text = altered(doc, (*[node.name for node in self.nodes], str(number)), made)
         if text is None:
             return False
-        self._docs[number], self._said[number], self._touched[number] = json.loads(text), tuple(changes), "alter"
+        self._docs[number], self._said[number], self._touched[number] = json.loads(text), made, "alter"
         return True
 
     def drop(self, number: int) -> None:

@@ -22,6 +22,7 @@ from metastore.kinds.model.changes import RemoveUri, SetUri
 from metastore.kinds.model.document import clean_alias, clean_aliases
 from metastore.kinds.model.kind import Model
 from metastore.kinds.model.version import MODEL_VERSION, ModelVersion
+from metastore.managers.attempts.create import with_properties
 from metastore.managers.manager import Manager
 from metastore.managers.model_commit import ModelEdit, SeenModel
 from metastore.managers.mutation import Mutation, actor_of
@@ -37,6 +38,7 @@ from metastore.operation.request import Attempt, Proposal, View
 from metastore.operation.seals import NO_SEAL, Seal
 from metastore.operation.session import ManagerSession
 from metastore.port.records import OwnedRecord, Step
+from metastore.secrets.sealer import bound
 
 __all__ = ["Models"]
 
@@ -147,20 +149,27 @@ class Models(Manager[Model]):
         names = clean_aliases(aliases)
 
         def add(seal: Seal) -> ModelVersion:
-            doc = MODEL_VERSION.document(comment, seal.properties(properties), {"uris": uris, "aliases": ()})
-            return self._add_version(model, doc, names, seal, options)
+            sealed = seal.properties(properties)
+            doc = MODEL_VERSION.document(comment, sealed, {"uris": uris, "aliases": ()})
+            return self._add_version(model, doc, sealed, names, seal, options)
 
         return sealed_call(self._session, self._kind, model, options, add) if properties else add(NO_SEAL)
 
     def _add_version(
-        self, model: Target, doc: Doc, names: Sequence[str], seal: Seal, options: CallOptions
+        self,
+        model: Target,
+        doc: Doc,
+        secrets: Mapping[str, str],
+        names: Sequence[str],
+        seal: Seal,
+        options: CallOptions,
     ) -> ModelVersion:
         call = call_of(options)
         actor = actor_of(self._session, call)
 
         def attempt(view: View) -> Proposal[ModelVersion]:
             edit = ModelEdit(view, self._kind, model, self._session.in_transaction)
-            number = edit.add(doc)
+            number = edit.add(with_properties(doc, bound(secrets, edit.nodes[-1].id, {})))
             for alias in names:
                 edit.point(alias, number)
             return edit.propose(lambda results: edit.version(number, results, actor))

@@ -21,6 +21,7 @@ from metastore.kinds.kind import Kind, OwnedKind, dump, to_json
 from metastore.kinds.partition import PARTITION, Partition
 from metastore.kinds.secret import SEALED, kept_in
 from metastore.kinds.table.kind import TABLE
+from metastore.managers.attempts.create import with_properties
 from metastore.managers.drops.announce import Begin
 from metastore.managers.drops.parts import check_partition, marked_by
 from metastore.managers.drops.pending import PendingDrop, begin_drop
@@ -43,6 +44,7 @@ from metastore.port.conditions import Absent, Expect, Read
 from metastore.port.records import Node, OwnedRecord, RowPage, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 from metastore.port.writes import Delete, Event, Put
+from metastore.secrets.sealer import bound
 
 __all__ = ["OwnedManager", "Partitions", "Row", "still"]
 
@@ -152,14 +154,16 @@ class OwnedManager(Generic[O]):
 
     def _insert(self, owner: Target, row: Row, options: CallOptions) -> O:
         if not has_properties(row.doc):
-            return self._insert_sealed(owner, row, options, NO_SEAL)
+            return self._insert_sealed(owner, row, {}, options, NO_SEAL)
 
         def insert(seal: Seal) -> O:
-            return self._insert_sealed(owner, _sealed(row, seal), options, seal)
+            return self._insert_sealed(owner, *_sealed(row, seal), options, seal)
 
         return sealed_call(self._session, self._owner, owner, options, insert)
 
-    def _insert_sealed(self, owner: Target, row: Row, options: CallOptions, seal: Seal) -> O:
+    def _insert_sealed(
+        self, owner: Target, row: Row, secrets: Mapping[str, str], options: CallOptions, seal: Seal
+    ) -> O:
         call = call_of(options)
         actor = self._session.principal if call.principal is None else call.principal
 
@@ -167,13 +171,14 @@ class OwnedManager(Generic[O]):
             nodes, path = self.place(view, owner, row.name)
             if not view.guessed:
                 self._check_absent(view, nodes, row.name, path)
-            write = Put(nodes[-1].id, self._kind.name, row.name, 0, row.doc, self.event("create", None, path))
+            doc = _bound(row.doc, secrets, nodes[-1].id)
+            write = Put(nodes[-1].id, self._kind.name, row.name, 0, doc, self.event("create", None, path))
 
             def finish(results: Results) -> O:
                 (result,) = results
                 assert result is not None
                 audit = (actor, result.time, actor, result.time)
-                record = OwnedRecord(result.id, nodes[-1].id, self._kind.name, row.name, 1, row.doc, *audit)
+                record = OwnedRecord(result.id, nodes[-1].id, self._kind.name, row.name, 1, doc, *audit)
                 return cast(O, self._kind.row(record))
 
             return Proposal(guards_of(nodes), (write,), finish)
@@ -215,16 +220,23 @@ class OwnedManager(Generic[O]):
         wanted = dict(map(_pair, items(rows, "rows")))
         unwanted = [name for name in dict.fromkeys(map(clean_name, items(drop, "drop"))) if name not in wanted]
         if not any(map(has_properties, wanted.values())):
-            return self._put_many(owner, wanted, unwanted, options, NO_SEAL)
+            return self._put_many(owner, wanted, {}, unwanted, options, NO_SEAL)
 
         def put(seal: Seal) -> int:
-            sealed = {name: _sealed(Row(name, doc), seal).doc for name, doc in wanted.items()}
-            return self._put_many(owner, sealed, unwanted, options, seal)
+            rows = [_sealed(Row(name, doc), seal) for name, doc in wanted.items()]
+            docs = {row.name: row.doc for row, _ in rows}
+            return self._put_many(owner, docs, {row.name: of for row, of in rows}, unwanted, options, seal)
 
         return sealed_call(self._session, self._owner, owner, options, put)
 
     def _put_many(
-        self, owner: Target, wanted: dict[str, str], unwanted: Sequence[str], options: CallOptions, seal: Seal
+        self,
+        owner: Target,
+        wanted: dict[str, str],
+        secrets: Mapping[str, Mapping[str, str]],
+        unwanted: Sequence[str],
+        options: CallOptions,
+        seal: Seal,
     ) -> int:
         names = sorted([*wanted, *unwanted])
 
@@ -235,7 +247,11 @@ class OwnedManager(Generic[O]):
             writes = [
                 w
                 for name, record in zip(names, known, strict=True)
-                if (w := self._difference(owner_id, name, record, wanted.get(name), format_path((*path, name))))
+                if (
+                    w := self._difference(
+                        owner_id, name, record, wanted.get(name), secrets.get(name, {}), format_path((*path, name))
+                    )
+                )
             ]
             if not writes:
                 check_standing(view, nodes)
@@ -271,13 +287,20 @@ class OwnedManager(Generic[O]):
         )
 
     def _difference(
-        self, owner_id: int, name: str, record: OwnedRecord | None, doc: str | None, path: str
+        self,
+        owner_id: int,
+        name: str,
+        record: OwnedRecord | None,
+        doc: str | None,
+        secrets: Mapping[str, str],
+        path: str,
     ) -> Put | Delete | None:
         if record is not None:
             check_partition(record, path)
         if doc is None:
             event = self.event("drop", path, None)
             return record and Delete(owner_id, self._kind.name, name, record.version, event, record.id)
+        doc = _bound(doc, secrets, owner_id, None if record is None else record.doc)
         if record is None:
             return Put(owner_id, self._kind.name, name, 0, doc, self.event("create", None, path))
         doc = _kept(doc, record.doc)
@@ -329,10 +352,17 @@ def has_properties(doc: str) -> bool:
     return '"properties":{}' not in doc
 
 
-def _sealed(row: Row, seal: Seal) -> Row:
-    """Return a row as the call may write it."""
+def _sealed(row: Row, seal: Seal) -> tuple[Row, Mapping[str, str]]:
+    """Return a row as the call may write it, and its properties, of which some are bound to the owner later."""
     doc = json.loads(row.doc)
-    return Row(row.name, dump({**doc, "properties": seal.properties(doc["properties"])}, (row.name,)))
+    properties = seal.properties(doc["properties"])
+    return Row(row.name, dump({**doc, "properties": properties}, (row.name,))), properties
+
+
+def _bound(doc: str, secrets: Mapping[str, str], owner_id: int, before: str | None = None) -> str:
+    """Return a document whose secrets are bound to the row's owner; ``before`` is the row's document now."""
+    more = bound(secrets, owner_id, {} if before is None else json.loads(before)["properties"])
+    return to_json(with_properties(json.loads(doc), more)) if more else doc
 
 
 def _kept(doc: str, before: str) -> str:

@@ -39,6 +39,7 @@ from metastore.operation.session import ManagerSession
 from metastore.port.records import Node, OwnedRecord
 from metastore.port.relations import End, RelationRecord, in_one_metalake
 from metastore.port.writes import Event, Put, Write
+from metastore.secrets.sealer import bound
 
 __all__ = ["Crawls", "NewTable", "Sources"]
 
@@ -207,13 +208,18 @@ def _by_name(pair: tuple[int, NewTable]) -> str:
 def _writes(table_id: int, new: NewTable, seal: Seal) -> Iterator[Write]:
     parent = new.parent.record.chain[-1]
     names = (*new.parent.names, new.name)
-    text = dump(TABLE.document(None, seal.properties(new.properties), new.fields), names)
+    text = dump(TABLE.document(None, _properties(table_id, seal, new.properties), new.fields), names)
     yield replace(new_entity(TABLE, parent, names, text, parent.fold), id=table_id)
     for name, (values, properties) in new.partitions.items():
-        doc = PARTITION.document(None, seal.properties(properties), {"values": values})
+        doc = PARTITION.document(None, _properties(table_id, seal, properties), {"values": values})
         yield _owned(table_id, PARTITION, names, name, doc)
     for name, figures in new.statistics.items():
         yield _owned(table_id, STATISTIC, names, name, STATISTIC.document(None, {}, {"values": figures}))
+
+
+def _properties(table_id: int, seal: Seal, given: Mapping[str, str]) -> Mapping[str, str]:
+    sealed = seal.properties(given)
+    return {**sealed, **bound(sealed, table_id, {})}
 
 
 def _owned(owner_id: int, kind: OwnedKind, names: tuple[str, ...], name: str, doc: Mapping[str, Any]) -> Put:

@@ -343,7 +343,9 @@ def _owned(
         if not isinstance(write, Insert):
             writes.append(write)
             continue
-        with_id = write if write.id is not None else replace(write, id=access.next_id())
+        new = access.next_id() if write.id is None else write.id
+        access.made(new)
+        with_id = replace(write, id=new)
         writes.append(with_id)
         owners.append(_owner(with_id, user.id, path))
     count = len(writes)

@@ -253,7 +253,9 @@ class Operation(Generic[T]):
         self._exclusive = self._request.exclusive or proposal.exclusive
         merge = self._intent.merge = self._merge or self._announceable(proposal)
         updated = _updated(proposal.writes)
-        if withdrawn and updated and merge is not None:  # it was announced before: announce it where the path leads now
+        first = self._merge is None and self._request.read_first and not proposal.evidence
+        if updated and merge is not None and (withdrawn or (first and self._intent.hot(merge))):
+            # it was announced before, or could not be before this attempt: announce it where the path leads now
             self._intent.announce(updated[0])
             return self._help(updated[0])
         commit = Commit(

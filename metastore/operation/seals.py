@@ -12,7 +12,7 @@ announced before its name was declared secret may still be applied as it was giv
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, TypeVar
@@ -34,7 +34,7 @@ from metastore.retry.runner import Conflict
 from metastore.secrets.declared import KEY, NOTHING, PATTERNS, Declared, declared_in, is_plain
 from metastore.secrets.sealer import Sealed, Sealer
 
-__all__ = ["NO_SEAL", "Seal", "Seals", "Stale", "settings_of"]
+__all__ = ["NO_SEAL", "Seal", "Seals", "Stale", "bound_changes", "settings_of"]
 
 T = TypeVar("T")
 _NOWHERE = Node(-1, "catalog", "", 0, True, False)
@@ -67,6 +67,8 @@ class Seal:
     more: Mapping[str, str] = field(default_factory=dict)
     """What a new catalog's properties get besides: the number of its data key."""
     mode: _Mode = _Mode.ALONE
+    compares: bool = True
+    """The caller may learn whether a value that it gives is the present one: a user may not."""
 
     @property
     def settled(self) -> tuple[int, int] | None:
@@ -75,7 +77,7 @@ class Seal:
 
     def nowhere(self) -> Seal:
         """Return what a call encrypts below a catalog that does not exist."""
-        return Seal(self.sealer, _NOWHERE, NOTHING)
+        return Seal(self.sealer, _NOWHERE, NOTHING, compares=self.compares)
 
     def announced(self, merge: Merge) -> Merge | None:
         """Return something encrypted as it is announced: it lands only while the catalog's settings are what they were.
@@ -96,7 +98,8 @@ class Seal:
         if not self.declared.covers(key) or not is_plain(value):
             return value
         assert self.sealer is not None
-        return self.sealer.seal(key, clean_text(value, f"the property {shown(key)}"), self.declared.key)
+        text = clean_text(value, f"the property {shown(key)}")
+        return self.sealer.seal(key, text, self.declared.key, compares=self.compares)
 
     def properties(self, properties: Any) -> Any:
         """Return properties as the call may write them."""
@@ -105,7 +108,7 @@ class Seal:
         return {**{key: self.value(key, value) for key, value in properties.items()}, **self.more}
 
     def changes(self, changes: Iterable[EntityChange]) -> tuple[EntityChange, ...]:
-        """Return changes as they are announced, compared and kept in history."""
+        """Return changes as a repeat under one operation id compares them; :func:`bound_changes` binds them."""
         return tuple([self._change(one) if isinstance(one, SetProperty) else one for one in changes])
 
     def _change(self, one: SetProperty) -> SetProperty:
@@ -178,6 +181,29 @@ class Seal:
 
 
 NO_SEAL = Seal(None, None, NOTHING)
+
+
+def bound_changes(changes: Sequence[EntityChange], entity_id: int, doc: str) -> tuple[EntityChange, ...]:
+    """Return changes as they are announced and kept in history, for an entity whose document is ``doc`` now."""
+    if not any(isinstance(one, SetProperty) and _is_sealed(one) for one in changes):
+        return tuple(changes)
+    now: dict[str, Any] = dict(json.loads(doc)["properties"])
+    made = list[EntityChange]()
+    for one in changes:
+        if isinstance(one, SetProperty):
+            before = now.get(one.key)
+            expected = one.expected.expected(entity_id, before) if isinstance(one.expected, Sealed) else one.expected
+            now[one.key] = one.value.bound(entity_id, before) if isinstance(one.value, Sealed) else one.value
+            made.append(replace(one, value=now[one.key], expected=expected) if _is_sealed(one) else one)
+            continue
+        if isinstance(one, RemoveProperty):
+            now.pop(one.key, None)
+        made.append(one)
+    return tuple(made)
+
+
+def _is_sealed(one: SetProperty) -> bool:
+    return isinstance(one.value, Sealed) or isinstance(one.expected, Sealed)
 
 
 def _outdated(view: View, catalog: Node) -> bool:

@@ -1,15 +1,23 @@
 """Encrypt and decrypt values with data keys.
 
-Encryption is deterministic: one value under one property's name and one data key has one ciphertext. So changes stay
-pure, a repeated call is equal to the first one, and ``expected=`` compares ciphertexts. The property's name is
-associated data: a ciphertext under another name does not open.
+A value is encrypted twice. The call makes a :class:`Sealed` text, which depends on the value, the property's name and
+the data key alone: a repeat under one operation id compares it with that of the first call. It is never stored. The
+attempt *binds* it (:func:`bound`): what is stored is encrypted with a salt, and with the entity's id and the property's
+name as associated data. So equal values have different ciphertexts, and one under another name or at another entity
+does not open.
+
+Databases of before have unbound values, which depend on name and data key alone. They open too, until the next write
+of the property replaces them. AES-SIV tells the two apart: each opens only with its own associated data.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
-from metastore.errors import SecretDamaged
+from metastore.arguments import shown
+from metastore.errors import InvalidArgument, SecretDamaged
 from metastore.kinds.secret import SEALED, sealed_parts
 from metastore.port.secret_keys import KeyRow, SecretKeys
 from metastore.secrets.keyring import cipher, current, new_key, of_text, to_text, unwrap, wrap
@@ -17,7 +25,12 @@ from metastore.secrets.keyring import cipher, current, new_key, of_text, to_text
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
-__all__ = ["Sealed", "Sealer"]
+__all__ = ["Sealed", "Sealer", "bound"]
+
+_SALT: Final = 16
+"""The bytes before a bound ciphertext, which make each one different."""
+_BLOCK: Final = 32
+"""How many ids are reserved at once for new entities with secrets."""
 
 
 class _Database(Protocol):
@@ -26,11 +39,58 @@ class _Database(Protocol):
     @property
     def secret_keys(self) -> SecretKeys: ...
 
+    def reserve_ids(self, count: int) -> list[int]: ...
+
 
 class Sealed(str):
-    """A sealed value that this library made. A caller's own text never is one."""
+    """A value that a call gives, encrypted, before it is bound to an entity. A caller's own text never is one."""
 
-    __slots__ = ()
+    __slots__ = ("_compares", "_name", "_number", "_sealer", "_value")
+
+    _sealer: Sealer
+    _name: str
+    _value: str
+    _number: int
+    _compares: bool
+
+    def __new__(cls, text: str, sealer: Sealer, name: str, value: str, number: int, compares: bool) -> Self:
+        """Return the text of a call's secret. ``compares``: the caller may learn whether it is the present one."""
+        sealed = super().__new__(cls, text)
+        sealed._sealer, sealed._name, sealed._value = sealer, name, value
+        sealed._number, sealed._compares = number, compares
+        return sealed
+
+    def __reduce__(self) -> Any:
+        return str, (str(self),)
+
+    def new_id(self) -> int:
+        """Return an id for a new entity with this value."""
+        return self._sealer.next_id()
+
+    def bound(self, entity_id: int, before: object) -> str:
+        """Return what an entity stores where it stores ``before`` now: the same, if that has this value already.
+
+        A caller that may not compare always gets a new text.
+        """
+        if self._compares and self._sealer.has(self._name, before, entity_id, self._value):
+            return str(before)
+        return self._sealer.bind(self._name, self._value, self._number, entity_id)
+
+    def expected(self, entity_id: int, before: object) -> str:
+        """Return what ``expected=`` with this value means. Raises InvalidArgument for one that may not compare."""
+        if not self._compares:
+            raise InvalidArgument(
+                f"the property {shown(self._name)} is secret, so a user's expected= is no plain value; "
+                "give the handle that load shows"
+            )
+        return self.bound(entity_id, before)
+
+
+def bound(properties: Mapping[str, Any], entity_id: int, before: Mapping[str, Any]) -> dict[str, str]:
+    """Return the secrets among a call's properties as the entity stores them; ``before`` are its properties now."""
+    return {
+        key: value.bound(entity_id, before.get(key)) for key, value in properties.items() if isinstance(value, Sealed)
+    }
 
 
 class Sealer:
@@ -39,29 +99,67 @@ class Sealer:
     def __init__(self, database: _Database) -> None:
         self._database = database
         self._ciphers: dict[int, AESSIV] = {}
+        self._ids: list[int] = []
 
-    def seal(self, name: str, value: str, number: int) -> Sealed:
+    def seal(self, name: str, value: str, number: int, *, compares: bool = True) -> Sealed:
         """Return the value of the property ``name``, encrypted with a data key, which is made if it is the first one.
 
         Raises SecretKeyMissing, SecretKeyWrong, SecretDamaged.
         """
-        data = self._cipher(number).encrypt(value.encode(), [name.encode()])
-        return Sealed(f"{SEALED}{number}:{to_text(data)}")
+        data = self._cipher(number).encrypt(value.encode(), _unbound(name))
+        return Sealed(f"{SEALED}{number}:{to_text(data)}", self, name, value, number, compares)
 
-    def open(self, name: str, value: str, what: str) -> str:
+    def bind(self, name: str, value: str, number: int, entity_id: int) -> str:
+        """Return a value encrypted for one property of one entity. Raises as :meth:`seal` does."""
+        salt = os.urandom(_SALT)
+        data = self._cipher(number).encrypt(value.encode(), _about(name, entity_id, salt))
+        return f"{SEALED}{number}:{to_text(salt + data)}"
+
+    def open(self, name: str, value: object, entity_id: int, what: str) -> str:
         """Return the secret in a sealed value; ``what`` names the property. Raises as :meth:`seal` does."""
         parts = sealed_parts(value)
         if parts is None:
             raise SecretDamaged(f"{what} has a handle, and its secret is not in this database; set the property again")
+        secret = self._opened(name, parts, entity_id)
+        if secret is None:
+            raise SecretDamaged(
+                f"{what} is damaged: data key {parts[0]} does not open it; set the property again, or restore a backup"
+            )
+        return secret
+
+    def has(self, name: str, value: object, entity_id: int, secret: str) -> bool:
+        """Whether a stored value is this secret. One that does not open is another one."""
+        parts = sealed_parts(value)
+        if parts is None:
+            return False
+        try:
+            return self._opened(name, parts, entity_id) == secret
+        except SecretDamaged:  # its data key was destroyed
+            return False
+
+    def next_id(self) -> int:
+        """Return an id that no other client gets. Ids are reserved in blocks: most calls read nothing."""
+        while True:
+            try:
+                return self._ids.pop()
+            except IndexError:  # another thread may take them all
+                self._ids.extend(self._database.reserve_ids(_BLOCK)[::-1])
+
+    def _opened(self, name: str, parts: tuple[int, str], entity_id: int) -> str | None:
+        """Return the secret in a ciphertext, bound or unbound; None: it does not open here."""
         key = self._cipher(parts[0])
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415  (an extra)
 
         try:
-            return key.decrypt(of_text(parts[1]), [name.encode()]).decode()
-        except (InvalidTag, ValueError):
-            raise SecretDamaged(
-                f"{what} is damaged: data key {parts[0]} does not open it; set the property again, or restore a backup"
-            ) from None
+            data = of_text(parts[1])
+        except ValueError:
+            return None
+        for text, about in ((data[_SALT:], _about(name, entity_id, data[:_SALT])), (data, _unbound(name))):
+            try:
+                return key.decrypt(text, about).decode()
+            except (InvalidTag, ValueError):
+                continue
+        return None
 
     def newest(self) -> int:
         """Return the number of the data key that a new catalog uses."""
@@ -79,3 +177,13 @@ class Sealer:
             return row
         key = current()
         return self._database.secret_keys.add(number, wrap(of_text(new_key()), number, key), key.name)
+
+
+def _unbound(name: str) -> list[bytes]:
+    """Return the associated data of what is not bound to an entity."""
+    return [name.encode()]
+
+
+def _about(name: str, entity_id: int, salt: bytes) -> list[bytes]:
+    """Return the associated data of what is bound; the salt is last, as RFC 5297 has it for a nonce."""
+    return [name.encode(), b"entity %d" % entity_id, salt]

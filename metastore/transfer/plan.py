@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.kinds.kind import to_json
 from metastore.kinds.model.version import MODEL_VERSION
-from metastore.kinds.secret import SEALED, kept_in
+from metastore.kinds.secret import SEALED, kept_from_file
 from metastore.managers.attempts.create import IfExists
 from metastore.managers.target import root_or_last
 from metastore.names import format_path
@@ -168,11 +168,11 @@ def _meet(made: ChunkWrites, group: Group, record: Record, if_exists: IfExists, 
 
 
 def _with_secrets(doc: str, before: str) -> str:
-    """Return a document of the file in which each handle refers to the encrypted value that is there now."""
+    """Return a document of the file in which the encrypted value that is there now stands for each handle."""
     if SEALED not in doc:
         return doc
     new = json.loads(doc)
-    return to_json({**new, "properties": kept_in(new["properties"], json.loads(before)["properties"])})
+    return to_json({**new, "properties": kept_from_file(new["properties"], json.loads(before)["properties"])})
 
 
 def _folds(line: EntityLine, own: Node) -> bool:

@@ -244,9 +244,11 @@ def test_a_damaged_ciphertext_is_told(store: Store, table: Entity) -> None:
     assert seals is not None
     value = json.loads(table.record.doc)["properties"]["a.token"]
     damaged = value[:-8] + ("AAAAAAAA" if value[-8:] != "AAAAAAAA" else "BBBBBBBB")
-    for name, text in (("a.token", damaged), ("other", value)):  # under another name it does not open either
+    # under another name, and at another entity, it does not open either
+    for name, text, at in (("a.token", damaged, 0), ("other", value, 0), ("a.token", value, 1)):
         with pytest.raises(ms.SecretDamaged, match="set the property again"):
-            seals.sealer.open(name, text, "the property")
+            seals.sealer.open(name, text, table.id + at, "the property")
+    assert seals.sealer.open("a.token", value, table.id, "the property") == SECRETS[1]
     row = store._session.backend.secret_keys.rows()[0]
     store._session.backend.secret_keys.rewrap(row, "AAAA" + (row.wrapped or "")[4:], row.wrapper)
     forgetting(store)

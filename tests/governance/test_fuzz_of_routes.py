@@ -1,4 +1,4 @@
-"""Each route of both servers, asked by a user with narrow rights for what it does not see.
+"""Each route of both servers, and each page of the console, asked by a user for what it does not see.
 
 The routes are found by looking, so that a new one is tried by itself. An answer shows nothing hidden, a request changes
 nothing, and none is a defect of the server.
@@ -23,6 +23,7 @@ from starlette.routing import Mount
 
 import metastore as ms
 from metastore.serve import Principals, application
+from metastore.serve.console.pages import PAGES
 from metastore.serve.web import Protocol, Route
 from tests.governance.test_fuzz_of_methods import MARK, World
 from tests.iceberg.test_rest import SCHEMA
@@ -43,6 +44,14 @@ NAMES: Final[dict[str, tuple[str, ...]]] = {
     "plan": ("1",),
 }
 """What each parameter of a path gets in turn; others get the one that the world has."""
+HIDDEN: Final = (
+    ("m.c.s.denied", "table"),
+    ("m.c.s", "schema"),
+    ("m.far", "catalog"),
+    ("m", "metalake"),
+    ("m.role1", "role"),
+)
+"""What the console's pages are asked for; some of it is seen, and what stands below it is not."""
 QUERIES: Final = ("", "?details=true", "?force=true&cascade=true&purge=true&purgeRequested=true&list=true")
 NAME: Final = {"namespace": ["s"], "name": "ice"}
 CHANGE: Final = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "v"}}]}
@@ -120,6 +129,36 @@ async def _tried(app: Any, user: str, every: int) -> dict[str, int]:
                 assert answer.status_code < 500, call
                 statuses[str(answer.status_code)] = statuses.get(str(answer.status_code), 0) + 1
     return statuses
+
+
+def _pages(world: World) -> Iterator[str]:
+    """Yield addresses of the console's pages, each asked for what is hidden, by each of its parameters."""
+    operation = next(one.operation_id for one in world.store.changes() if MARK in str(one.path_after))
+    for page in PAGES:
+        where = f"/console/{'' if page == 'place' else page}"
+        yield where
+        for path, kind in HIDDEN:
+            for more in ("", "&tab=dropped", "&tab=history", "&at=1", "&to=1", "&a=1&b=2", "&privilege=use_catalog"):
+                yield f"{where}?path={path}&under={path}&kind={kind}&of={path}{more}"
+        yield from (f"{where}?{query}" for query in (f"id={operation}", "q=*", "by=root", "kinds=table", "user=user1"))
+
+
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.long)])
+def test_no_page_of_the_console_shows_what_is_hidden(sqlite_url: str, every: int) -> None:
+    with ms.open(sqlite_url, admins=["root"]) as store:
+        world = World(store)
+        app = application(store, principals=Principals(header="X-User"), authorization=True)
+
+        async def asked(user: str) -> dict[str, Any]:
+            async with _asked(app, user) as client:
+                return {address: await client.get(address) for address in [*_pages(world)][::every]}
+
+        told = asyncio.run(asked("eve"))
+        for address, answer in told.items():
+            assert answer.status_code in (200, 400, 403, 404), address
+            assert MARK not in answer.text, address
+        assert {200, 404} <= {answer.status_code for answer in told.values()}
+        assert any(MARK in answer.text for answer in asyncio.run(asked("root")).values())  # the negative control
 
 
 @pytest.mark.parametrize("every", [16, pytest.param(1, marks=pytest.mark.long)])

@@ -1,13 +1,69 @@
-"""A short run of the oracle of rights, in memory and in SQLite; ``python -m tests.governance.oracle`` is a long one."""
+"""A short run of the oracle of rights, on each backend and through both servers, of more than 20,000 decisions.
+
+``python -m tests.governance.oracle`` is a long one.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import ExitStack
+from typing import Any
+
+import httpx
 import pytest
 
-from tests.governance.oracle.__main__ import run
+import metastore as ms
+from metastore import Store
+from tests.governance.oracle.compare import Difference
+from tests.governance.oracle.runs import compared, run, swept
+from tests.governance.oracle.sweep import Asking, sweep
 
 
 @pytest.mark.parametrize("seed", [304, 305, 314])
 def test_users_see_and_do_what_the_rules_say(seed: int) -> None:
     """The first of these worlds is in SQLite, and two stores serve its users."""
     assert run(400, seed) == []
+
+
+@pytest.mark.parametrize(("seed", "decisions"), [(304, 3_000), (305, 12_000)])
+def test_users_see_everything_that_the_rules_say(seed: int, decisions: int) -> None:
+    assert swept(decisions, seed) == []
+
+
+def _judged(stores: list[Store], seed: int, decisions: int, asking: list[Asking]) -> int:
+    found: list[Difference] = []
+    made = compared(sweep(stores, seed, decisions, asking), found)
+    assert found == []
+    assert stores[0].verify() == []
+    return made
+
+
+def test_users_see_everything_that_the_rules_say_on_postgresql(postgres_url: str) -> None:
+    with ms.open(postgres_url, principal="root") as store, ms.open(postgres_url) as other:
+        assert _judged([store, other], 1, 1_500, []) >= 1_500
+
+
+@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.long)], ids=["application", "server"])
+def test_both_servers_show_and_do_what_the_rules_say(sqlite_url: str, real: bool) -> None:
+    pytest.importorskip("pyiceberg", reason="needs the extra [serve]")
+    from metastore.serve import Principals, application
+    from tests.governance.oracle.served import Served
+    from tests.iceberg.server import running
+
+    with ms.open(sqlite_url if real else "memory://", principal="root") as store, ExitStack() as stack:
+        app = application(store, principals=Principals(header="X-User"), authorization=True)
+        transport: Any = httpx.ASGITransport(app)
+        port = 80
+        if real:
+            transport, (_, port) = None, stack.enter_context(running(app))
+        runner = stack.enter_context(asyncio.Runner())
+        client = httpx.AsyncClient(transport=transport, base_url=f"http://localhost:{port}")
+
+        def send(method: str, url: str, user: str, body: object = None) -> httpx.Response:
+            return runner.run(client.request(method, url, json=body, headers={"X-User": user}))
+
+        served = Served(send)
+        assert _judged([store], 3, 4_500, [served]) >= 4_500
+        assert served.made >= 400
+        assert {"done", "denied", "hidden"} <= served.answers
+        runner.run(client.aclose())

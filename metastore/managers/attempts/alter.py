@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from metastore.kinds.change import EntityChange, meant
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, dump_changes
@@ -13,7 +15,7 @@ from metastore.operation.guards import check_in_use
 from metastore.operation.helping import own_guards
 from metastore.operation.merge import altered
 from metastore.operation.request import Merge, Proposal, Results, View
-from metastore.operation.seals import Seal
+from metastore.operation.seals import Seal, bound_changes
 from metastore.port.records import Record
 from metastore.port.writes import Event, Update
 from metastore.secrets.declared import declares
@@ -29,15 +31,23 @@ def alter(
     merge: Merge | None,
     actor: str | None,
     seal: Seal | None = None,
+    secret: Merge | None = None,
 ) -> Mutation[Entity]:
-    """Return the mutation that applies ``changes`` to ``target``; ``seal``: what they were encrypted with."""
+    """Return the mutation that applies ``changes`` to ``target``; ``seal``: what they were encrypted with.
+
+    ``secret`` is announced in the place of ``merge`` where changes are encrypted: with what the attempt made of them.
+    """
 
     def attempt(view: View) -> Proposal[Entity] | Entity:
         record = find(view, kind, target)
         check_version(record, expected_version)
         names = tuple([n.name for n in record.chain])
-        text = altered(record.doc, names, changes, kind.check_doc)
-        return rewrite(kind, record, text, dump_changes(changes, names), actor)
+        made = bound_changes(changes, record.chain[-1].id, record.doc)
+        text = altered(record.doc, names, made, kind.check_doc)
+        proposal = rewrite(kind, record, text, dump_changes(made, names), actor)
+        if secret is None or not isinstance(proposal, Proposal):
+            return proposal
+        return replace(proposal, merge=replace(secret, changes=made))
 
     return Mutation(
         verb="alter",

@@ -29,6 +29,8 @@ class NamedWish(NamedTuple):
     wish: Wish
     text: str
     """Its document."""
+    id: int | None = None
+    """Its id, if something in the document is bound to it; None: the database draws one."""
 
 
 def create_chunk(
@@ -43,24 +45,24 @@ def create_chunk(
     check_in_use(parents)
     parent = root_or_last(parents)
     upper = tuple(n.name for n in parents)
-    inserts = [new_entity(kind, parent, (*upper, name), text, wish.folds(parent)) for name, wish, text in wishes]
+    inserts = [new_entity(kind, parent, (*upper, w.name), w.text, w.wish.folds(parent), w.id) for w in wishes]
     if if_exists != "return":
         wishes, inserts = _distinct(wishes, inserts, if_exists)
     if view.guessed or if_exists == "return":
         return Proposal(guards_of(parents), tuple(inserts), _count, skip_existing=if_exists == "return")
-    lookups = [Lookup((kind.family,), (name,), parent) for name, _, _ in wishes]
+    lookups = [Lookup((kind.family,), (name,), parent) for name, *_ in wishes]
     guards = {guard.id: guard for guard in guards_of(parents)}
     writes: list[Insert | Update] = []
     equal_rows: list[Read] = []  # are not written, and must be so at the commit
     with standing(view, parents):
-        for resolved, insert, (name, wish, _) in zip(view.backend.resolve(lookups), inserts, wishes, strict=True):
+        for resolved, insert, (name, wish, *_) in zip(view.backend.resolve(lookups), inserts, wishes, strict=True):
             if resolved.record is None:
                 if resolved.nodes:
                     raise EntityAlreadyExists(format_path((*upper, name)))
                 writes.append(insert)
                 continue
             there = resolved.record._replace(chain=(*parents, *resolved.record.chain))
-            decided = of_existing(wish, {}, there, (*upper, name), if_exists, None)
+            decided = of_existing(wish, wish.document(), there, (*upper, name), if_exists, None)
             if isinstance(decided, Proposal):
                 # a container that is replaced is guarded itself, so that a freeze of it waits for this commit
                 guards |= {guard.id: guard for guard in decided.guards}

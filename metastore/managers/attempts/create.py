@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -21,9 +22,9 @@ from metastore.operation.replace import Replace, below
 from metastore.operation.request import Merge, Proposal, Results, View
 from metastore.port.records import Lookup, Node, Record
 from metastore.port.writes import Event, Insert
-from metastore.secrets.sealer import Sealed
+from metastore.secrets.sealer import Sealed, bound
 
-__all__ = ["IfExists", "Wish", "check_if_exists", "create", "new_entity", "of_existing"]
+__all__ = ["IfExists", "Wish", "check_if_exists", "create", "new_entity", "of_existing", "with_properties"]
 
 IfExists = Literal["error", "return", "replace"]
 
@@ -46,7 +47,21 @@ class Wish:
     @property
     def encrypts(self) -> bool:
         """Whether a property is encrypted: then what is announced rests on the catalog's settings."""
-        return isinstance(self.properties, Mapping) and any(isinstance(v, Sealed) for v in self.properties.values())
+        return bool(self.secrets)
+
+    @property
+    def secrets(self) -> Mapping[str, Sealed]:
+        """The properties that are encrypted."""
+        if not isinstance(self.properties, Mapping):
+            return {}
+        return {key: value for key, value in self.properties.items() if isinstance(value, Sealed)}
+
+    def new(self, doc: Doc) -> tuple[int | None, Doc]:
+        """Return the id and the document of the new entity. Without secrets, the database draws the id."""
+        for value in self.secrets.values():
+            new = value.new_id()
+            return new, with_properties(doc, bound(self.secrets, new, {}))
+        return None, doc
 
     def document(self) -> Doc:
         """Return the document of the new entity."""
@@ -74,7 +89,8 @@ def create(
         return of_existing(wish, doc, existing, names, if_exists, actor)
     check_in_use(parents)
     above = root_or_last(parents)
-    write = new_entity(wish.kind, above, names, dump(doc, names), wish.folds(above))
+    new, doc = wish.new(doc)
+    write = new_entity(wish.kind, above, names, dump(doc, names), wish.folds(above), new)
 
     def finish(results: Results) -> Entity:
         (result,) = results
@@ -130,23 +146,33 @@ def of_existing(
         raise EntityAlreadyExists(path, f"{path} already exists and is a {record.chain[-1].kind}; choose another name")
     if if_exists == "return":
         return wish.kind.entity(record)
-    proposal = _replaced(wish, record, actor)
+    before = json.loads(record.doc)["properties"] if wish.encrypts else {}
+    properties = bound(wish.secrets, record.chain[-1].id, before)
+    proposal = _replaced(wish, record, properties, actor)
     if isinstance(proposal, Proposal) and not proposal.exclusive:
-        proposal = replace(proposal, merge=Merge(wish.kind.name, names, None, (Replace(wish.kind.name, doc),)))
+        new = Replace(wish.kind.name, with_properties(doc, properties))
+        proposal = replace(proposal, merge=Merge(wish.kind.name, names, None, (new,)))
     return proposal
 
 
-def _replaced(wish: Wish, record: Record, actor: str | None) -> Proposal[Entity] | Entity:
+def _replaced(wish: Wish, record: Record, secrets: Mapping[str, str], actor: str | None) -> Proposal[Entity] | Entity:
     old, path = dict(wish.kind.entity(record).doc), tuple([n.name for n in record.chain])
     with below(path):
-        doc = wish.replacing(old)
+        doc = with_properties(wish.replacing(old), secrets)
     doc["properties"] = kept_in(doc["properties"], old["properties"])
     text = dump(doc, path)
     return rewrite(wish.kind, record, None if equal(record.doc, text, doc, same_order=False) else text, "[]", actor)
 
 
-def new_entity(kind: Kind, parent: Node, names: tuple[str, ...], text: str, folds: bool) -> Insert:
-    """Return the write that makes a new entity at ``names`` below ``parent``."""
+def with_properties(doc: Doc, more: Mapping[str, str]) -> Doc:
+    """Return a document with some other values of its properties."""
+    return {**doc, "properties": {**doc["properties"], **more}} if more else doc
+
+
+def new_entity(
+    kind: Kind, parent: Node, names: tuple[str, ...], text: str, folds: bool, new: int | None = None
+) -> Insert:
+    """Return the write that makes a new entity at ``names`` below ``parent``; ``new`` is its id, if it has one."""
     name = names[-1]
     if len(names) > MAX_PATH:
         raise InvalidArgument(
@@ -161,4 +187,5 @@ def new_entity(kind: Kind, parent: Node, names: tuple[str, ...], text: str, fold
         folds,
         text,
         Event(kind.name, "create", None, format_path(names)),
+        new,
     )

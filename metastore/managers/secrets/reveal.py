@@ -30,7 +30,8 @@ def reveal(session: ManagerSession, entity: Entity, key: str, expected: str | No
     if not reference.stored.startswith(SEALED):
         return read(reference, what)
     assert session.seals is not None
-    return session.seals.sealer.open(clean_text(key, "a property's key"), entity.doc["properties"][key], what)
+    key = clean_text(key, "a property's key")
+    return session.seals.sealer.open(key, entity.doc["properties"][key], entity.id, what)
 
 
 def secret_of(entity: Entity, key: str) -> tuple[Secret, str]:

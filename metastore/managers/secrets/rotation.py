@@ -184,23 +184,23 @@ class SecretStore:
                     left.add(known.record.chain[-1].id if row is None else row.id)
         return done, left
 
-    def _changes(self, properties: Mapping[str, str], declared: Declared) -> list[SetProperty]:
-        """Return what encrypts properties with the data key of now."""
+    def _changes(self, properties: Mapping[str, str], entity_id: int, declared: Declared) -> list[SetProperty]:
+        """Return what encrypts properties of an entity, or of a row that it owns, with the data key of now."""
         sealer = self._sealer
         changes = []
         for key, value in properties.items():
             parts = sealed_parts(value)
             if not declared.covers(key) or not (is_plain(value) or (parts and parts[0] != declared.key)):
                 continue
-            secret = value if parts is None else sealer.open(key, value, f"the property {key}")
-            changes.append(SetProperty(key, sealer.seal(key, secret, declared.key), expected=value))
+            secret = value if parts is None else sealer.open(key, value, entity_id, f"the property {key}")
+            changes.append(SetProperty(key, sealer.bind(key, secret, declared.key, entity_id), expected=value))
         return changes
 
     def _encrypt(self, known: Known | None, row: OwnedRecord | None, declared: Declared) -> bool | None:
         """Encrypt the properties of an entity or row; None: there is nothing to do; False: a plain value stays."""
         while known is not None:
             properties = json.loads(known.record.doc if row is None else row.doc)["properties"]
-            changes = self._changes(properties, declared)
+            changes = self._changes(properties, known.record.chain[-1].id, declared)
             if not changes:
                 return None
             stays = False if any(is_plain(one.expected) for one in changes) else None

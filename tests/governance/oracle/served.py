@@ -1,0 +1,144 @@
+"""Ask through the two REST servers: what they list, show and change for a user is what the rules say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from tests.governance.oracle.rules import Thing
+from tests.governance.oracle.sweep import answer, some
+from tests.governance.oracle.world import World
+
+__all__ = ["Served"]
+
+_SOME = 4
+"""How many things of each kind a round shows, and changes."""
+_FOUND = {200: "done", 204: "done", 403: "denied", 404: "hidden"}
+_UNDER = {"catalog": "catalogs", "schema": "schemas", "table": "tables", "tag": "tags", "policy": "policies"}
+"""Where Gravitino's server has what of each kind."""
+
+Decisions = Iterator[tuple[str, object, object]]
+Request = Callable[..., httpx.Response]
+
+
+class Served:
+    """Both servers, behind a function that sends a request."""
+
+    def __init__(self, request: Request) -> None:
+        self._send = request
+        self.made = 0
+        """How many decisions came from the servers."""
+        self.answers: set[object] = set()
+
+    def __call__(self, world: World, user: str) -> Decisions:
+        """Ask both servers as a user."""
+        for way in (self._lists, self._things, self._namespaces):
+            for decision in way(world, user):
+                self.made += 1
+                self.answers.add(decision[2])
+                yield decision
+
+    def _lists(self, world: World, user: str) -> Decisions:
+        """List what stands below each container that the user sees, at Gravitino's."""
+        rules = world.rules
+        for parent in (None, *_there(world, "metalake", "catalog", "schema")):
+            kinds = {None: ("metalake",), "metalake": ("catalog", "tag", "policy"), "catalog": ("schema",)}
+            for kind in kinds.get(None if parent is None else parent.kind, ("table",)):
+                where = "/api/metalakes" if parent is None else f"{_url(world, parent)}/{_UNDER[kind]}"
+                told = self._get(where, user)
+                if parent is not None and not rules.sees(user, parent.id):
+                    yield f"GET {where}", told.status_code, 404
+                    continue
+                names = {_name(one) for one in next(iter(_lists(told.json())), [])}
+                for one in rules.below(None):
+                    if one.kind == kind and one.parent == (None if parent is None else parent.id):
+                        yield f"GET {where}: {one.name}", one.name in names, rules.sees(user, one.id)
+
+    def _things(self, world: World, user: str) -> Decisions:
+        """Show and change some things, at Gravitino's."""
+        rules = world.rules
+        for kind in ("metalake", *_UNDER):
+            for one in some(world, user, _there(world, kind), _SOME):
+                url = _url(world, one)
+                sees = "done" if rules.sees(user, one.id) else "hidden"
+                yield f"GET {url}", _found(self._get(url, user)), sees
+                change = {"@type": "updateComment", "newComment": str(world.chance.random())}
+                if kind == "schema":
+                    change = {"@type": "setProperty", "property": "n", "value": change["newComment"]}
+                told = self._send("PUT", url, user, {"updates": [change]})
+                yield f"PUT {url}", _found(told), answer(world, user, "alter", one.id)
+        for one in some(world, user, _there(world, "table"), 2):
+            wanted = answer(world, user, "drop", one.id)
+            told = self._send("DELETE", _url(world, one), user)
+            dropped = told.status_code == 200 and told.json()["dropped"]
+            if dropped and wanted == "done":
+                one.live = False
+            yield (
+                f"DELETE {_url(world, one)}",
+                "hidden" if told.status_code == 200 and not dropped else _found(told),
+                wanted,
+            )
+
+    def _namespaces(self, world: World, user: str) -> Decisions:
+        """List, show and change namespaces, at Iceberg's."""
+        rules = world.rules
+        for parent in rules.below(None):
+            if parent.kind not in ("catalog", "schema") or not rules.sees(user, rules.way(parent.id)[1]):
+                continue
+            prefix, names = _namespace(world, parent)
+            below = f"?parent={quote(chr(31).join(names))}" if names else ""
+            told = self._get(f"/iceberg/v1/{prefix}/namespaces{below}", user)
+            if not rules.sees(user, parent.id):
+                yield f"namespaces of {rules.path(parent.id)}", told.status_code, 404
+                continue
+            shown = {tuple(one) for one in told.json()["namespaces"]}
+            for one in rules.below(None):
+                if one.kind == "schema" and one.parent == parent.id:
+                    found = (*names, one.name) in shown
+                    yield f"namespaces of {rules.path(parent.id)}: {one.name}", found, rules.sees(user, one.id)
+        schemas = [one for one in rules.below(None) if one.kind == "schema"]
+        for one in some(world, user, schemas, _SOME):
+            prefix, names = _namespace(world, one)
+            url = f"/iceberg/v1/{prefix}/namespaces/{quote(chr(31).join(names))}"
+            yield f"GET {url}", _found(self._get(url, user)), "done" if rules.sees(user, one.id) else "hidden"
+            body = {"removals": [], "updates": {"n": str(world.chance.random())}}
+            told = self._send("POST", f"{url}/properties", user, body)
+            yield f"POST {url}/properties", _found(told), answer(world, user, "alter", one.id)
+
+    def _get(self, url: str, user: str) -> httpx.Response:
+        return self._send("GET", url, user)
+
+
+def _there(world: World, *kinds: str) -> Iterator[Thing]:
+    """Yield the live entities of these kinds that Gravitino's paths can name: not what is in a schema of a schema."""
+    for one in world.rules.below(None):
+        depth = len(world.rules.way(one.id))
+        if one.kind in kinds and depth == {"metalake": 1, "schema": 3, "table": 4}.get(one.kind, 2):
+            yield one
+
+
+def _url(world: World, thing: Thing) -> str:
+    way = [world.rules.things[one] for one in world.rules.way(thing.id)]
+    return "/api/metalakes/" + "/".join(
+        [way[0].name, *[part for one in way[1:] for part in (_UNDER[one.kind], one.name)]]
+    )
+
+
+def _namespace(world: World, thing: Thing) -> tuple[str, list[str]]:
+    names = [world.rules.things[one].name for one in world.rules.way(thing.id)]
+    return quote(".".join(names[:2])), names[2:]
+
+
+def _lists(body: Any) -> Iterator[list[Any]]:
+    return (one for one in body.values() if isinstance(one, list))
+
+
+def _name(one: Any) -> str:
+    return str(one if isinstance(one, str) else one["name"])
+
+
+def _found(told: httpx.Response) -> str:
+    return _FOUND.get(told.status_code, f"{told.status_code}: {told.text[:200]}")
