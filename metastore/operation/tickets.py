@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
 
+from metastore.clock import process_id
 from metastore.errors import MetastoreError
 from metastore.operation.helping import BATCH, BatchSize, evidence_of, plan
 from metastore.operation.session import Session
@@ -62,10 +63,11 @@ class Watch:
 
 
 class OwnTicket:
-    """The place in line of one operation."""
+    """The place in line of one operation. A forked child has no part in it."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._process = process_id()
         self.ids: tuple[int, ...] = ()
         self.number: int | None = None
         """None: it stands nowhere."""
@@ -142,7 +144,7 @@ class OwnTicket:
     def leave(self) -> None:
         """Leave the line; after a long turn, others have theirs. If that fails, a waiter removes the ticket."""
         number, self.number = self.number, None
-        if number is None:
+        if number is None or self._process != process_id():
             return
         took = self._session.clock.monotonic() - self._began if self._began else 0.0
         with suppress(MetastoreError):

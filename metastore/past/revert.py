@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from metastore.clock import process_id
 from metastore.errors import EntityAlreadyExists, EntityNotFound
 from metastore.feed.position import now
 from metastore.managers.target import Target
@@ -111,8 +112,9 @@ def _chunk(session: Session, to: int, plan: Plan, steps: list[Step]) -> Callable
 @contextmanager
 def _pinned(session: Session, to: int) -> Iterator[str]:
     """Keep the past at a position from gc; give the pin's name."""
-    pin = add_pin(session, f"revert {session.clock.operation_id()}", to, _PINNED).name
+    pin, process = add_pin(session, f"revert {session.clock.operation_id()}", to, _PINNED).name, process_id()
     try:
         yield pin
     finally:
-        session.backend.readers.unpin(pin)
+        if process == process_id():  # a hook may have forked: the pin is the parent's
+            session.backend.readers.unpin(pin)

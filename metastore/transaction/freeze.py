@@ -160,5 +160,7 @@ class Freeze(Transaction):
 
     def _release(self, seconds: float) -> None:
         """Remove the mark where no commit did, within so many seconds."""
+        if self._is_inherited:
+            return
         with cleaning(self._outer.clock.monotonic() + seconds), suppress(MetastoreError):  # it ends with the ttl
             self._mark.remove()

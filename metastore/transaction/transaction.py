@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import NoReturn, Self, TypeVar, cast
 from uuid import UUID
 
+from metastore.clock import process_id
 from metastore.deadlines import GRACE, cleaning, until
 from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, OperationIdReused, VersionConflict
 from metastore.governance.seen import Seen
@@ -69,6 +70,7 @@ class Transaction(Managers):
         backend = session.backend if session.access is None else session.access.backend
         self._overlay = Overlay(backend, session.clock, principal, None if line is None else line.meet)
         self._begun = False
+        self._process = process_id()
         self._id = call.operation_id or operation_id or session.clock.operation_id()
         self._line = line
         self._claim = 0
@@ -101,6 +103,12 @@ class Transaction(Managers):
     def _check_new(self) -> None:
         if self._begun:
             raise InvalidArgument("this transaction was begun already; begin another")
+        self._process = process_id()
+
+    @property
+    def _is_inherited(self) -> bool:
+        """Whether this is a forked child of the process that began it: all that it holds is the parent's."""
+        return self._process != process_id()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -111,6 +119,11 @@ class Transaction(Managers):
 
     def _commit(self) -> None:
         self.sent = True
+        if self._is_inherited:
+            raise InvalidArgument(
+                "a forked child has left the block of its parent's transaction; nothing was written; end the child "
+                "inside of the block (os._exit), and let it begin a transaction of its own"
+            )
         session, policy = self._outer, self._outer.policy_of(self._call)
         began = session.clock.monotonic()
         ends = began + policy.deadline
@@ -138,7 +151,7 @@ class Transaction(Managers):
 
     def leave_scope(self) -> None:
         """Remove the mark of a scope that was barred, where no commit did."""
-        if self._mark.held is not None:
+        if self._mark.held is not None and not self._is_inherited:
             with cleaning(self._outer.clock.monotonic() + GRACE), suppress(MetastoreError):
                 self._mark.remove()
 

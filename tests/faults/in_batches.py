@@ -88,6 +88,20 @@ IN_BATCHES: tuple[Fault, ...] = (
         "tests/operation/test_turns.py -k waited_for_longer",
     ),
     Fault(
+        "Deadlines: an interrupt leaves a deadline in the thread's context",
+        "metastore/deadlines.py",
+        "while block is not None and not block.runs:",
+        "while False:",
+        "tests/interrupts/test_blocks.py",
+    ),
+    Fault(
+        "Lane: each request that waits scans the whole queue",
+        "metastore/combine/lane.py",
+        "return self._patience if self._watcher is handle else max(self._patience, len(self._queue) / _LOOKS)",
+        "return self._patience if self._watcher is handle or self._queue.index(handle) else self._patience",
+        "tests/combine/test_crowds.py",
+    ),
+    Fault(
         "Freeze: one that is not got waits for its mark to go as long as the store may wait",
         "metastore/transaction/freeze.py",
         "with cleaning(self._outer.clock.monotonic() + seconds), suppress",

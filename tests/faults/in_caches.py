@@ -37,6 +37,27 @@ IN_CACHES: tuple[Fault, ...] = (
         "tests/concurrency/test_forks.py",
     ),
     Fault(
+        "Forks: a child commits the transaction of its parent",
+        "metastore/transaction/transaction.py",
+        "        self.sent = True\n        if self._is_inherited:\n",
+        "        self.sent = True\n        if False:\n",
+        "tests/concurrency/test_forked_blocks.py -k transaction",
+    ),
+    Fault(
+        "Forks: a child removes the mark of its parent's freeze",
+        "metastore/transaction/freeze.py",
+        "        if self._is_inherited:\n",
+        "        if False:\n",
+        "tests/concurrency/test_forked_blocks.py -k freeze",
+    ),
+    Fault(
+        "Forks: a child counts what its parent did",
+        "metastore/metrics.py",
+        "os.register_at_fork(after_in_child=_in_child)",
+        "",
+        "tests/concurrency/test_memories.py -k figures",
+    ),
+    Fault(
         "Feed: what was decided outlives the connection to the server",
         "metastore/backends/postgres/reads.py",
         "known = self._decided if self._decided.server is server else _Decided(server)",

@@ -307,6 +307,17 @@ def slow(who: Who) -> Script:
     yield Request("transaction", path, block="run", steps=steps, works=_WORKS)
 
 
+def near(who: Who) -> Script:
+    path = f"{LAKE}.c.s.{who.dice.choice(TABLES)}"
+    yield Request("load", path, lambda s: s.tables.load(path))
+
+
+def unhurried(who: Who) -> Script:
+    """A change now and then: what a cache has missed is old for a while before it is evicted again."""
+    path, token = f"{LAKE}.c.s.{who.dice.choice(TABLES)}", who.token
+    yield Request("transaction", path, block="run", steps=(_alter(path, token),), works=_WORKS)
+
+
 def bulk(who: Who) -> Script:
     """One commit of very many creates. Only for threads."""
     paths = [f"{BULKY}.b{who.name}_{who.number}_{n}" for n in range(_BULK)]
@@ -376,6 +387,8 @@ ROLES: Final = {
     "failing": Role(_FAILING),
     "hot": Role(_HOT, ((5.0, 1),)),
     "wide": Role(_WIDES, ((5.0, 1),)),
+    "notebook": Role({near: 1}, ((5.0, 1),)),
+    "unhurried": Role({unhurried: 1}, ((12.0, 1),)),
     "slow": Role(_SLOW, ((12.0, 1),)),
     "writer": Role(_WRITER, ((5.0, 1),)),
     "bulk": Role(_BULKS, ((20.0, 1),)),

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -26,6 +26,7 @@ import metastore as ms
 from tests.joints.crew import Crew
 from tests.joints.journal import Journal, opened
 from tests.joints.lane import Lane
+from tests.joints.sessions import forgotten
 
 _FORK: Final = multiprocessing.get_context("fork")
 _LIVES: Final = 1.0
@@ -86,6 +87,7 @@ class _Process:
             self._guarded(lanes[0], store, self._fork if self._crew.forks else None)
             for thread in threads:
                 thread.join()
+            self._wrong(forgotten(store))
 
     def _opened(self) -> ms.Store:
         while True:
@@ -111,8 +113,7 @@ class _Process:
         child.start()
         child.join(_ENDS)
         if child.exitcode != 0:
-            with (self._folder / "wrong").open("a") as file:
-                file.write(f"the forked process {crew.name} ended with {child.exitcode} after at most {_ENDS:.0f} s\n")
+            self._wrong([f"the forked process {crew.name} ended with {child.exitcode} after at most {_ENDS:.0f} s"])
             if child.pid is not None and child.exitcode is None:
                 os.kill(child.pid, signal.SIGUSR1)  # it writes where it is
                 time.sleep(_ASKED)
@@ -127,6 +128,7 @@ class _Process:
             answers = await asyncio.gather(
                 *[lane.run_async(store, self.over) for lane in self._lanes()], return_exceptions=True
             )
+            self._wrong(forgotten(store))
         for answer in answers:
             if isinstance(answer, BaseException):
                 self._died(answer)
@@ -137,6 +139,12 @@ class _Process:
                 return await ms.open_async(self._crew.url, **self._options())
             except ms.BackendUnavailable:
                 await asyncio.sleep(0.05)
+
+    def _wrong(self, found: Iterable[str]) -> None:
+        """Write down what is a contradiction by itself."""
+        for line in found:
+            with (self._folder / "wrong").open("a") as file:
+                file.write(f"{self._crew.name}: {line}\n")
 
     def _died(self, error: BaseException) -> None:
         """Write down an error of the run itself: the verdict is then unsure."""

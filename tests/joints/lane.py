@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 import signal
 import time
+from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import metastore as ms
+from tests.interrupts.raising import Raising
 from tests.joints.choosing import ROLES, Who, scripts
 from tests.joints.journal import Journal, told
 from tests.joints.request import Notes, Request, make, make_async
@@ -18,7 +21,10 @@ from tests.joints.request import Notes, Request, make, make_async
 __all__ = ["Lane"]
 
 _SOON: Final = (0.0003, 0.001, 0.005)
-"""After how many seconds calls are interrupted, on average."""
+"""After how many seconds calls are interrupted, on average: mostly while they wait."""
+_LINES: Final = 200
+"""How many lines of the library a call runs through, before one has told."""
+_LIBRARY: Final = frozenset(str(file) for file in Path(ms.__file__).parent.rglob("*.py"))
 _SAME: Final = ("finish", "roll_back")
 """Calls on what an earlier call returned: they have its deadline."""
 _SHOWN: Final = ("path", "missing", "expected", "found", "operation", "operation_id")
@@ -34,6 +40,7 @@ class Lane:
         self._dice = Random(seed)
         self._who = Who(journal.client, self._dice)
         self._deadline = 0.0
+        self._lines: defaultdict[str, int] = defaultdict(lambda: _LINES)
 
     # --- threads
 
@@ -54,7 +61,7 @@ class Lane:
         bound, notes = self._begins(store, request), Notes()
         try:
             if self._dice.random() < self._interrupts:
-                answer = _interrupted(lambda: make(bound, request, notes), self._soon())
+                answer = self._interrupted(request.action, lambda: make(bound, request, notes))
             else:
                 answer = make(bound, request, notes)
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (whatever it is: the judge looks at it)
@@ -101,6 +108,20 @@ class Lane:
         self._who.number = self._journal.number
         return store.bind(principal=self._journal.principal, deadline=self._deadline)
 
+    def _interrupted(self, action: str, call: Callable[[], Any]) -> Any:
+        """Make a call that is interrupted somewhere. Only in the main thread.
+
+        After some time, it is mostly interrupted while it waits. At some line, each line of the library is as likely
+        as the next one; a third of the calls has ended before, and tells how many lines it took.
+        """
+        if self._dice.random() < 0.5:
+            return _alarmed(call, self._soon())
+        at = 1 + self._dice.randrange(self._lines[action] * 3 // 2)
+        raising = Raising(_LIBRARY, at, KeyboardInterrupt)
+        answer = raising.run(call)
+        self._lines[action] = max(1, at - raising.left)
+        return answer
+
     def _soon(self) -> float:
         """Return after how many seconds a call is interrupted: some in its first lines, some while it waits."""
         return self._dice.expovariate(1 / self._dice.choice(_SOON))
@@ -116,7 +137,7 @@ class Lane:
         self._journal.end({**line, **notes.as_json()})
 
 
-def _interrupted(call: Callable[[], Any], after: float) -> Any:
+def _alarmed(call: Callable[[], Any], after: float) -> Any:
     """Make a call, and raise KeyboardInterrupt in it after some time, wherever it is. Only in the main thread."""
     try:
         signal.setitimer(signal.ITIMER_REAL, max(after, 1e-6))

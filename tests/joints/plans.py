@@ -63,6 +63,10 @@ PLANS: Final = {
         ),
         needs=(*CALLS, "interrupt", "cancelled"),
     ),
+    "notebooks": Plan(
+        (*[Crew("threads", ("notebook",), ("validate", 10.0), interrupts=0.8)] * 2, _crew("threads", "unhurried", 3)),
+        needs=("load", "transaction", "interrupt"),
+    ),
     "runs": Plan(
         (_crew("threads", "slow", 1), _crew("threads", "hot", 3), _crew("tasks", "hot", 3)),
         needs=("transaction", "alter"),

@@ -99,6 +99,7 @@ def run(plan: Plan, on: Ground, folder: Path, seconds: float, seed: int, say: Sa
     finally:
         running.kill()
     wrong += (folder / "wrong").read_text().splitlines() if (folder / "wrong").exists() else []
+    wrong += [] if weather.sessions is None else weather.sessions.wrong()
     told = {"wrong": wrong, "weather": weather.done, "rough": rough, "largest": weather.largest, "left": left}
     (folder / "run.json").write_text(json.dumps({**told, "seed": seed}))
 
@@ -117,5 +118,5 @@ def _disturb(plan: Plan, weather: Weather, seconds: float, postgres: bool, say: 
             rough = time.monotonic_ns()
         weather.step(plan.faults(postgres=postgres, rough=bool(rough)))
         weather.measure()
-        time.sleep(dice.uniform(0.2, 1.8) * plan.every)
+        weather.pass_by(time.monotonic() + dice.uniform(0.2, 1.8) * plan.every)
     return rough or time.monotonic_ns()

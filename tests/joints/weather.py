@@ -15,6 +15,7 @@ import psutil
 import psycopg
 
 from tests.joints.crews import Crews
+from tests.joints.sessions import STRANGER, Sessions
 from tests.load.disturbing import cut
 from tests.servers.postgres import PostgresServer
 from tests.servers.proxy import PostgresProxy
@@ -28,6 +29,8 @@ _STOPS: Final = (0.05, 1.5)
 _DRAG: Final = 8.0
 """How long a member runs in slow motion: it stands still, and moves, and so on."""
 _STILL, _MOVES = 1.2, 0.03
+_LOOKS: Final = 0.1
+"""How often the sessions of the server are looked at (seconds)."""
 _BUSY: Final = 0.3
 """How long a row is kept locked by somebody else."""
 _LOCKS: Final = (
@@ -48,6 +51,7 @@ class Weather:
         self._stopped: dict[str, tuple[float, int]] = {}
         self._deck: list[str] = []
         self._helpers: list[threading.Thread] = []
+        self.sessions = None if server is None else Sessions(server.dsn())
         self.done: Counter[str] = Counter()
         self.largest = 0
         """The most memory that one process of the server had for itself (bytes)."""
@@ -90,6 +94,15 @@ class Weather:
         if self._proxy is not None:
             self._proxy.reset()
         self.measure()
+        if self.sessions is not None:
+            self.sessions.close()
+
+    def pass_by(self, until: float) -> None:
+        """Let time pass until an instant, and look at the sessions of the server meanwhile."""
+        while (left := until - time.monotonic()) > 0:
+            if self.sessions is not None:
+                self.sessions.look()
+            time.sleep(min(_LOOKS, left))
 
     def measure(self) -> None:
         """Note how much memory the largest process of the server has for itself."""
@@ -163,7 +176,7 @@ class Weather:
 
     def _hold(self, url: str) -> None:
         try:
-            with psycopg.connect(url.replace("+psycopg", "")) as connection:
+            with psycopg.connect(url.replace("+psycopg", ""), application_name=STRANGER) as connection:
                 connection.execute(self._dice.choice(_LOCKS))
                 time.sleep(_BUSY)
         except psycopg.Error:

@@ -191,13 +191,19 @@ class PostgresServer(_Administrator, Background):
             left.close()
 
     def kill(self) -> None:
-        """End the server and every process of it at once with SIGKILL; :meth:`start` recovers."""
-        family = psutil.Process(self.pid).children(recursive=True)
-        self.halt(signal.SIGKILL)
+        """End the server and every process of it at once with SIGKILL; :meth:`start` recovers.
+
+        Its children end first, and the postmaster stands still meanwhile. Where it ends first, a commit that waits for
+        a replica waits no more: sessions that still live show it, and the replica has not got it.
+        """
+        postmaster = psutil.Process(self.pid)
+        postmaster.suspend()
+        family = postmaster.children(recursive=True)
         for child in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 child.kill()
         wait_until(lambda: all(map(ended, family)), STOP_TIMEOUT)
+        self.halt(signal.SIGKILL)
 
     def restart(self) -> None:
         """End the server, sending clients away, and start it on the same port."""

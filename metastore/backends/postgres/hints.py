@@ -15,7 +15,7 @@ from typing import Any, Final
 import psycopg
 
 from metastore.backends.postgres.connect import Pool
-from metastore.clock import SYSTEM
+from metastore.clock import SYSTEM, process_id
 from metastore.deadlines import remaining, until
 from metastore.errors import MetastoreError
 from metastore.port.feed import Hearing
@@ -50,24 +50,30 @@ def hearing(pool: Pool) -> Iterator[Hearing | None]:
     try:
         yield ear
     finally:
-        try:
-            with until(SYSTEM.monotonic() + _ENDS):
-                connection.execute(_END)
-        except psycopg.Error:
-            ear.works = False
-        pool.take_back_own(connection, usable=ear.works)
+        if not ear.is_inherited:
+            try:
+                with until(SYSTEM.monotonic() + _ENDS):
+                    connection.execute(_END)
+            except psycopg.Error:
+                ear.works = False
+            pool.take_back_own(connection, usable=ear.works)
 
 
 class _Ear:
     """Hears the hints of one session; once that broke, only lets the time pass."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self._connection = connection
+        self._connection, self._process = connection, process_id()
         self.works = True
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this is a forked child: the session is its parent's, and what arrives there too."""
+        return self._process != process_id()
 
     def wait(self, seconds: float) -> bool:
         left = max(0.0, min(seconds, remaining(SYSTEM, math.inf)))
-        if self.works:
+        if self.works and not self.is_inherited:
             try:
                 return bool(list(self._connection.notifies(timeout=left, stop_after=1)))
             except psycopg.Error:
