@@ -82,7 +82,7 @@ _READERS = (
         "metastore/past/diff.py",
         "    reads_at(session, low)  # again",
         "    # again",
-        "tests/past/test_diff.py -k 'gc_while and memory'",
+        "tests/past/test_diff.py -k 'gc_while and sqlite'",
     ),
     *(
         Fault(
