@@ -104,3 +104,12 @@ def test_a_call_that_changes_nothing_needs_its_lease(store: Store) -> None:
             store.metalakes.create("m", if_exists="return", lease=lease)
         with pytest.raises(ms.LeaseLost), store.transaction(lease=lease) as tx:
             assert tx.metalakes.load("m").comment == "as it is"
+
+
+def test_the_audit_names_what_was_written_under_the_lease(store: Store) -> None:
+    with store.leases.acquire(NAME) as lease, store.leases.acquire("other") as other:
+        store.metalakes.create("m", lease=lease)
+        store.metalakes.create("not_under_it", lease=other)
+        store.metalakes.drop("m", lease=lease)
+    assert [event.path for event in store.leases.audit(NAME) if event.action == "commit"] == ["m", "m"]
+    assert [event.path for event in store.leases.audit("other") if event.action == "commit"] == ["not_under_it"]
