@@ -69,6 +69,8 @@ def test_it_does_nothing(ground: Ground, tokens: tuple[LeaseToken, LeaseToken]) 
     assert leases.stage(right, uuid4(), ground.table.id, "k", "v", "ada") is True
     assert leases.renew([right], 2 * TTL) is not None
     assert leases.release([right], [NAME], ground.store._session.clock.operation_id(), "ada") == 1
+    (free,) = leases.rows([NAME], "", 1)[1]
+    assert (free.owner, free.incarnation, free.acquired_at, free.expires_at) == (None,) * 4
 
 
 def test_one_wrong_token_of_two_is_refused(ground: Ground, tokens: tuple[LeaseToken, LeaseToken]) -> None:
