@@ -1,4 +1,4 @@
-"""What a commit's row keeps of its leases, its evidence and what it raised: any of them, and none for want of another."""
+"""What a commit keeps of its leases, its evidence and what it raised: any of them, whatever else there is."""
 
 from __future__ import annotations
 
