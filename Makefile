@@ -117,7 +117,7 @@ test-long: $(STAMP) $(JAVA) ## run the tests that are too long for `make test`: 
 planted-faults: $(STAMP) ## plant faults one by one, and show that the tests find each; ARGS="--only NAME" chooses
 	$(BIN)/python -m tests.faults --workers 2 $(ARGS)
 
-mutants: $(STAMP) ## change one line of the kernel at a time, and show which test finds it: an hour; ARGS="--sample 20"
+mutants: $(STAMP) ## change one line of the kernel at a time, and show which test finds it; ARGS="--sample 20"
 	$(BIN)/python -m tests.mutants --workers 2 $(ARGS)
 
 check: $(STAMP) ## check style, types and the direction of imports

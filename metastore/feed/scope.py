@@ -12,7 +12,7 @@ from metastore.kinds.registry import kind_named
 from metastore.managers.any_kind import found_at, lookups_of
 from metastore.names import Path, fold, format_path, parse_path
 from metastore.operation.session import Session
-from metastore.port.backend import Backend
+from metastore.port.backend import Backend, Reads
 from metastore.port.records import Step
 
 __all__ = ["Scope"]
@@ -43,11 +43,11 @@ class Scope:
         record = found_at(names, resolved, kind)
         nodes = max((one.nodes for one in resolved), key=len, default=())
         exact = next((n + 1 for n, node in enumerate(nodes) if node.fold), len(names))
-        owned = len(nodes) == len(names) - 1 and bool(nodes) and nodes[-1].kind in _OWNERS
+        there = record is not None or (kind is None and _is_owner(session.backend, names[:-1]))
         of = kind if record is None else record.chain[-1].kind
         families = None if of is None else families_of(kind_named(of), len(names))
         whole = session.backend if session.access is None else session.access.backend  # what is above may be hidden
-        return cls(whole, _folded(names, exact), exact, owned or record is not None, families)
+        return cls(whole, _folded(names, exact), exact, there, families)
 
     def see(self, steps: Sequence[Step]) -> None:
         """Take the next page of the feed, before its changes are asked about."""
@@ -82,6 +82,12 @@ class Scope:
         if not self.there:
             path = format_path(self.names)
             raise EntityNotFound(path, f"{path} does not exist, and there are no changes below it; correct the path")
+
+
+def _is_owner(reads: Reads, names: tuple[str, ...]) -> bool:
+    """Whether a path leads to something whose owned rows have paths."""
+    lookups = [one for kind in _OWNERS for one in lookups_of(names, kind)]
+    return bool(lookups) and any(one.record is not None for one in reads.resolve(lookups))
 
 
 def _folded(names: tuple[str, ...], exact: int) -> tuple[str, ...]:

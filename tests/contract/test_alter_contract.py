@@ -89,6 +89,7 @@ class TestAlter:
         assert store.tables.alter(made, ms.SetComment("y")).modified_by == "tester"
         assert store.tables.load(made) == store.tables.load("m.c.two.t")
         assert [v.principal for v in store.tables.history(made)] == ["alice", "bob", "tester"]
+        assert [step.principal for step in ground.backend.history(made.id, 1, 1)] == ["bob"]
         assert store.tables.rename(made, "u", principal="eve").modified_by == "eve"
         for bad in ("", "a\x00", 7):
             with pytest.raises(ms.InvalidArgument):

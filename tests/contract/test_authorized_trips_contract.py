@@ -11,6 +11,7 @@ import metastore as ms
 from metastore import Store
 from metastore.kinds.entity import Entity
 from tests.contract.authorized import Lake, prepare
+from tests.contract.ground import Ground
 
 _ASKS = (
     *("resolve", "resolve_rights", "resolve_holding", "by_id", "by_id_holding", "hold", "rights"),
@@ -141,3 +142,12 @@ def test_a_listing_of_chosen_children_reads_no_other_documents(store: Store, usu
         if token is None:
             break
     assert paged == seen
+
+
+def test_an_entity_comes_with_whether_its_evidence_holds(ground: Ground) -> None:
+    """A right that another process took away is noticed by the read that shows the entity."""
+    backend, ids = ground.backend, [ground.one.id]
+    held = [(ground.one.id, 1), (ground.catalog.id, 1)]
+    assert backend.by_id_holding(ids, held) == (backend.by_id(ids), True)
+    for lost in ([*held, (ground.two.id, 7)], [(ground.one.id, 2)], [*held, (999_999_999, 1)]):
+        assert backend.by_id_holding(ids, lost) == (backend.by_id(ids), False)

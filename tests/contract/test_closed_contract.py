@@ -34,6 +34,13 @@ def test_a_closed_store_says_so(ground: Ground, call: Callable[[Ground], Any]) -
     assert (caught.value.code, caught.value.http_status) == ("store_closed", 503)
 
 
+def test_so_does_the_memory_model() -> None:
+    with ms.open("memory://") as store:
+        backend = store._session.backend
+    with pytest.raises(ms.StoreClosed):
+        backend.ping()
+
+
 @pytest.mark.parametrize(
     "url", ["postgresql://ada:hidden@127.0.0.1:1/lake", "sqlite:////no/such/folder/metastore.db"], ids=["pg", "sqlite"]
 )

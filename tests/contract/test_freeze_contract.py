@@ -320,6 +320,22 @@ class TestBeginning:
             assert "unmark" not in calls or "no answer" in calls, calls
         assert unmarked(ground, ground.one)
 
+    def test_it_begins_when_the_database_is_back(self, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+        kind, away = type(ground.backend), [ms.BackendUnavailable("away")]
+        away[0].transient = True
+        mark = kind.mark
+
+        def away_at_first(backend: Any, wanted: Any) -> Any:
+            if away:
+                raise away.pop()
+            return mark(backend, wanted)
+
+        monkeypatch.setattr(kind, "mark", away_at_first)
+        with ground.store.schemas.exclusive(ONE) as tx:
+            tx.tables.alter(T, X)
+        assert away == []
+        assert ground.store.tables.load(T).comment == "x"
+
     def test_it_cannot_be_used_before_or_twice(self, ground: Ground) -> None:
         block = ground.store.schemas.exclusive(ONE)
         with pytest.raises(ms.InvalidArgument):
@@ -328,8 +344,10 @@ class TestBeginning:
             pass
         with pytest.raises(ms.InvalidArgument):
             block.tables.load(T)
+        before = ground.dump()
         with pytest.raises(ms.InvalidArgument):
             block.__enter__()
+        assert ground.dump() == before, "it freezes nothing meanwhile"
         assert unmarked(ground, ground.one)
 
     def test_not_of_a_transaction(self, ground: Ground) -> None:

@@ -57,7 +57,7 @@ class TestWriteDown:
         assert (row.ordinal, row.seq, row.version, row.doc, row.result) == (0, None, None, None, None)
         assert (row.entity_id, row.kind, row.action, row.principal) == (ground.one.id, "schema", "pending", "hand")
         assert (row.path_before, row.path_after, row.changes) == ("m.c.one", None, comment("text"))
-        assert (row.format, row.attempt, row.digest) == (FORMAT, 0, "print")
+        assert (row.format, row.attempt, row.digest, row.fences) == (FORMAT, 0, "print", None)
         assert row.time == result.time
         assert row.deadline is not None
         assert 0 <= row.deadline - result.time - 5_000_000 < 1_000_000

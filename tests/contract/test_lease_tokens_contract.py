@@ -69,6 +69,8 @@ def test_it_does_nothing(ground: Ground, tokens: tuple[LeaseToken, LeaseToken]) 
     assert leases.stage(right, uuid4(), ground.table.id, "k", "v", "ada") is True
     assert leases.renew([right], 2 * TTL) is not None
     assert leases.release([right], [NAME], ground.store._session.clock.operation_id(), "ada") == 1
+    (free,) = leases.rows([NAME], "", 1)[1]
+    assert (free.owner, free.incarnation, free.acquired_at, free.expires_at) == (None,) * 4
 
 
 def test_one_wrong_token_of_two_is_refused(ground: Ground, tokens: tuple[LeaseToken, LeaseToken]) -> None:
@@ -104,3 +106,12 @@ def test_a_call_that_changes_nothing_needs_its_lease(store: Store) -> None:
             store.metalakes.create("m", if_exists="return", lease=lease)
         with pytest.raises(ms.LeaseLost), store.transaction(lease=lease) as tx:
             assert tx.metalakes.load("m").comment == "as it is"
+
+
+def test_the_audit_names_what_was_written_under_the_lease(store: Store) -> None:
+    with store.leases.acquire(NAME) as lease, store.leases.acquire("other") as other:
+        store.metalakes.create("m", lease=lease)
+        store.metalakes.create("not_under_it", lease=other)
+        store.metalakes.drop("m", lease=lease)
+    assert [event.path for event in store.leases.audit(NAME) if event.action == "commit"] == ["m", "m"]
+    assert [event.path for event in store.leases.audit("other") if event.action == "commit"] == ["not_under_it"]

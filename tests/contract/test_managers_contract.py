@@ -75,6 +75,14 @@ class TestCreate:
         with pytest.raises(ms.EntityNotFound):
             ground.store.tables.create("m.c.missing.t")
 
+    @pytest.mark.parametrize(
+        ("path", "missing"), [("m.no.s.t", "m.no"), ("m.c.one.no.t", "m.c.one.no"), ("m.c.one.no", None)]
+    )
+    def test_an_error_names_the_first_that_is_missing(self, ground: Ground, path: str, missing: str | None) -> None:
+        with pytest.raises(ms.EntityNotFound, match=f"there is no {missing}" if missing else "not exist") as caught:
+            ground.store.tables.load(path)
+        assert (caught.value.path, caught.value.missing) == (path, missing)
+
     @pytest.mark.parametrize("depth", [40, 80])
     def test_any_depth_of_schemas(self, ground: Ground, depth: int) -> None:
         path = ("m", "c", *["s"] * depth, "t")

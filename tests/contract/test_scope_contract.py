@@ -46,7 +46,8 @@ def test_a_path_to_nothing(ground: Ground) -> None:
         store.changes_page(after=page.items[-1].position, under="m.c.two")
     assert store.changes_page(after=page.items[-1].position, under=ground.two).items == ()
     for under in ("m", "m.c", "m.c.one.t", "m.c.one.t.p", ground.table):
-        assert store.changes_page(under=under).items
+        assert (items := store.changes_page(under=under).items)
+        assert store.changes_page(after=items[-1].position, under=under).items == (), "there may be more later"
 
 
 def test_kinds_that_are_none(ground: Ground) -> None:

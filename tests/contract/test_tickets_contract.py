@@ -75,6 +75,11 @@ class TestLine:
         assert backend.line(ids, None).head is None
         assert isinstance(ground.send(update(ground.one, doc=NEW_DOC)), Committed)
 
+    def test_a_long_turn_at_one_of_its_entities_holds_for_a_ticket(self, ground: Ground) -> None:
+        backend, ids = ground.backend, [ground.one.id, ground.two.id]
+        assert backend.leave(ids[:1], backend.queue(ids[:1], 1.0), 60.0)
+        assert backend.line(ids, backend.queue(ids, 1.0)).gap > 1.0
+
     def test_gc_removes_what_was_left(self, ground: Ground) -> None:
         ticket = ground.backend.queue([ground.one.id], 1.0)
         ground.backend.forget_tickets()

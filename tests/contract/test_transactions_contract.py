@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -196,6 +197,23 @@ class TestRun:
         assert calls == [1, 2, 3]
         table = ground.store.tables.load("m.c.one.t")
         assert (table.version, table.comment, table.properties) == (4, "after 2", {"n": "2"})
+
+    def test_over_a_listing_it_runs_twice_beside_those_who_create(self, ground: Ground) -> None:
+        """A listing has no row that a ticket could stand on: its scope is marked."""
+        store, seen = ground.store, list[int]()
+
+        def theirs() -> None:
+            with suppress(ms.DeadlineExceeded, ms.ScopeFrozen):
+                store.tables.create(f"m.c.one.n{len(seen)}", deadline=0.03)
+
+        def count(tx: Any) -> None:
+            seen.append(len(list(tx.tables.names("m.c.one"))))
+            theirs()
+            tx.schemas.alter("m.c.two", comment(str(seen[-1])))
+
+        store.run(count)
+        assert seen == [1, 2]
+        assert store.schemas.load("m.c.two").comment == "2"
 
     def test_what_it_raises(self, ground: Ground) -> None:
         before = ground.dump()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import compileall
 import os
+import py_compile
 import shlex
 import shutil
 import signal
@@ -28,6 +30,7 @@ LONGEST = 900.0
 """After how many seconds a run of tests is stopped. That shows nothing: a fault counts as found if a test fails."""
 _TESTS_FAILED = 1
 """pytest's exit code; any other says that the tests could not be run."""
+_BY_TEXT = py_compile.PycInvalidationMode.CHECKED_HASH
 _NOT_COPIED = shutil.ignore_patterns(
     ".git", ".venv", "build", "dist", "__pycache__", "*.egg-info", ".pytest_cache", ".mypy_cache", ".ruff_cache"
 )
@@ -57,10 +60,15 @@ class Ended:
 
 @contextmanager
 def copied(tree: Path) -> Iterator[Path]:
-    """Give a copy of the tree, for a time."""
+    """Give a copy of the tree, for a time.
+
+    It is compiled once, so that not each run does it again. A byte code holds only for the very text that it is of.
+    """
     with TemporaryDirectory(prefix="metastore-faults-") as folder:
         copy = Path(folder) / "tree"
         shutil.copytree(tree, copy, symlinks=True, ignore=_NOT_COPIED)
+        for part in ("metastore", "retry", "migrations", "tests"):
+            compileall.compile_dir(copy / part, quiet=2, invalidation_mode=_BY_TEXT)
         yield copy
 
 

@@ -1,4 +1,4 @@
-"""The kernel in parts: how many mutants each gets, and which tests run for those that the nearest tests miss."""
+"""The kernel in parts, how many mutants each gets, and the tests that are asked."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["AREAS", "Area"]
+__all__ = ["AREAS", "ASKED", "Area"]
+
+ASKED: Final = (
+    *("contract", "past", "operation", "retry", "combine", "leases", "cache", "unit", "transfer", "verify", "secrets"),
+    *("concurrency", "migration", "bad_input", "governance", "progress"),
+    *("cli/test_past.py", "cli/test_stats.py", "cli/test_cache.py"),
+)
+"""The tests that may find a mutant: those that call its function are run."""
 
 
 @dataclass(frozen=True)
 class Area:
-    """Files of the kernel. First run the tests that are nearest to a mutant's file (``near.py``)."""
+    """Files of the kernel."""
 
     name: str
     paths: tuple[str, ...]
     share: int
     """How many of the 200 mutants are here."""
-    then: str
-    """What pytest gets if those tests find nothing."""
 
     def files(self, tree: Path) -> list[str]:
         """Return its files, without those of areas that are a part of it."""
@@ -33,57 +38,32 @@ def _files(path: Path) -> list[Path]:
 
 
 _PG, _SQL, _MEMORY = (f"metastore/backends/{name}" for name in ("postgres", "sql", "memory"))
-_NO_SERVER = "'not postgres'"
 
 _IN_BACKENDS = (
-    Area("PostgreSQL", (_PG,), 28, "tests/contract tests/past tests/concurrency/test_relations.py -k postgres"),
-    Area(
-        "batches on PostgreSQL",
-        (f"{_PG}/together",),
-        12,
-        "tests/combine tests/contract -k 'combine or (combined and (alter or writes or moving or exactly_once))'"
-        " -m 'long or not long'",
-    ),
-    Area("SQLite", ("metastore/backends/sqlite",), 17, "tests/contract tests/past tests/concurrency -k sqlite"),
-    Area(
-        "both SQL databases",
-        (_SQL, "metastore/backends/precondition.py"),
-        16,
-        "tests/contract tests/past tests/verify tests/governance -k sqlite",
-    ),
-    Area("the memory model", (_MEMORY,), 7, "tests/contract tests/past -k memory"),
-    Area("the port", ("metastore/port",), 5, "tests/contract tests/combine -k 'sqlite or combine'"),
-    Area(
-        "gc",
-        ("metastore/gc.py", f"{_SQL}/gc.py", f"{_MEMORY}/gc.py"),
-        6,
-        f"tests/past tests/verify -k {_NO_SERVER}",
-    ),
+    Area("PostgreSQL", (_PG,), 28),
+    Area("batches on PostgreSQL", (f"{_PG}/together",), 12),
+    Area("SQLite", ("metastore/backends/sqlite",), 17),
+    Area("both SQL databases", (_SQL, "metastore/backends/precondition.py"), 16),
+    Area("the memory model", (_MEMORY,), 7),
+    Area("the port", ("metastore/port",), 5),
+    Area("gc", ("metastore/gc.py", f"{_SQL}/gc.py", f"{_MEMORY}/gc.py"), 6),
 )
 
 _ABOVE = (
-    Area(
-        "operations", ("metastore/operation",), 23, "tests/contract tests/progress tests/interleaving -k 'not postgres'"
-    ),
-    Area("requests that travel together", ("metastore/combine",), 13, "tests/combine tests/interleaving tests/aio"),
-    Area(
-        "transactions",
-        ("metastore/transaction",),
-        13,
-        "tests/contract tests/interleaving tests/progress -k 'not postgres'",
-    ),
+    Area("operations", ("metastore/operation",), 23),
+    Area("requests that travel together", ("metastore/combine",), 13),
+    Area("transactions", ("metastore/transaction",), 13),
     Area(
         "managers' attempts",
         ("metastore/managers/attempts", "metastore/managers/mutation.py", "metastore/managers/target.py"),
         8,
-        "tests/contract tests/interleaving -k 'not postgres'",
     ),
-    Area("retries", ("retry",), 5, "tests/contract/test_lost_answers_contract.py tests/progress/test_hooks_tell.py"),
-    Area("caches", ("metastore/cache",), 17, "tests/cache/test_lease_ends.py tests/cache/test_lease_processes.py"),
-    Area("leases", ("metastore/leases",), 12, "tests/leases -k 'not s3 and not hudi and not azure'"),
-    Area("leases in object storage", ("metastore/leases/objects",), 4, "tests/leases tests/bad_input/test_objects.py"),
-    Area("the feed", ("metastore/feed",), 6, "tests/past tests/contract tests/cli/test_past.py -k 'not postgres'"),
-    Area("the past", ("metastore/past",), 8, "tests/contract tests/cli/test_past.py -k 'not postgres'"),
+    Area("retries", ("retry",), 5),
+    Area("caches", ("metastore/cache",), 17),
+    Area("leases", ("metastore/leases",), 12),
+    Area("leases in object storage", ("metastore/leases/objects",), 4),
+    Area("the feed", ("metastore/feed",), 6),
+    Area("the past", ("metastore/past",), 8),
 )
 
 AREAS: Final[tuple[Area, ...]] = (*_IN_BACKENDS, *_ABOVE)

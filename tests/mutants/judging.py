@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,14 +12,15 @@ from typing import Final, Literal
 from tests.faults.running import Ended, planted, run_tests
 from tests.mutants.areas import Area
 from tests.mutants.generate import Mutant
-from tests.mutants.near import near
+from tests.mutants.near import Near
 
 __all__ = ["Judge", "Verdict"]
 
-_LONGEST_TEST: Final = 90
+_LONGEST_TEST: Final = 40
 """After how many seconds a test that hangs is stopped. Many mutants make one hang."""
 _FAILURES: Final = 5
 """How many tests that fail without the mutant too are passed over."""
+_ARGUMENTS: Final = ("--assert=plain", "--timeout", str(_LONGEST_TEST))
 
 
 @dataclass(frozen=True)
@@ -39,35 +39,38 @@ class Judge:
     """Judge mutants, and remember which tests pass without any."""
 
     argued: Mapping[str, str]
+    tests: Near
     near_only: bool = False
     """Run the nearest tests, and no others."""
     _sound: dict[tuple[str, ...], bool] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def judge(self, item: tuple[Area, Mutant], copy: Path) -> Verdict:
-        """Plant the mutant in the copy, and run the tests of its area until one fails that passes without it."""
+        """Plant the mutant in the copy, and run the tests that reach it until one fails that passes without it."""
         area, mutant = item
         if mutant.name in self.argued:
             return Verdict(mutant, area, "argued", self.argued[mutant.name])
         began = monotonic()
-        said, test = self._found(mutant, area, copy)
+        said, test = self._found(mutant, copy)
         return Verdict(mutant, area, said, test, monotonic() - began)
 
-    def _found(self, mutant: Mutant, area: Area, copy: Path) -> tuple[Literal["found", "survived", "unclear"], str]:
-        for tests in (near(mutant.path), *([] if self.near_only else [area.then])):
-            passed_over: list[str] = []
+    def _found(self, mutant: Mutant, copy: Path) -> tuple[Literal["found", "survived", "unclear"], str]:
+        lots = self.tests.of(mutant.path, mutant.function)
+        if not lots:
+            return "survived", "no test calls it"
+        for tests in lots[:1] if self.near_only else lots:
+            passed_over: set[str] = set()
             for _ in range(_FAILURES):
-                arguments = [*shlex.split(tests), "--timeout", str(_LONGEST_TEST), *passed_over]
-                with planted(mutant.fault(tests), copy):
+                arguments = [*(test for test in tests if test not in passed_over), *_ARGUMENTS]
+                with planted(mutant.fault(""), copy):
                     ended = run_tests(arguments, copy)
                 if ended.code == 0:
                     break
-                again = [ended.test] if ended.test else _short(arguments, ended)
-                if self._passes(again, copy):
+                if self._passes(_again(arguments, ended), copy):
                     return "found", ended.test or ended.said.rpartition("\n")[2]
-                if not ended.test:
+                if ended.test not in tests:
                     return "unclear", ended.said.rpartition("\n")[2]
-                passed_over += ["--deselect", ended.test]
+                passed_over.add(ended.test)
             else:
                 return "unclear", f"{_FAILURES} tests fail without it too, the last is {ended.test}"
         return "survived", ""
@@ -84,6 +87,8 @@ class Judge:
         return known
 
 
-def _short(arguments: list[str], ended: Ended) -> list[str]:
-    """Return what to run where no test was named: a mutant that cannot be imported fails before any."""
+def _again(arguments: list[str], ended: Ended) -> list[str]:
+    """Return what to run without the mutant. One that cannot be imported fails before any test."""
+    if "::" in ended.test:
+        return [ended.test, *_ARGUMENTS]
     return arguments if ended.code is None else [*arguments, "--collect-only"]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import shlex
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.mutants.__main__ import sample
-from tests.mutants.areas import AREAS, Area
+from tests.mutants.areas import AREAS, ASKED
 from tests.mutants.argued import ARGUED
 from tests.mutants.choose import chosen
 from tests.mutants.generate import mutants_of
-from tests.mutants.near import near
+from tests.mutants.near import read
+from tests.mutants.reach import FOLDER
 
 _TREE = Path(__file__).resolve().parents[2]
 
@@ -68,12 +72,41 @@ def test_the_choice_has_two_hundred() -> None:
     assert len(set(names)) == sum(area.share for area in AREAS) == 200
 
 
-@pytest.mark.parametrize("area", AREAS, ids=lambda area: area.name)
-def test_an_area_has_files_and_tests(area: Area) -> None:
-    assert area.files(_TREE)
-    commands = {area.then, *(near(file) for file in area.files(_TREE))}
-    paths = {word for tests in commands for word in shlex.split(tests) if word.startswith("tests/")}
-    assert [path for path in paths if not (_TREE / path).exists()] == []
+def test_areas_have_files_and_tests() -> None:
+    assert [area.name for area in AREAS if not area.files(_TREE)] == []
+    assert [path for path in ASKED if not (_TREE / "tests" / path).exists()] == []
+
+
+def test_the_nearest_tests_come_first(tmp_path: Path) -> None:
+    (tmp_path / "metastore").mkdir()
+    (tmp_path / "metastore" / "a.py").write_text("A = 1\nB = A\n\n\ndef f():\n    return B\n\n\ndef g():\n    pass\n")
+    lines = [
+        {"test": "t.py::wide", "seconds": 2.0, "new": ["metastore/a.py f", "metastore/a.py g"], "calls": [0, 1]},
+        {"test": "t.py::long", "seconds": 60.0, "new": [], "calls": [0]},
+        {"test": "t.py::near[b]", "seconds": 2.0, "new": [], "calls": [0]},
+        {"test": "t.py::near[a]", "seconds": 1.0, "new": [], "calls": [0]},
+        {"test": "t.py::too_long", "seconds": 600.0, "new": [], "calls": [0]},
+    ]
+    (tmp_path / "1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = read(tmp_path, tmp_path)
+    all_of_f = [["t.py::near[a]", "t.py::wide"], ["t.py::long"]]
+    assert found.of("metastore/a.py", "g") == [["t.py::wide"]]
+    assert found.of("metastore/a.py", "f") == found.of("metastore/a.py", "A") == found.of("metastore/a.py", "B")
+    assert found.of("metastore/a.py", "f")[0][:2] == all_of_f[0]
+    assert found.of("metastore/a.py", "never called")[0][:2] == all_of_f[0]
+    assert found.of("metastore/b.py", "h") == []
+
+
+def test_what_a_test_calls_is_recorded(tmp_path: Path) -> None:
+    test = "tests/mutants/test_mutants.py::test_areas_have_files_and_tests"
+    other = "tests/unit/test_names.py"
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "tests.mutants.reach"]
+    environment = {**os.environ, FOLDER: str(tmp_path)}
+    subprocess.run([*command, test, other], cwd=_TREE, env=environment, check=True, capture_output=True)
+    found = read(tmp_path, _TREE)
+    lots = found.of("metastore/names.py", "parse_path")
+    assert lots
+    assert all(name.startswith(other) for lot in lots for name in lot)
 
 
 def test_no_file_is_in_two_areas() -> None:

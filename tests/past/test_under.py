@@ -193,7 +193,7 @@ def test_a_namesake_of_another_family_is_not_followed(store: Store) -> None:
 def test_an_ancestor_that_is_dropped_at_the_position_comes_back_elsewhere(store: Store) -> None:
     started(store)
     table = store.tables.create("m.c.a.b.t", parents=True)
-    above = store.schemas.load("m.c.a")
+    above, between = store.schemas.load("m.c.a"), store.schemas.load("m.c.a.b")
     store.schemas.drop(above, cascade=True)
     dropped = store.position()
     store.schemas.create("m.c.a.b", parents=True)
@@ -202,6 +202,7 @@ def test_an_ancestor_that_is_dropped_at_the_position_comes_back_elsewhere(store:
     store.tables.alter("m.c.q.b.t", ms.SetComment("x"))
     assert [one.action for one in store.changes(under="m.c.q.b.t", after=dropped)] == ["alter"]
     assert [one.action for one in store.changes_page(under=table, after=dropped).items] == ["alter"]
+    assert [one.action for one in store.changes_page(under=between, after=dropped).items] == ["alter"]
 
 
 def test_a_position_inside_a_commit(store: Store) -> None:

@@ -119,17 +119,26 @@ def alter(store: ms.Store, operation: Any) -> int:
     return store.tables.alter(PATH, ms.SetProperty("older", "1"), operation_id=operation).version
 
 
-@pytest.mark.parametrize("newer", [1, 100])
-def test_what_is_not_understood_does_not_count(url: str, newer: int) -> None:
+@pytest.mark.parametrize(
+    ("newer", "change", "format_"),
+    [
+        (1, "Shout", FORMAT + 1),
+        (100, "Shout", FORMAT + 1),
+        (1, "Shout", FORMAT),
+        (1, "SetExternalId", FORMAT),  # of users: a newer program may have it for tables too
+    ],
+)
+def test_what_is_not_understood_does_not_count(url: str, newer: int, change: str, format_: int) -> None:
     """6, 3. However many there are of it, what is understood and comes later is applied."""
     seed(url, PATH)
     with ms.open(url) as store:
         table = store.tables.load(PATH)
         backend = store._session.backend
-        shout, comment = (f'[{{"change": "{tag}", "text": "x"}}]' for tag in ("Shout", "SetComment"))
+        comment = '[{"change": "SetComment", "text": "x"}]'
+        unknown = f'[{{"change": "{change}", "external_id": "x"}}]'
         left = [ms.new_operation_id() for _ in range(newer)]
         for one in left:
-            backend.write_down(Entry(one, "pending", "newer", table.id, "table", PATH, shout, FORMAT + 1, 60.0))
+            backend.write_down(Entry(one, "pending", "newer", table.id, "table", PATH, unknown, format_, 60.0))
         older = ms.new_operation_id()
         backend.write_down(Entry(older, "pending", "older", table.id, "table", PATH, comment, FORMAT, 60.0))
         assert store.tables.alter(PATH, ms.SetProperty("k", "v")).properties == {"k": "v"}

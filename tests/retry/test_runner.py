@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from metastore.errors import DeadlineExceeded, EntityAlreadyExists, RetriesExhausted
+from metastore.errors import DeadlineExceeded, EntityAlreadyExists, OutcomeUnknown, RetriesExhausted
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import Attempt, RetryPolicy
 from metastore.retry.runner import Conflict, Effort, run
@@ -159,7 +159,7 @@ def test_a_hook_that_raises_changes_nothing(caplog: pytest.LogCaptureFixture) ->
     assert "a hook raised" in caplog.text
 
 
-@pytest.mark.parametrize("kind", [EntityAlreadyExists, ValueError, KeyboardInterrupt])
+@pytest.mark.parametrize("kind", [EntityAlreadyExists, OutcomeUnknown, ValueError, KeyboardInterrupt])
 @pytest.mark.parametrize("losses", [0, 2])
 def test_what_is_no_conflict_passes_through_at_once(kind: Callable[[str], BaseException], losses: int) -> None:
     clock, error, calls = FakeClock(), kind("a.b"), list[int]()

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -45,6 +46,18 @@ def test_a_subtree_elsewhere(built: Store) -> None:
     assert exported(built, "lake.d.s.s")[1] == said
     assert exported(built, "lake.c")[1] == before
     assert built.verify() == []
+
+
+def test_ids_are_not_imported_where_something_is_or_was(store: Store) -> None:
+    store.metalakes.create("lake")
+    stream = io.BytesIO()
+    store.export_to(stream, ids=True)
+    for _ in range(2):
+        stream.seek(0)
+        with pytest.raises(ms.InvalidArgument, match="empty database"):
+            store.import_from(stream)
+        store.metalakes.purge("lake")
+        store.gc(retention=timedelta(0), keep_versions=1)
 
 
 def test_a_part_without_its_owners(store: Store) -> None:

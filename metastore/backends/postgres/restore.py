@@ -35,8 +35,8 @@ from metastore.port.restore import (
 
 __all__ = ["PostgresRestorer"]
 
-_EMPTY = """SELECT NOT EXISTS (SELECT FROM guard WHERE id <> 0) AND NOT EXISTS (SELECT FROM entity)
-  AND NOT EXISTS (SELECT FROM owned) AND NOT EXISTS (SELECT FROM operation)"""
+# each entity, and each owner of rows, has a guard
+_EMPTY = "SELECT NOT EXISTS (SELECT FROM guard WHERE id <> 0) AND NOT EXISTS (SELECT FROM operation)"
 _MARK = "UPDATE guard SET mark = %s, marked_at = 0, marked_until = %s WHERE id = 0"
 _UNMARK = "UPDATE guard SET mark = NULL, marked_at = NULL, marked_until = NULL WHERE id = 0"
 _DRAW = "SELECT setval(%s, %s) WHERE %s > (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {})"

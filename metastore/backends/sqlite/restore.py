@@ -29,8 +29,8 @@ __all__ = ["SqliteRestorer"]
 
 _MARK = "UPDATE guard SET mark = ?, marked_at = 0, marked_until = ? WHERE id = 0"
 _UNMARK = "UPDATE guard SET mark = NULL, marked_at = NULL, marked_until = NULL WHERE id = 0"
-_EMPTY = """SELECT NOT EXISTS (SELECT 1 FROM guard WHERE id <> 0) AND NOT EXISTS (SELECT 1 FROM entity)
-  AND NOT EXISTS (SELECT 1 FROM owned) AND NOT EXISTS (SELECT 1 FROM operation)"""
+# each entity, and each owner of rows, has a guard
+_EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM guard WHERE id <> 0) AND NOT EXISTS (SELECT 1 FROM operation)"
 
 
 class SqliteRestorer:
