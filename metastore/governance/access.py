@@ -29,7 +29,7 @@ from metastore.port.search import Search
 __all__ = ["Access", "Evidence", "Probed", "Want", "guesses", "guessing"]
 
 _BLOCK: Final = 64
-"""How many ids are reserved at once."""
+"""How many users of a name are read at once."""
 
 
 class _Guessing(Block):
@@ -341,12 +341,8 @@ class Access:
             self.mine.add(entity_id)
 
     def next_id(self) -> int:
-        """Return an id that no other client gets. Ids are reserved in blocks: most calls read nothing."""
-        while True:
-            try:
-                return self._memory.ids.pop()
-            except IndexError:  # another thread may take them all
-                self._memory.ids.extend(self.backend.reserve_ids(_BLOCK)[::-1])
+        """Return an id that no other client gets."""
+        return self._memory.reserved.next(self.backend)
 
 
 def _gone(want: Want) -> EntityNotFound:

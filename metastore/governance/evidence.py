@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from metastore.clock import process_id
 from metastore.governance.decision import Facts, Granted, Has, Level, Member, Ruling, sees
 from metastore.governance.privileges import effect_of
 from metastore.names import clean_name, exact_text, format_path, parse_path
 from metastore.port.backend import Rights
 from metastore.port.records import Lookup, Node
+from metastore.port.reserved import ReservedIds
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.scopes import Scopes
 
@@ -179,7 +179,8 @@ class Memory:
 
     def __init__(self) -> None:
         self._users: dict[Who, Remembered] = {}
-        self._reserved = _Reserved(process_id(), [])
+        self.reserved = ReservedIds()
+        """For what users create."""
 
     def of(self, who: Who) -> Remembered:
         """Return what is remembered of one user."""
@@ -189,20 +190,6 @@ class Memory:
                 self._users.clear()
             remembered = self._users.setdefault(who, Remembered())
         return remembered
-
-    @property
-    def ids(self) -> list[int]:
-        """Ids that this process reserved for what users create, the next one last: most creates read nothing."""
-        if self._reserved.process != process_id():
-            self._reserved = _Reserved(process_id(), [])
-        return self._reserved.ids
-
-
-class _Reserved(NamedTuple):
-    """Ids that no other client gets, and the process that reserved them: a forked child must not use them too."""
-
-    process: int
-    ids: list[int]
 
 
 def evidence(reads: Rights, who: Who, chains: Sequence[Nodes], below: int | None = None) -> list[KnownFacts]:

@@ -345,7 +345,7 @@ MEMORIES: Final = {
     "the members' generation and their silence, announcements": Memory(beside_members, on=_PG),
     "what a lease cache keeps": Memory(reader, ms.Cache("lease", ttl=5.0), _PG),
     "what a validating cache keeps": Memory(reader, ms.Cache("validate", ttl=5.0)),
-    "ids that are reserved for what users create": Memory(ids),
+    "ids that are reserved for what users create, and for new entities with encrypted properties": Memory(ids),
     "rights of users (guess)": Memory(rights),
     "where paths led, which entities are hot, seals (guesses)": Memory(paths),
     "the block that a thread is in: a transaction, a freeze, a function's runs; the pin of a revert": Memory(block),

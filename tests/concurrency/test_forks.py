@@ -16,6 +16,7 @@ import metastore as ms
 from metastore.backends.sqlite import forks
 from metastore.backends.sqlite.forks import Forks
 from metastore.block import Block
+from metastore.secrets.keyring import new_key
 from tests.concurrency.checks import seed, violations
 from tests.servers.process import wait_until
 
@@ -201,20 +202,23 @@ def interrupted(_: Block) -> None:
     raise KeyboardInterrupt
 
 
-def test_children_use_no_ids_that_their_parent_reserved(url: str) -> None:
-    """What a user creates gets an id of a block that its process reserved."""
+@pytest.mark.parametrize("why", ["a user creates", "a secret is encrypted"])
+def test_children_use_no_ids_that_their_parent_reserved(url: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both need the id of a new entity before its commit: it is one of a block that the process reserved."""
+    monkeypatch.setenv("METASTORE_SECRET_KEY", new_key())
+    secret = {"token": "x"} if why == "a secret is encrypted" else {}
     with ms.open(url) as store:
         store.metalakes.create("lake")
         store.users.create("lake.ann")
-        store.catalogs.create("lake.cat", type="relational")
+        store.catalogs.create("lake.cat", type="relational", properties={"metastore.secret-properties": "token"})
         store.owners.set(store.catalogs.load("lake.cat"), "lake.ann")
-        ann = store.as_user("ann")
-        ann.schemas.create("lake.cat.s")
+        one = store if secret else store.as_user("ann")
+        one.schemas.create("lake.cat.s", properties=secret)
 
         def creates(child: int) -> Callable[[], bool]:
-            return lambda: all(ann.tables.create(f"lake.cat.s.t{child}_{n}") for n in range(3))
+            return lambda: all(one.tables.create(f"lake.cat.s.t{child}_{n}", properties=secret) for n in range(3))
 
         children = [forked(creates(n)) for n in range(2)]
         assert [ended_well(child) for child in children] == [True, True]
-        ann.tables.create("lake.cat.s.last")
-        assert len(list(ann.tables.names("lake.cat.s"))) == 7
+        one.tables.create("lake.cat.s.last", properties=secret)
+        assert len(list(one.tables.names("lake.cat.s"))) == 7

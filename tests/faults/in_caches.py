@@ -31,9 +31,9 @@ IN_CACHES: tuple[Fault, ...] = (
     ),
     Fault(
         "Forks: a child uses the ids that its parent reserved",
-        "metastore/governance/evidence.py",
-        "        if self._reserved.process != process_id():\n",
-        "        if False:\n",
+        "metastore/port/reserved.py",
+        "            if self._block.process != process_id():\n",
+        "            if False:\n",
         "tests/concurrency/test_forks.py",
     ),
     Fault(
