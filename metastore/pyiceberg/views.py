@@ -41,26 +41,18 @@ class Views:
         self._io_of = io_of
         self._once = once
 
-    def create(self, names: Identifier, metadata: ViewMetadata) -> tuple[View, str]:
+    def create(self, names: Identifier, metadata: ViewMetadata, options: dict[str, Any]) -> View:
         """Write the view's metadata file and create the view; delete the file if the store refuses that."""
+        io = self._io_of({}, metadata.location)
+        file = _write(io, metadata)
+        self._create_entity(names, metadata, file, options, deleted_if_refused(io, [file]))
+        return View(names, metadata)
 
-        def attempt(options: dict[str, Any]) -> tuple[View, str]:
-            io = self._io_of({}, metadata.location)
-            file = _write(io, metadata)
-            self._create_entity(names, metadata, file, options, deleted_if_refused(io, [file]))
-            return View(names, metadata), file
-
-        return self._once.run(attempt, lambda: self.load(names))
-
-    def register(self, names: Identifier, location: str) -> tuple[View, str]:
+    def register(self, names: Identifier, location: str, options: dict[str, Any]) -> View:
         """Create a view from its metadata file."""
         metadata = _read(self._io_of({}, location), location)
-
-        def attempt(options: dict[str, Any]) -> tuple[View, str]:
-            self._create_entity(names, metadata, location, options, nullcontext())
-            return View(names, metadata), location
-
-        return self._once.run(attempt, lambda: self.load(names))
+        self._create_entity(names, metadata, location, options, nullcontext())
+        return View(names, metadata)
 
     def _create_entity(
         self,
@@ -133,18 +125,14 @@ class Views:
             return None
         return View(names, after), file
 
-    def rename(self, names: Identifier, new: Identifier) -> None:
+    def rename(self, names: Identifier, new: Identifier, options: dict[str, Any]) -> None:
         """Rename or move a view."""
-
-        def attempt(options: dict[str, Any]) -> None:
-            stored = self._stored(names)
-            with errors_of_iceberg(), missing_raises(_no_view(names)):
-                try:
-                    self._store.views.rename(stored, (*self._root, *new), **options)
-                except EntityAlreadyExists as error:
-                    raise ViewAlreadyExistsError(f"View {shown(new)} already exists") from error
-
-        self._once.run(attempt, lambda: None)
+        stored = self._stored(names)
+        with errors_of_iceberg(), missing_raises(_no_view(names)):
+            try:
+                self._store.views.rename(stored, (*self._root, *new), **options)
+            except EntityAlreadyExists as error:
+                raise ViewAlreadyExistsError(f"View {shown(new)} already exists") from error
 
     def exists(self, names: Identifier) -> bool:
         """Whether there is such a view. One that is being dropped in steps is not there."""
