@@ -421,14 +421,16 @@ class MetastoreCatalog(_PyIcebergBase):
         def attempt(options: dict[str, Any]) -> View:
             self._views.require_right(names)
             self._check_registered(names, metadata_location)
-            return self._views.register(names, metadata_location, options)
+            metadata = self._views.read(metadata_location)
+            self._check_registered(names, metadata.location)
+            return self._views.register(names, metadata, metadata_location, options)
 
         return self._once.run(attempt, lambda: self.load_view(names))
 
-    def _check_registered(self, names: Identifier, metadata_location: str) -> None:
-        """Raise ForbiddenError if a user registers a file of another table: its folder would be shared."""
+    def _check_registered(self, names: Identifier, place: str) -> None:
+        """Raise ForbiddenError if a user registers a file, or a location, of another table: they would be shared."""
         if is_of_user(self._store):
-            self._location(names, metadata_location)
+            self._location(names, place)
 
     def load_view(self, identifier: str | Identifier) -> View:
         """Return a view. Raises NoSuchViewError."""

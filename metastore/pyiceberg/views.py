@@ -25,7 +25,8 @@ from metastore.pyiceberg.entities import POINTER
 from metastore.pyiceberg.files import check_size, deleted_if_refused, read_text
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, no_namespace, shown
 from metastore.pyiceberg.once import Once
-from metastore.pyiceberg.rights import is_of_user, tried
+from metastore.pyiceberg.places import check_moved
+from metastore.pyiceberg.rights import is_of_user, require_alter, tried
 from metastore.pyiceberg.view_updates import ViewRequirement, ViewUpdate, check_view, updated_view
 from metastore.store import Store
 
@@ -48,9 +49,12 @@ class Views:
         self._create_entity(names, metadata, file, options, deleted_if_refused(io, [file]))
         return View(names, metadata)
 
-    def register(self, names: Identifier, location: str, options: dict[str, Any]) -> View:
-        """Create a view from its metadata file."""
-        metadata = _read(self._io_of({}, location), location)
+    def read(self, location: str) -> ViewMetadata:
+        """Return what a view's metadata file says."""
+        return _read(self._io_of({}, location), location)
+
+    def register(self, names: Identifier, metadata: ViewMetadata, location: str, options: dict[str, Any]) -> View:
+        """Create a view from its metadata, which the file ``location`` has."""
         self._create_entity(names, metadata, location, options, nullcontext())
         return View(names, metadata)
 
@@ -93,7 +97,7 @@ class Views:
     def _current(self, names: Identifier) -> tuple[StoredView, ViewMetadata, str]:
         stored = self._stored(names)
         location = stored.properties[POINTER]
-        return stored, _read(self._io_of({}, location), location), location
+        return stored, self.read(location), location
 
     def replace(
         self, names: Identifier, requirements: Sequence[ViewRequirement], updates: Sequence[ViewUpdate]
@@ -114,8 +118,12 @@ class Views:
         options = self._once.begin()
         if options is None:
             return View(names, metadata), location
+        with errors_of_iceberg(), missing_raises(_no_view(names)):
+            require_alter(self._store, stored)
         check_view(metadata, requirements)
         after = updated_view(metadata, updates)
+        if is_of_user(self._store):
+            check_moved(metadata.location, after.location)
         io = self._io_of({}, after.location)
         file = _write(io, after)
         try:
