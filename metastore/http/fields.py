@@ -28,6 +28,8 @@ def fields_of(kind: str, create: Callable[..., Any], body: object) -> dict[str, 
     known = _COMMON | _own(kind, create)
     if unknown := sorted(set(body) - known):
         raise InvalidArgument(f"unknown fields: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+    if missing := sorted(_required(create) - set(body)):
+        raise InvalidArgument(f"missing fields: {', '.join(missing)}; a new {kind} needs them")
     return {name: _value(name, value) for name, value in body.items()}
 
 
@@ -36,6 +38,11 @@ def _own(kind: str, create: Callable[..., Any]) -> frozenset[str]:
         return frozenset(KINDS[kind].entity.doc_fields)
     parameters = inspect.signature(create).parameters.values()
     return frozenset(one.name for one in parameters if one.kind is one.KEYWORD_ONLY) - CREATE_OPTIONS
+
+
+def _required(create: Callable[..., Any]) -> frozenset[str]:
+    parameters = inspect.signature(create).parameters.values()
+    return frozenset(one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty)
 
 
 def _value(name: str, value: object) -> object:

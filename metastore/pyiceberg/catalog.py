@@ -250,9 +250,14 @@ class MetastoreCatalog(_PyIcebergBase):
         Raises TableAlreadyExistsError, NoSuchNamespaceError.
         """
         names = table_names(identifier)
-        self._tables.require_right(names, overwrite=overwrite)
-        self._check_registered(names, metadata_location)
-        return self._table(names, *self._tables.register(names, metadata_location, overwrite=overwrite))
+
+        def attempt(options: dict[str, Any]) -> Table:
+            self._tables.require_right(names, overwrite=overwrite)
+            self._check_registered(names, metadata_location)
+            metadata = self._tables.register(names, metadata_location, options, overwrite=overwrite)
+            return self._table(names, metadata, metadata_location)
+
+        return self._once.run(attempt, lambda: self.load_table(names))
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Return a table. Raises NoSuchTableError; NoSuchIcebergTableError if it is one of another format."""
@@ -399,23 +404,33 @@ class MetastoreCatalog(_PyIcebergBase):
     ) -> View:
         """Create a view. Raises ViewAlreadyExistsError (also for a table of that name), NoSuchNamespaceError."""
         names = table_names(identifier)
-        self._views.require_right(names)
-        place = self._location(names, location)
-        converted = self._convert_schema_if_needed(schema)
-        metadata = new_view_metadata(place, converted, view_version, property_texts(properties))
-        return self._views.create(names, metadata)[0]
+
+        def attempt(options: dict[str, Any]) -> View:
+            self._views.require_right(names)
+            place = self._location(names, location)
+            converted = self._convert_schema_if_needed(schema)
+            metadata = new_view_metadata(place, converted, view_version, property_texts(properties))
+            return self._views.create(names, metadata, options)
+
+        return self._once.run(attempt, lambda: self.load_view(names))
 
     def register_view(self, identifier: str | Identifier, metadata_location: str) -> View:
         """Create a view from its metadata file. Raises ViewAlreadyExistsError, NoSuchNamespaceError."""
         names = table_names(identifier)
-        self._views.require_right(names)
-        self._check_registered(names, metadata_location)
-        return self._views.register(names, metadata_location)[0]
 
-    def _check_registered(self, names: Identifier, metadata_location: str) -> None:
-        """Raise ForbiddenError if a user registers a file of another table: its folder would be shared."""
+        def attempt(options: dict[str, Any]) -> View:
+            self._views.require_right(names)
+            self._check_registered(names, metadata_location)
+            metadata = self._views.read(metadata_location)
+            self._check_registered(names, metadata.location)
+            return self._views.register(names, metadata, metadata_location, options)
+
+        return self._once.run(attempt, lambda: self.load_view(names))
+
+    def _check_registered(self, names: Identifier, place: str) -> None:
+        """Raise ForbiddenError if a user registers a file, or a location, of another table: they would be shared."""
         if is_of_user(self._store):
-            self._location(names, metadata_location)
+            self._location(names, place)
 
     def load_view(self, identifier: str | Identifier) -> View:
         """Return a view. Raises NoSuchViewError."""
@@ -437,8 +452,12 @@ class MetastoreCatalog(_PyIcebergBase):
     def rename_view(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> None:
         """Rename or move a view. Raises NoSuchViewError, NoSuchNamespaceError, ViewAlreadyExistsError."""
         old, new = parts(from_identifier), table_names(to_identifier)
-        self._namespaces.require(new[:-1])
-        self._views.rename(old, new)
+
+        def attempt(options: dict[str, Any]) -> None:
+            self._namespaces.require(new[:-1])
+            self._views.rename(old, new, options)
+
+        self._once.run(attempt, lambda: None)
 
     def views_page(self, namespace: Identifier, size: int | None, token: str | None) -> tuple[list[str], str | None]:
         """Return the names of one page of ``list_views``, and the token of the next page; without a size, all."""

@@ -22,7 +22,6 @@ from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
-    SetLocationUpdate,
     TableRequirement,
     TableUpdate,
 )
@@ -44,7 +43,6 @@ from metastore.errors import (
 from metastore.kinds.change import EntityChange
 from metastore.kinds.table.kind import Table
 from metastore.pyiceberg.columns import columns_of
-from metastore.pyiceberg.confined import Folders
 from metastore.pyiceberg.entities import fields_of, fresh_columns, pointer_changes, pointer_of, schema_changes
 from metastore.pyiceberg.files import delete_quietly, next_location, outlived, write_metadata
 from metastore.pyiceberg.once import Once
@@ -223,7 +221,6 @@ class Commits:
         require_alter(self._store, current.entity)
         self._places.check_updates(commit.updates)
         if is_of_user(self._store):
-            _require_own_folder(current.metadata, commit.updates)
             check_own_updates(current.metadata, commit.updates)
         io = self._places.io(current.metadata.properties, current.location)
         if _is_there(commit.updates, current.metadata):
@@ -339,13 +336,6 @@ def _note_contended(names: Sequence[str]) -> None:
     with _CONTENDED_LOCK:
         for name in names:
             _CONTENDED[name] = True
-
-
-def _require_own_folder(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> None:
-    """Raise ForbiddenError if a user moves a table out of its folder: the new one may be that of another table."""
-    for update in updates:
-        if isinstance(update, SetLocationUpdate) and update.location.rstrip("/") != metadata.location.rstrip("/"):
-            Folders((metadata.location,)).check(update.location)
 
 
 def _is_there(updates: tuple[TableUpdate, ...], metadata: TableMetadata) -> bool:

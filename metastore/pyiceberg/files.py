@@ -26,6 +26,7 @@ from pyiceberg.utils.config import Config
 
 from metastore.errors import MetastoreError, OutcomeUnknown
 from metastore.pyiceberg.confined import Confined
+from metastore.pyiceberg.naming import check_properties
 from metastore.pyiceberg.sharing import parsed, shared
 
 __all__ = [
@@ -135,6 +136,7 @@ def never_changes(location: str) -> bool:
 
 def write_metadata(io: FileIO, metadata: TableMetadata, location: str) -> None:
     """Write a new metadata file. It never replaces one. A file that is not whole is deleted."""
+    check_properties(metadata.properties)
     try:
         text = metadata.model_dump_json(exclude_none=not _keeps_nulls()).encode()
         check_size(io, location, len(text))

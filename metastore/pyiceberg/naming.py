@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -31,10 +32,12 @@ from metastore.errors import (
     StoreClosed,
     VersionConflict,
 )
+from metastore.kinds.kind import MAX_DOC
 from metastore.names import clean_name
 
 __all__ = [
     "InvalidProperty",
+    "check_properties",
     "errors_of_iceberg",
     "missing_raises",
     "namespace_names",
@@ -45,6 +48,9 @@ __all__ = [
     "shown",
     "table_names",
 ]
+
+_QUOTES: Final = len('"":"",')
+"""What JSON needs for a property besides its key and its value."""
 
 
 class InvalidProperty(ValueError, IntegrityError):
@@ -127,7 +133,19 @@ def errors_of_iceberg(*kept: type[Exception]) -> Iterator[None]:
 
 
 def property_texts(properties: Properties) -> dict[str, str]:
-    """Return properties as texts. Raises InvalidProperty if a key or a value is None."""
+    """Return properties as texts. Raises InvalidProperty if a key or a value is None, ValueError for too many."""
     if any(key is None or value is None for key, value in properties.items()):
         raise InvalidProperty("a property needs a key and a value; None is neither")
-    return {str(key): str(value) for key, value in properties.items()}
+    texts = {str(key): str(value) for key, value in properties.items()}
+    check_properties(texts)
+    return texts
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Raise ValueError for more properties than the store holds, before a file is written.
+
+    The store would find that out itself, after many times the work.
+    """
+    size = sum(len(key) + len(value) + _QUOTES for key, value in properties.items())
+    if size > MAX_DOC:
+        raise ValueError(f"the properties have {size} bytes; at most {MAX_DOC} are allowed; remove some")

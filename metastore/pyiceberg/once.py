@@ -64,17 +64,20 @@ class Once:
             message = "the key belongs to another request, with another path, query or body; take a new key"
             raise OperationIdReused(operation, message) from None
 
-    def settle(self, answer: dict[str, Any]) -> None:
-        """Keep the answer to a refused request for its repeats. Raises Refused if another one is kept already.
+    def settle(self, answer: dict[str, Any]) -> bool:
+        """Keep the answer to a refused request for its repeats; False: an attempt has committed, so it was not refused.
 
-        Raises OperationIdReused if an attempt was made meanwhile.
+        Raises Refused if another answer is kept already.
         """
-        if self._text is None:
-            return
-        options = self.begin()
-        if options is None:
-            raise OperationIdReused(self._id(self._over))
-        self._note(options["operation_id"], answer, answer)
+        while self._text is not None:
+            if (options := self.begin()) is None:
+                return False
+            try:
+                self._note(options["operation_id"], answer, answer)
+            except OperationIdReused:
+                continue  # an attempt was made meanwhile
+            break
+        return True
 
     def _note(self, operation: UUID, about: Any, value: T) -> T:
         """Write a result under an id, once: a repeat about the same gets it, any other raises OperationIdReused."""

@@ -28,7 +28,7 @@ from metastore.clock import SYSTEM
 from metastore.pyiceberg.confined import Confined, Folders
 from metastore.pyiceberg.naming import shown
 
-__all__ = ["Places", "check_own", "check_own_metadata", "check_own_updates", "folder"]
+__all__ = ["Places", "check_moved", "check_own", "check_own_metadata", "check_own_updates", "folder"]
 
 _SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "/%")
 _DOTS: Final = (".", "..")
@@ -158,13 +158,21 @@ class Places:
             )
 
 
+def check_moved(location: str, new: str) -> None:
+    """Raise ForbiddenError if a user moves a table or a view out of its folder: the new one may be that of another."""
+    if new.rstrip("/") != location.rstrip("/"):
+        Folders((location,)).check(new)
+
+
 def check_own_updates(metadata: TableMetadata, updates: Sequence[TableUpdate]) -> None:
     """Raise ForbiddenError unless all that a user's updates of a table name lies where the table's files are.
 
     Else the server would read, and write, files in the folder of another table.
     """
     for update in updates:
-        if isinstance(update, SetPropertiesUpdate):
+        if isinstance(update, SetLocationUpdate):
+            check_moved(metadata.location, update.location)
+        elif isinstance(update, SetPropertiesUpdate):
             check_own(metadata.location, update.updates)
     _check_own_files(metadata, _files(updates))
 

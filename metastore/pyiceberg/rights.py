@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from metastore.kinds.change import SetProperty
 from metastore.kinds.table.kind import Table
+from metastore.kinds.view.kind import View
 
 if TYPE_CHECKING:
     from metastore.store import Store
@@ -36,8 +37,11 @@ def tried(store: Store) -> Iterator[Transaction]:
         pass
 
 
-def require_alter(store: Store, table: Table) -> None:
-    """Raise PermissionDenied unless the user may alter a table."""
+def require_alter(store: Store, entity: Table | View) -> None:
+    """Raise PermissionDenied unless the user may alter a table or a view."""
     if is_of_user(store):
         with tried(store) as tx:
-            tx.tables.alter(table, SetProperty("tried", ""))
+            if isinstance(entity, View):
+                tx.views.alter(entity, SetProperty("tried", ""))
+            else:
+                tx.tables.alter(entity, SetProperty("tried", ""))

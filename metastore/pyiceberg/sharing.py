@@ -16,7 +16,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetada
 from metastore.pyiceberg.statistics import AnyStatistics
 from metastore.pyiceberg.unknown import Unknown, unknown_fields, with_unknown
 
-__all__ = ["parsed", "shared"]
+__all__ = ["parsed", "shared", "upgraded"]
 
 _WITH_UNKNOWN: Final = ConfigDict(populate_by_name=True, frozen=True, extra="allow")
 """Fields at the top that PyIceberg does not know stay in the metadata, and are written again; others: `unknown`."""
@@ -70,6 +70,9 @@ class SharedMetadataV2(TableMetadataV2):
         return hash((self.table_uuid, self.last_updated_ms))
 
 
+_SHARED: Final = (SharedMetadataV1, SharedMetadataV2)
+
+
 def _same_fields(one: TableMetadataV1 | TableMetadataV2, other: TableMetadataV1 | TableMetadataV2) -> bool:
     """Compare the fields, also those that PyIceberg does not know, where both can have them."""
     same = type(one) is not type(other) or one.model_extra == other.model_extra
@@ -95,6 +98,21 @@ def shared(metadata: TableMetadata) -> TableMetadata:
             return metadata
 
 
+def upgraded(metadata: TableMetadata, before: TableMetadata) -> TableMetadata:
+    """Return the same metadata, shared, with all that PyIceberg did not know of what it was made of.
+
+    PyIceberg makes new metadata for another format version, of the fields that it knows.
+    """
+    made = shared(metadata)
+    if type(made) is type(before) or not (isinstance(made, _SHARED) and isinstance(before, _SHARED)):
+        return made
+    has = {field.alias for field in type(made).model_fields.values()}
+    more = {name: value for name, value in (before.model_extra or {}).items() if name not in has}
+    made = made.model_copy(update=more)
+    made._unknown = before._unknown  # noqa: SLF001  (it has just been made)
+    return made
+
+
 _ANY: Final[TypeAdapter[TableMetadata]] = TypeAdapter(
     Annotated[SharedMetadataV1 | SharedMetadataV2 | TableMetadataV3, Field(discriminator="format_version")]
 )
@@ -103,6 +121,6 @@ _ANY: Final[TypeAdapter[TableMetadata]] = TypeAdapter(
 def parsed(text: bytes) -> TableMetadata:
     """Return what a metadata file says. Raises pydantic's ValidationError."""
     metadata = _ANY.validate_json(text)
-    if isinstance(metadata, SharedMetadataV1 | SharedMetadataV2):
+    if isinstance(metadata, _SHARED):
         metadata._unknown = unknown_fields(text, metadata.model_dump_json())  # noqa: SLF001  (it has just been made)
     return metadata

@@ -114,7 +114,7 @@ class Tables:
         with errors_of_iceberg(), missing_raises(no_namespace(names[:-1])), taken_raises(names):
             yield
 
-    def register(self, names: Identifier, location: str, *, overwrite: bool) -> tuple[TableMetadata, str]:
+    def register(self, names: Identifier, location: str, options: dict[str, Any], *, overwrite: bool) -> TableMetadata:
         """Create a table from a metadata file; with ``overwrite``, let an existing table have it."""
         metadata = read_metadata(self._places.io(EMPTY_DICT, location), location)
         if self._places.serves:  # PyIceberg reads a table that it cannot write; a server could not even answer a load
@@ -124,16 +124,12 @@ class Tables:
             above = self._namespaces.properties(names[:-1]).get(LOCATION)
             self._places.check_chosen(metadata.location, names, above)
             check_own_metadata(metadata)
-
-        def attempt(options: dict[str, Any]) -> tuple[TableMetadata, str]:
-            if overwrite and self.exists(names):
-                self._overwrite(names, metadata, location, options)
-            else:
-                with self._creating(names):
-                    self._store.tables.create(self.path(names), **fields_of(metadata, location), **options)
-            return metadata, location
-
-        return self._once.run(attempt, lambda: self._as_it_is(names))
+        if overwrite and self.exists(names):
+            self._overwrite(names, metadata, location, options)
+        else:
+            with self._creating(names):
+                self._store.tables.create(self.path(names), **fields_of(metadata, location), **options)
+        return metadata
 
     def _overwrite(self, names: Identifier, metadata: TableMetadata, location: str, options: dict[str, Any]) -> None:
         current = self.current(names)
@@ -141,10 +137,6 @@ class Tables:
             changes = pointer_changes(current.metadata, current.location, metadata, location)
             columns = fresh_columns(current.entity, metadata)
             self._store.tables.alter(current.entity, *changes, *columns, **options)
-
-    def _as_it_is(self, names: Identifier) -> tuple[TableMetadata, str]:
-        current = self.current(names)
-        return current.metadata, current.location
 
     def drop(self, names: Identifier) -> None:
         """Drop a table; its files stay."""

@@ -23,7 +23,7 @@ from pyiceberg.table.update import (
 from metastore.pyiceberg.layouts import check_versions
 from metastore.pyiceberg.numbering import numbered
 from metastore.pyiceberg.room import with_room
-from metastore.pyiceberg.sharing import shared
+from metastore.pyiceberg.sharing import shared, upgraded
 from metastore.pyiceberg.statistics import SetAnyStatistics
 
 __all__ = ["created", "updated"]
@@ -48,7 +48,7 @@ def updated(
     base = with_room(metadata, updates, held)
     fitting = tuple(_there(base, numbered(base, updates)))
     try:
-        return shared(update_table_metadata(base, fitting, metadata_location=location))
+        return upgraded(update_table_metadata(base, fitting, metadata_location=location), metadata)
     except _MISFITS as error:
         raise ValueError(f"the updates do not fit the table{_why(error)}") from error
 

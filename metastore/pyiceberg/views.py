@@ -25,7 +25,8 @@ from metastore.pyiceberg.entities import POINTER
 from metastore.pyiceberg.files import check_size, deleted_if_refused, read_text
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, no_namespace, shown
 from metastore.pyiceberg.once import Once
-from metastore.pyiceberg.rights import is_of_user, tried
+from metastore.pyiceberg.places import check_moved
+from metastore.pyiceberg.rights import is_of_user, require_alter, tried
 from metastore.pyiceberg.view_updates import ViewRequirement, ViewUpdate, check_view, updated_view
 from metastore.store import Store
 
@@ -41,26 +42,21 @@ class Views:
         self._io_of = io_of
         self._once = once
 
-    def create(self, names: Identifier, metadata: ViewMetadata) -> tuple[View, str]:
+    def create(self, names: Identifier, metadata: ViewMetadata, options: dict[str, Any]) -> View:
         """Write the view's metadata file and create the view; delete the file if the store refuses that."""
+        io = self._io_of({}, metadata.location)
+        file = _write(io, metadata)
+        self._create_entity(names, metadata, file, options, deleted_if_refused(io, [file]))
+        return View(names, metadata)
 
-        def attempt(options: dict[str, Any]) -> tuple[View, str]:
-            io = self._io_of({}, metadata.location)
-            file = _write(io, metadata)
-            self._create_entity(names, metadata, file, options, deleted_if_refused(io, [file]))
-            return View(names, metadata), file
+    def read(self, location: str) -> ViewMetadata:
+        """Return what a view's metadata file says."""
+        return _read(self._io_of({}, location), location)
 
-        return self._once.run(attempt, lambda: self.load(names))
-
-    def register(self, names: Identifier, location: str) -> tuple[View, str]:
-        """Create a view from its metadata file."""
-        metadata = _read(self._io_of({}, location), location)
-
-        def attempt(options: dict[str, Any]) -> tuple[View, str]:
-            self._create_entity(names, metadata, location, options, nullcontext())
-            return View(names, metadata), location
-
-        return self._once.run(attempt, lambda: self.load(names))
+    def register(self, names: Identifier, metadata: ViewMetadata, location: str, options: dict[str, Any]) -> View:
+        """Create a view from its metadata, which the file ``location`` has."""
+        self._create_entity(names, metadata, location, options, nullcontext())
+        return View(names, metadata)
 
     def _create_entity(
         self,
@@ -101,7 +97,7 @@ class Views:
     def _current(self, names: Identifier) -> tuple[StoredView, ViewMetadata, str]:
         stored = self._stored(names)
         location = stored.properties[POINTER]
-        return stored, _read(self._io_of({}, location), location), location
+        return stored, self.read(location), location
 
     def replace(
         self, names: Identifier, requirements: Sequence[ViewRequirement], updates: Sequence[ViewUpdate]
@@ -122,8 +118,12 @@ class Views:
         options = self._once.begin()
         if options is None:
             return View(names, metadata), location
+        with errors_of_iceberg(), missing_raises(_no_view(names)):
+            require_alter(self._store, stored)
         check_view(metadata, requirements)
         after = updated_view(metadata, updates)
+        if is_of_user(self._store):
+            check_moved(metadata.location, after.location)
         io = self._io_of({}, after.location)
         file = _write(io, after)
         try:
@@ -133,18 +133,14 @@ class Views:
             return None
         return View(names, after), file
 
-    def rename(self, names: Identifier, new: Identifier) -> None:
+    def rename(self, names: Identifier, new: Identifier, options: dict[str, Any]) -> None:
         """Rename or move a view."""
-
-        def attempt(options: dict[str, Any]) -> None:
-            stored = self._stored(names)
-            with errors_of_iceberg(), missing_raises(_no_view(names)):
-                try:
-                    self._store.views.rename(stored, (*self._root, *new), **options)
-                except EntityAlreadyExists as error:
-                    raise ViewAlreadyExistsError(f"View {shown(new)} already exists") from error
-
-        self._once.run(attempt, lambda: None)
+        stored = self._stored(names)
+        with errors_of_iceberg(), missing_raises(_no_view(names)):
+            try:
+                self._store.views.rename(stored, (*self._root, *new), **options)
+            except EntityAlreadyExists as error:
+                raise ViewAlreadyExistsError(f"View {shown(new)} already exists") from error
 
     def exists(self, names: Identifier) -> bool:
         """Whether there is such a view. One that is being dropped in steps is not there."""

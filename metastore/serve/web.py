@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -30,6 +31,9 @@ _ON_THE_LOOP: Final = 64 << 10
 """A larger body is parsed in a thread: meanwhile the server answers others (bytes)."""
 _VALUES: Final = 100_000
 """How many values a large body may have: what makes Python objects of them stops all threads meanwhile."""
+_BEFORE_VALUES: Final = (b",", b"[", b"{")
+_OUTSIDE: Final = re.compile(rb'([^"]*)(?:"[^"]*"?)?')
+"""What is outside of texts, and the text after it."""
 _IN_FLIGHT: Final = 64 << 20
 """How many bytes of bodies a protocol holds before it refuses larger ones: the parsed values take several times as
 much. Small ones always pass: the number of connections bounds them."""
@@ -254,9 +258,24 @@ async def _value(parts: list[bytes], size: int, content_type: str) -> Any:
 def _parsed_apart(parts: list[bytes]) -> Any:
     """Parse a large body. At each call of a function of Python other threads get their turn."""
     text = b"".join(parts)
-    if sum(map(text.count, (b",", b"[", b"{"))) > _VALUES:
+    if _values(text) > _VALUES and _is_crowded(text):
         raise TooLarge(f"the body has more than {_VALUES:,} values; send it in parts")
     return _parsed(text, object_pairs_hook=_object, parse_float=_float)
+
+
+def _values(text: bytes) -> int:
+    return sum(map(text.count, _BEFORE_VALUES))
+
+
+def _is_crowded(text: bytes) -> bool:
+    """Whether a body has too many values. The commas in its texts, such as a query, are none."""
+    count = 0
+    without_escapes = text.replace(rb"\\", b"").replace(rb"\"", b"")
+    for texts, part in enumerate(_OUTSIDE.finditer(without_escapes)):
+        count += _values(part[1])
+        if count > _VALUES or texts > 2 * _VALUES + 2:  # each value may have a name; no JSON has more texts
+            return True
+    return False
 
 
 def _parsed(text: bytes, **hooks: Any) -> Any:

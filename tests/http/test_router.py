@@ -115,6 +115,12 @@ def test_no_precondition_is_passed_over(http: Http, store: ms.Store) -> None:
     assert store.tables.load("lake.c.s.t").comment == "new"
 
 
+def test_a_new_entity_names_all_that_its_kind_needs(http: Http) -> None:
+    for kinds, missing in (("catalogs", "type"), ("job_templates", "executable, type"), ("jobs", "template")):
+        answer = http.post(f"/v1/{kinds}/lake.x", json={"comment": "c"})
+        assert (answer.status_code, f"missing fields: {missing}" in answer.text) == (400, True), answer.text
+
+
 def test_odd_values_are_bad_requests(http: Http) -> None:
     assert code(http.get(f"/v1/metalakes?size={'9' * 5000}")) == (400, "invalid_argument")
     odd = http.post("/v1/policies/lake.p", content='{"content": {"a": "\\ud800"}}')

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pyarrow as pa
@@ -72,6 +73,33 @@ def test_who_may_read_reads_and_writes_nothing(address: str) -> None:
         with pytest.raises(ForbiddenError, match=r"ann@corp\.com"):
             refused()
     assert ann.load_table("sales.t").scan().to_arrow().num_rows == 2, "its files are there"
+
+
+def test_a_users_repeats_are_answered_once_more(address: str, url: str) -> None:
+    """A right is asked for an attempt, not for the repeat of one that has happened: the name is taken by then."""
+    with ms.open(url) as store:
+        store.roles.grant(("lake", "writer"), "create_view", on="lake.ice.sales", kind="schema")
+    headers = {"Authorization": "Bearer token-of-bob"}
+    fields = [{"id": 1, "name": "n", "type": "long", "required": False}]
+    schema = {"type": "struct", "schema-id": 0, "fields": fields}
+    version = {"version-id": 1, "schema-id": 0, "timestamp-ms": 1, "summary": {}, "default-namespace": ["sales"]}
+    query = {"type": "sql", "sql": "SELECT 1", "dialect": "spark"}
+    view = {"name": "v", "schema": schema, "view-version": {**version, "representations": [query]}}
+    with httpx.Client(base_url=f"{address}/v1/lake.ice/namespaces/sales", headers=headers, timeout=20) as bob:
+
+        def twice(path: str, body: dict[str, Any]) -> dict[str, Any]:
+            key = {"Idempotency-Key": str(uuid4())}
+            first, again = bob.post(path, json=body, headers=key), bob.post(path, json=body, headers=key)
+            assert (first.status_code, again.status_code) == (200, 200), (path, first.text, again.text)
+            assert first.json() == again.json()
+            return dict(first.json())
+
+        table = twice("/tables", {"name": "x", "schema": schema})
+        shown = twice("/views", view)
+        for name in ("tables/x", "views/v"):
+            assert bob.delete(f"/{name}").status_code == 204
+        twice("/register", {"name": "x", "metadata-location": table["metadata-location"]})
+        twice("/register-view", {"name": "v", "metadata-location": shown["metadata-location"]})
 
 
 def test_what_one_may_not_see_is_not_there(address: str) -> None:

@@ -16,15 +16,17 @@ from pyiceberg.table import StaticTable, Table
 
 import metastore as ms
 from metastore.clock import SYSTEM
-from metastore.pyiceberg import commits, tables
+from metastore.pyiceberg import commits, tables, views
 from metastore.pyiceberg.confined import Folders
 from metastore.serve import Principals, tokens_of
 from metastore.serve.iceberg.errors import failed
 from tests.iceberg.server import served
+from tests.iceberg.test_idempotency import VERSION
 from tests.iceberg.test_rest import SCHEMA
 
 ROWS = pa.table({"n": pa.array([1, 2], pa.int64())})
 TABLES = "/namespaces/a/tables"
+VIEW = {"name": "v", "schema": SCHEMA, "view-version": VERSION}
 
 
 @pytest.fixture
@@ -237,7 +239,7 @@ def users(sqlite_url: str, lake: Path, tmp_path: Path) -> Iterator[dict[str, htt
             made = clients["root"].post(f"/namespaces/{space}/tables", json={"name": "t", "schema": SCHEMA})
             assert made.status_code == 200
         with ms.open(sqlite_url) as store:
-            rights = {"ann": ("select_table",), "bob": ("select_table", "create_table", "create_view")}
+            rights = {"ann": ("select_table", "select_view"), "bob": ("select_table", "create_table", "create_view")}
             for user, privileges in rights.items():
                 store.users.create(("lake", user))
                 store.roles.create(("lake", f"of-{user}"))
@@ -255,6 +257,8 @@ def test_rights_come_before_files(users: dict[str, httpx.Client], lake: Path, mo
     written = list[str]()
     for module in (commits, tables):
         monkeypatch.setattr(module, "write_metadata", lambda io, metadata, location: written.append(location))
+    assert users["root"].post("/namespaces/a/views", json=VIEW).status_code == 200
+    monkeypatch.setattr(views, "_write", lambda io, metadata: written.append(metadata.location))
     pointers = {space: users["root"].get(f"/namespaces/{space}/tables/t").json() for space in "ab"}
     before = sorted(lake.rglob("*"))
     new = {"name": "u", "schema": SCHEMA}
@@ -271,6 +275,8 @@ def test_rights_come_before_files(users: dict[str, httpx.Client], lake: Path, mo
         ("/namespaces/a/register-view", {"name": "u", "metadata-location": there}),
         (f"{TABLES}/t", change),
         (f"{TABLES}/u", staged),
+        ("/namespaces/a/views", {**VIEW, "name": "u"}),
+        ("/namespaces/a/views/v", change),
     ):
         answer = users["ann"].post(path, json=body, headers={"X-Iceberg-Access-Delegation": "vended-credentials"})
         assert answer.status_code == 403, (path, body, answer.text)
@@ -315,6 +321,25 @@ def test_a_user_has_no_files_written_into_the_folder_of_another_table(
     location = bob.get(f"{TABLES}/own").json()["metadata"]["location"]
     below = {"action": "set-properties", "updates": {f"write.{key}.path": f"{location}/elsewhere"}}
     assert commit(bob, below, table="own").status_code == 200
+
+
+def test_a_users_view_lies_in_no_folder_of_another_table(users: dict[str, httpx.Client]) -> None:
+    """The server would write the view's next metadata file there."""
+    bob, secret = users["bob"], users["root"].get("/namespaces/b/tables/t").json()["metadata"]["location"]
+    made = bob.post("/namespaces/a/views", json=VIEW).json()
+    own, file = made["metadata"]["location"], Path(made["metadata-location"].removeprefix("file://"))
+
+    def moved(place: str) -> int:
+        updates = [{"action": "set-location", "location": place}]
+        return bob.post("/namespaces/a/views/v", json={"updates": updates}).status_code
+
+    assert [moved(place) for place in (secret, f"{own}/../t", own, f"{own}/")] == [403, 403, 200, 200]
+    assert bob.delete("/namespaces/a/views/v").status_code == 204
+    taken = {"name": "v", "metadata-location": made["metadata-location"]}
+    text = file.read_text()
+    for place, status in ((secret, 403), (own, 200)):
+        file.write_text(json.dumps(json.loads(text) | {"location": place}))
+        assert bob.post("/namespaces/a/register-view", json=taken).status_code == status
 
 
 def test_a_user_adds_no_file_of_another_table(users: dict[str, httpx.Client], lake: Path) -> None:

@@ -20,6 +20,7 @@ from tests.iceberg.server import served
 from tests.iceberg.test_rest import SCHEMA
 
 TABLES = "/namespaces/a/tables"
+SET = {"action": "set-properties", "updates": {"k": "v"}}
 
 
 @pytest.fixture
@@ -104,6 +105,28 @@ def test_unknown_fields_and_blobs_survive(client: httpx.Client) -> None:
         assert found["refs"]["main"] == {"snapshot-id": 2, "type": "branch", "x-ref": deep}
         assert found["statistics"] == [text["statistics"][0], replaced], "what a client has set is as it set it"
         assert not [name for name in found if "_" in name], "no field of another version gets in"
+
+
+def test_an_upgrade_keeps_unknown_fields(client: httpx.Client) -> None:
+    """PyIceberg makes new metadata for another format version, and knows nothing of what it never read."""
+    client.post(TABLES, json={"name": "v1", "schema": SCHEMA, "properties": {"format-version": "1"}})
+    loaded = client.get(f"{TABLES}/v1").json()
+    path = Path(loaded["metadata-location"].removeprefix("file://"))
+    text = read(loaded["metadata-location"]) | {"x-of-another-engine": 1, "last-sequence-number": 7}
+    text["schemas"][0]["fields"][0] |= {"x-field": 1}
+    text["schema"] |= {"x-schema": 1}
+    other = path.with_name("00007-6fa459ea-ee8a-3ca4-894e-db77e160355e.metadata.json")
+    other.write_text(json.dumps(text))
+    body = {"name": "u", "metadata-location": str(other)}
+    assert client.post("/namespaces/a/register", json=body).status_code == 200
+    for update in ({"action": "upgrade-format-version", "format-version": 2}, SET):
+        done = client.post(f"{TABLES}/u", json={"requirements": [], "updates": [update]})
+        assert done.status_code == 200, done.text
+        for found in (read(done.json()["metadata-location"]), done.json()["metadata"]):
+            assert (found["format-version"], found["x-of-another-engine"], "schema" in found) == (2, 1, False)
+            assert found["schemas"] == text["schemas"]
+        written = Path(done.json()["metadata-location"].removeprefix("file://")).read_text()
+        assert written.count('"last-sequence-number"') == 1, "a field of the new version is no unknown one any more"
 
 
 def test_statistics_are_set_and_removed(client: httpx.Client, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gzip
+import json
 import os
 import signal
 import socket
@@ -225,7 +226,7 @@ def test_a_large_body_delays_nobody(sqlite_url: str, shape: str) -> None:
     """
     unit = SHAPES[shape]
     values = unit * (90_000 // sum(map(unit.count, (b",", b"[", b"{"))))
-    body = b'{"x":[' + values + b'1],"pad":"' + b"a" * (FILL - len(values)) + b'"}'
+    body = b'{"x":[' + values + b'1],"pad":"' + (b"a," * FILL)[: FILL - len(values)] + b'"}'
     server = Server(sqlite_url)
     address = f"http://127.0.0.1:{server.port}"
     with closing(server), httpx.Client(base_url=address, timeout=60) as client:
@@ -265,6 +266,33 @@ def test_packed_and_crowded_bodies_are_refused(sqlite_url: str, tmp_path: Path) 
             assert (answer.status_code, "more than 100,000 values" in answer.text) == (413, True)
         plain = {**AS_JSON, "Content-Encoding": "identity"}
         assert client.post(f"/iceberg{NAMESPACES}", content=b'{"namespace":["n"]}', headers=plain).status_code == 200
+
+
+def test_texts_of_a_body_are_one_value_each(sqlite_url: str, tmp_path: Path) -> None:
+    """Comments and queries are full of commas and brackets; what no store holds is refused before a file is written."""
+    note = 'as in "a, b\\", [c], {d}' + ", e" * 30
+    fields = [{"id": n, "name": f"c{n}", "type": "long", "required": False, "doc": note} for n in range(1, 4001)]
+    query = {"type": "sql", "sql": f"SELECT 1 WHERE 1 IN ({','.join('1' * 110_000)})", "dialect": "spark"}
+    version = {"version-id": 1, "schema-id": 0, "timestamp-ms": 1, "summary": {}, "default-namespace": ["a"]}
+    view = {"name": "v", "schema": SCHEMA, "view-version": {**version, "representations": [query]}}
+    crowd = {"name": "u", "schema": SCHEMA, "properties": {f"k{n}": note for n in range(100_001)}}
+    many = {f"k{n}": "v" for n in range(95_000)}
+    with served(sqlite_url, tmp_path) as address, httpx.Client(base_url=f"{address}/v1/lake.ice", timeout=60) as client:
+        client.post("/namespaces", json={"namespace": ["a"]})
+        made = client.post("/namespaces/a/tables", json={"name": "t", "schema": {**SCHEMA, "fields": fields}})
+        assert made.status_code == 200, made.text
+        assert made.json()["metadata"]["schemas"][0]["fields"][-1]["doc"] == note
+        assert client.post("/namespaces/a/views", json=view).status_code == 200
+        for body, status in ((json.dumps(crowd), 413), (' "",' * 300_000, 413), ('","' * 300_000, 413)):
+            answer = client.post("/namespaces/a/tables", content=body, headers=AS_JSON)
+            assert (answer.status_code, "more than 100,000 values" in answer.text) == (status, True)
+        folder = Path(made.json()["metadata-location"].removeprefix("file://")).parent
+        folder.rename(tmp_path / "elsewhere")
+        folder.write_text("no folder: a file cannot be written here")
+        updates = [{"action": "set-properties", "updates": many}]
+        for path, asked in (("tables/t", {"requirements": [], "updates": updates}), ("properties", {"updates": many})):
+            answer = client.post(f"/namespaces/a/{path}", json=asked)
+            assert (answer.status_code, "the properties have 122" in answer.text) == (400, True), answer.text
 
 
 def test_what_a_server_keeps_of_files_is_counted_in_bytes(sqlite_url: str, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from metastore.errors import OperationIdReused
 from metastore.pyiceberg.catalog import MetastoreCatalog
 from metastore.pyiceberg.once import Once, Refused
 from metastore.serve.iceberg import namespaces, tables, views
@@ -89,21 +88,19 @@ def iceberg_protocol(warehouses: Warehouses, principals: Principals, body_timeou
 
 def _once(once: Once, work: Callable[[], Answer]) -> Answer:
     """Answer a request; keep an answer that refuses it for good, and give it to each repeat under the same key."""
-    while True:
+    try:
         try:
             return work()
-        except Refused as refused:
-            return Answer(**refused.answer)
+        except Refused:
+            raise
         except Exception as error:
             if not is_final(answer := failed(error)):
                 raise
-            try:
-                once.settle({"body": answer.body, "status": answer.status})
-            except Refused as refused:
-                return Answer(**refused.answer)
-            except OperationIdReused:  # a repeat at another server has committed meanwhile
-                continue
-            return answer
+            if once.settle({"body": answer.body, "status": answer.status}):
+                return answer
+            return work()  # a repeat has committed: so this answers from what is there, or says that it is gone by now
+    except Refused as refused:
+        return Answer(**refused.answer)
 
 
 def _config(warehouses: Warehouses, call: Call) -> Answer:
