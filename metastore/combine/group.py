@@ -94,8 +94,7 @@ class Group:
 
     def _step(self, handle: Waiter, proposal: Proposal[Any]) -> int:
         one, record, write = handle.request, self.record, _only(proposal)
-        if write.doc is None or write.scope_version is not None:
-            raise Left
+        assert write.doc is not None  # an alter writes the whole document
         if self.together is not None and self.together.guards != proposal.guards:
             raise Left
         self.steps.append(AlterStep(one.id, one.principal, write.doc, write.event.changes))

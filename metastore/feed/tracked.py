@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from uuid import UUID
 
 from metastore.feed.standing import Standing
@@ -39,7 +40,7 @@ class Tracked:
         """Take the next page of the feed, before its changes are asked about."""
         self._inside.clear()
         below = self._purged_below(steps)
-        for step, subject in zip(steps, subjects_of(self.backend, steps, self._is_unclear), strict=True):
+        for step, subject in zip(steps, subjects_of(self.backend, steps, _is_unclear), strict=True):
             for one in self._skipped(step):
                 self.standing.apply(one)
             if subject.id == self.standing.id or self._holds(step, subject, below):
@@ -63,14 +64,6 @@ class Tracked:
         if is_of_entity(step) and step.action == "purge":  # its path is of the time when it was dropped
             return subject.id in purged
         return any(self.standing.holds(path, subject.kind) for path in subject.paths)
-
-    def _is_unclear(self, subject: Subject) -> bool:
-        """Whether another one with the path of the entity could have below it what a step is about."""
-        path = self.standing.path
-        if path is None or not any(self.standing.holds(one, None) for one in subject.paths):
-            return False
-        families = {families_of(kind, len(path)) for kind in KINDS.values() if kind.container}
-        return len(families - {None}) > 1
 
     def _purged_below(self, steps: Sequence[Step]) -> set[int]:
         """Return what these steps purge below the entity, which may be dropped itself."""
@@ -101,6 +94,21 @@ class Tracked:
 
     def _is_on(self, known: Known) -> bool:
         return any(node.id == self.standing.id for node in known.record.chain)
+
+
+def _is_unclear(subject: Subject) -> bool:
+    """Whether containers of several families may be above what a step is about.
+
+    Where the entity stands is not asked: it may be made or moved within the page.
+    """
+    return any(_is_shared(depth, len(KINDS)) for path in subject.paths for depth in range(1, len(path)))
+
+
+@lru_cache(maxsize=1024)
+def _is_shared(depth: int, _kinds: int) -> bool:
+    """Whether containers of several families have paths of ``depth`` names. That may change with each declared kind."""
+    families = {families_of(kind, depth) for kind in KINDS.values() if kind.container}
+    return len(families - {None}) > 1
 
 
 def _runs(purges: Sequence[Step]) -> list[list[Step]]:

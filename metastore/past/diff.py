@@ -122,7 +122,6 @@ def differing(session: Session, a: int, b: int, under: int | None, *, hidden: bo
     found = list[Differing]()
     below = None if under is None else _Below(under, before, after, hidden)
     entities, relations = _folded(steps_between(session.backend, session.clock, low, high), below)
-    reads_at(session, low)  # again: gc may have removed some of these steps, and what they are of, meanwhile
     for some in _batches(entities.values()):
         found += _differences(some, before, after, backwards=a > b, hidden=hidden)
     for some in _batches(relations.values()):

@@ -150,6 +150,9 @@ def test_what_is_not_there_is_refused(url: str, mode: Any) -> None:
     for options in ({"max_entries": 0}, {"ttl": -1}, {"when_fenced": "never"}, {"max_bytes": 0}):
         with pytest.raises(ms.InvalidArgument):
             ms.Cache("validate", **options)
+    with pytest.raises(ms.InvalidArgument, match=r"0\.1 s at least"):
+        ms.Cache("lease", ttl=0.09)
+    assert ms.Cache("lease", ttl=0.1).ttl == 0.1
 
 
 def _in_child(store: ms.Store, pipe: multiprocessing.connection.Connection) -> None:

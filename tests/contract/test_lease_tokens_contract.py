@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 import metastore as ms
 from metastore import Store
 from metastore.backends.sql.tables import metadata
+from metastore.leases.book import Refusal, Want
 from metastore.port.commit import Committed, Conflicted
 from metastore.port.conditions import LeaseToken
-from metastore.port.leases import Take, Taken
+from metastore.port.leases import DOOMED, STAGED, Take, Taken
 from tests.contract.ground import Ground, dump, insert
 
 TTL = 60_000_000
@@ -85,6 +86,32 @@ def test_one_wrong_token_of_two_is_refused(ground: Ground, tokens: tuple[LeaseTo
     refused = ground.send(insert(ground.catalog, "x"), leases=(beside, wrong))
     assert isinstance(refused, Conflicted)
     assert refused.cause == "lease"
+
+
+def test_a_refusal_says_how_long_the_lease_is_held(store: Store) -> None:
+    """A waiter looks again after that time: it must not ask all the time."""
+    store.leases.acquire(NAME, ttl=60.0)
+    answer = store.leases._book.take(Want((NAME,), "bob", "another", 60.0))
+    assert isinstance(answer, Refusal)
+    assert 30 < answer.seconds <= 60
+
+
+def test_only_one_value_is_doomed(ground: Ground) -> None:
+    leases, old = ground.backend.leases, _taken(ground, "one")
+    first, second = sorted([uuid4(), uuid4()])
+    for one in (first, second):
+        assert leases.stage(old, one, ground.table.id, "k", str(one), "ada")
+    _broken(ground)
+    assert leases.doom(first)
+    assert [row.state for row in leases.left_behind(UUID(int=0), 9)] == [DOOMED, STAGED]
+
+
+def test_the_commits_after_a_position(ground: Ground) -> None:
+    token = _taken(ground, "one")
+    for name in ("first", "second"):
+        ground.send(insert(ground.catalog, name), leases=(token,))
+    first, second = ground.backend.leases.fenced(token.id, 0, 9)
+    assert ground.backend.leases.fenced(token.id, first.seq, 9) == [second]
 
 
 def test_what_is_dumped_has_the_leases(ground: Ground) -> None:

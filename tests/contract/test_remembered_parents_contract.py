@@ -96,3 +96,7 @@ def test_round_trips(postgres_address: tuple[str, int], postgres_url: str) -> No
         other.schemas.rename("m.c.s", "t")
         other.schemas.rename("m.c.t", "s")
         assert [trips("m.c.s.d"), trips("m.c.s.e")] == [3, 1]
+        other.schemas.rename("m.c.s", "t")
+        other.schemas.rename("m.c.t", "s")
+        store.tables.alter("m.c.s.a", ms.SetComment("new"))  # what it has read is remembered too
+        assert trips("m.c.s.f") == 1

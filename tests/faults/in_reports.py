@@ -8,7 +8,7 @@ __all__ = ["IN_REPORTS"]
 
 _ANALYSIS = "tests/loadtest/test_analysis.py -k 'missing_clients or fewer_than_clients or idle_clients or empty'"
 _PAGE = "tests/loadtest/test_report.py -k 'missing or gave_up'"
-_RUN = "tests/loadtest/test_runs.py -k records_of_all"
+_RUN = "tests/loadtest/test_runs.py -m long -k records_of_all"
 
 IN_REPORTS: tuple[Fault, ...] = (
     Fault(

@@ -77,13 +77,6 @@ _READERS = (
         "if _has_gap(rows, after) and (gone := backend.feed_start()[1]) > 1 << 62:",
         f"{_GC} -k 'pages and memory'",
     ),
-    Fault(
-        "gc while a difference is read is not noticed",
-        "metastore/past/diff.py",
-        "    reads_at(session, low)  # again",
-        "    # again",
-        "tests/past/test_diff.py -k 'gc_while and sqlite'",
-    ),
     *(
         Fault(
             f"{database}: gc stops one short of the horizon",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from tests.faults.fault import DoesNotApply, Fault
 from tests.faults.faults import FAULTS
+from tests.faults.selecting import NOTHING, paths_of
 
 _TREE = Path(__file__).resolve().parents[2]
 
@@ -22,6 +25,18 @@ def test_a_fault_applies(fault: Fault) -> None:
     paths = [word for word in shlex.split(fault.tests) if word.startswith("tests/")]
     assert paths
     assert [path for path in paths if not (_TREE / path).exists()] == []
+
+
+@pytest.mark.long
+def test_each_selects_a_test() -> None:
+    """Its backend has the test, and the test has still the name."""
+    paths = sorted({path for fault in FAULTS for path in paths_of(fault)})
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", "-m", "", "-p", "no:cacheprovider"]
+    ended = subprocess.run(
+        [*command, "-p", "tests.faults.selecting", *paths], cwd=_TREE, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
+    assert [line for line in ended.stdout.splitlines() if line.startswith(NOTHING)] == []
 
 
 def test_each_has_a_name_of_its_own() -> None:

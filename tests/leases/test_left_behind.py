@@ -266,6 +266,9 @@ def test_a_waiter_from_the_future_is_no_waiter(url: str) -> None:
                 "INSERT INTO lease_waiter (name, ticket, owner, alive_until) VALUES ('job', 1, 'x', 9000000000000000)"
             )
         assert store.leases.acquire("job").token == 3
+        holder = store.leases.holder("job")
+        assert holder is not None
+        assert holder.waiting == 0
 
 
 def test_staged_under_a_lease_that_is_kept_elsewhere(store: ms.Store, table: ms.Table, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 import metastore as ms
 from metastore import Store
 from metastore.errors import EntityAlreadyExists, EntityNotFound, HistoryGone, InvalidArgument, MetastoreError
+from metastore.past.reads import reads_at
 from tests.past.trees import tree, without_makers
 
 NAMES = ("a", "b", "A", "ß", "SS", unicodedata.normalize("NFD", "é"))
@@ -241,3 +242,28 @@ def test_a_users_view_has_no_past(store: Store) -> None:
     for read in reads:
         with pytest.raises(InvalidArgument, match="no past"):
             read(store.as_user("m.ann"))
+
+
+def test_who_made_a_row_is_known_without_its_first_version(store: Store) -> None:
+    """Of what is still there, its row says so."""
+    store.metalakes.create("m")
+    store.catalogs.create("m.c", type="relational")
+    table = store.tables.create("m.c.s.t", parents=True)
+    made = {store.tables.load(table).created_by}
+    for who, n in ((store, 0), (store.bind(principal="bob"), 1)):
+        who.statistics.put_many(table, [store.statistics.row("rows", {"n": n})])
+        who.tables.alter("m.c.s.t", ms.SetComment(str(n)))
+    store.gc(retention=timedelta(0), keep_versions=1)
+    reads = reads_at(store._session, store._session.backend.watermark().position)
+    rows = [row for row in reads.rows(0, 1 << 40) if row.kind in ("table", "statistic")]
+    assert [row.version for row in rows] == [3, 2]
+    assert {row.created_by for row in rows} == made
+
+
+def test_a_chain_of_the_greatest_depth_is_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("sql.past", "sql.decode"):
+        monkeypatch.setattr(f"metastore.backends.{module}.DEEPEST", 4)
+    store.metalakes.create("m")
+    store.catalogs.create("m.c", type="relational")
+    table = store.tables.create("m.c.s.t", parents=True)
+    assert store.at(store.position()).tables.load(table).path == "m.c.s.t"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -134,21 +135,36 @@ def test_names_that_changed_with_each_other_go_back(store: Store) -> None:
     assert store.verify() == []
 
 
-def test_gc_while_the_changes_are_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("what", ["drop", "alter", "row", "relation"])
+def test_gc_while_the_changes_are_read(store: Store, monkeypatch: pytest.MonkeyPatch, what: str, late: bool) -> None:
     """What gc has deleted meanwhile is not "no difference"."""
     store.metalakes.create("m")
     store.catalogs.create("m.c", type="relational")
-    store.tables.create("m.c.s.t", parents=True)
+    table = store.tables.create("m.c.s.t", parents=True)
+    store.tags.create("m.tag")
+    acts: dict[str, Callable[[], object]] = {
+        "drop": lambda: store.tables.drop("m.c.s.t"),
+        "alter": lambda: store.tables.alter("m.c.s.t", ms.SetComment("new")),
+        "row": lambda: store.statistics.put_many(table, [store.statistics.row("rows", {"n": 1})]),
+        "relation": lambda: store.tags.attach(table, "m.tag"),
+    }
     before = store.position()
-    store.tables.drop("m.c.s.t")
+    acts[what]()
     after = store.position()
+    if what == "row":
+        store.statistics.put_many(table, [store.statistics.row("rows", {"n": 2})])
+    if what == "relation":
+        store.tags.detach(table, "m.tag")
+    store.tables.create("m.c.s.later")
 
     def steps(*arguments: Any, **options: Any) -> Any:
+        read = list(steps_between(*arguments, **options)) if late else None
         for _ in range(2):  # the first makes what was dropped unrestorable
             store.gc(retention=timedelta(0), keep_versions=1)
-        return steps_between(*arguments, **options)
+        return steps_between(*arguments, **options) if read is None else read
 
-    assert [one.path_before for one in store.diff(before, after) if one.path_after is None] == ["m.c.s.t"]
+    assert len(list(store.diff(before, after))) == 1
     monkeypatch.setattr("metastore.past.diff.steps_between", steps)
     with pytest.raises(HistoryGone):
         list(store.diff(before, after))

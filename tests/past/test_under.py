@@ -20,6 +20,7 @@ from metastore.feed.subject import LEASE
 from metastore.kinds.registry import RELATIONSHIPS
 from metastore.port.conditions import LIVE
 from metastore.port.records import Step
+from tests.contract import boards
 
 Row = tuple[int, int | None]
 """The parent of a row, and its state."""
@@ -188,6 +189,23 @@ def test_a_namesake_of_another_family_is_not_followed(store: Store) -> None:
     assert said == [("table", "create"), ("statistic", "create"), ("table", "rename")]
     for one in (schema, table):  # in hand since before it was renamed
         assert list(store.changes_page(under=one).items) == list(store.changes(under=one))
+
+
+def test_a_declared_container_with_the_path_of_a_schema(store: Store) -> None:
+    """A note below the board is not below the schema. What is attached to a note does not say of which kind it is."""
+    started(store)
+    store.tags.create("m.tag")
+    schema = store.schemas.create("m.c.s.x", parents=True)
+    board = store.manager(boards.BOARD.name).create("m.c.s.x", owner="ann")
+    of_board = [board, store.manager(boards.NOTE.name).create("m.c.s.x.same")]
+    of_schema = [schema, store.tables.create("m.c.s.x.same")]
+    store.statistics.put_many(of_schema[1], [store.statistics.row("rows", {"n": 1})])
+    for one in (*of_board, *of_schema):
+        store.tags.attach(one, "m.tag")
+    below = ["schema create", "table create", "statistic create", "tag_on create", "tag_on create"]
+    assert [f"{one.kind} {one.action}" for one in store.changes(under=schema)] == below
+    below = ["board create", "note create", "tag_on create", "tag_on create"]
+    assert [f"{one.kind} {one.action}" for one in store.changes(under=board)] == below
 
 
 def test_an_ancestor_that_is_dropped_at_the_position_comes_back_elsewhere(store: Store) -> None:

@@ -222,6 +222,11 @@ def test_a_gap_that_may_be_filled(postgres: Filled, other: psycopg.Connection[An
     found = postgres_stats(postgres.fetch, HOUR, 9)
     assert found.undecided == 2
     assert found.undecided_since is not None
+    with psycopg.connect(other.info.dsn) as later:  # one that began later does not end the older one's time
+        later.execute("SELECT pg_current_xact_id()")
+        younger = postgres_stats(postgres.fetch, HOUR, 9)
+        assert (younger.undecided, younger.oldest_transaction) == (2, found.oldest_transaction)
+        later.rollback()
     other.rollback()
     found = settled(postgres)
     assert (found.undecided, found.undecided_since, found.oldest_transaction) == (0, None, None)
