@@ -20,8 +20,9 @@ from typing import Final
 
 from metastore.block import Block
 from metastore.clock import Clock
+from metastore.errors import DeadlineExceeded
 
-__all__ = ["GRACE", "Stop", "cleaning", "cleans_up", "remaining", "stoppable", "stopping", "until"]
+__all__ = ["GRACE", "Stop", "check_time", "cleaning", "cleans_up", "remaining", "stoppable", "stopping", "until"]
 
 GRACE: Final = 0.5
 """How long a call whose time is over, or that is interrupted, may clean up behind itself (seconds)."""
@@ -86,6 +87,13 @@ def remaining(clock: Clock, default: float) -> float:
     if block is not None and not block.runs:
         block = _innermost()
     return default if block is None else block.ends - clock.monotonic()
+
+
+def check_time(clock: Clock) -> None:
+    """Raise DeadlineExceeded if the current call, which reads page by page, has no time for the next page."""
+    if remaining(clock, 1.0) <= 0:
+        message = "the deadline passed before anything more was found; read less, or set a longer one: bind(deadline=…)"
+        raise DeadlineExceeded(message)
 
 
 def cleaning(ends: float) -> _Until:

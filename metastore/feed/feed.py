@@ -15,6 +15,7 @@ from uuid import UUID
 
 from metastore.arguments import positive_integer, shown
 from metastore.clock import Clock
+from metastore.deadlines import check_time
 from metastore.errors import HistoryGone, InvalidArgument
 from metastore.feed.visible import Passed, Sight
 from metastore.kinds.entity import Change
@@ -177,6 +178,8 @@ def _follow(
             if clock.monotonic() > patience:
                 return
             clock.sleep(_PAUSE)
+        else:
+            check_time(clock)
 
 
 def steps_between(backend: Backend, clock: Clock, low: int, high: int, *, together: bool = True) -> Iterator[Step]:
@@ -202,6 +205,7 @@ def steps_between(backend: Backend, clock: Clock, low: int, high: int, *, togeth
                 yield from backend.steps(step.operation_id)
         if page.held and len(page.rows) < _PAGE:
             return
+        check_time(clock)
         if not page.held:
             clock.sleep(_PAUSE)
 

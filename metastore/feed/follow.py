@@ -20,6 +20,7 @@ from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS
 from metastore.managers.any_kind import check_kind
 from metastore.names import Path
 from metastore.operation.session import Session
+from metastore.operation.timed import stepping
 from metastore.port.feed import Hearing
 from metastore.port.unreadable import Unreadable
 
@@ -61,7 +62,7 @@ def _followed(
 ) -> Iterator[Change | None]:
     """Yield changes, and None after each pause."""
     if not chosen.follow:
-        yield from changes(session.backend, session.clock, after, None, unreadable, sight)
+        yield from stepping(session, changes(session.backend, session.clock, after, None, unreadable, sight))
         return
     with session.backend.hearing() as hearing:
         yield from _on_and_on(session, after, unreadable, hearing, sight)

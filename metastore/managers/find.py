@@ -7,6 +7,7 @@ so a catalog that folds case is always walked.
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,8 @@ from functools import partial
 from typing import Any, Final
 
 from metastore.arguments import positive_seconds, shown
-from metastore.errors import DeadlineExceeded, EntityNotFound, InvalidArgument, MetastoreError
+from metastore.deadlines import check_time
+from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.kind import to_json
@@ -27,7 +29,7 @@ from metastore.names import MAX_NAME, Path, clean_text, fold, parse_path
 from metastore.operation.dropping import pending_at
 from metastore.operation.request import committed
 from metastore.operation.session import Session
-from metastore.operation.timed import timing
+from metastore.operation.timed import stepping, timing
 from metastore.port.backend import Backend
 from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Lookup, Node, Record
@@ -132,20 +134,17 @@ def find(
     """Yield the entities that fit, in no promised order.
 
     ``scope_path`` is the scope's path, for messages. Raises EntityNotFound if the scope is dropped meanwhile, and
-    DeadlineExceeded before the first page that it would read after ``timeout``. Raises InvalidArgument at once.
+    DeadlineExceeded if a step finds nothing within the store's deadline, or all of them take longer than ``timeout``.
+    Raises InvalidArgument at once.
     """
-    ask: Ask = timing(session, "find", session.backend.find)
-    if timeout is not None:
-        ask = _until(ask, session, positive_seconds(timeout, "a timeout"))
-    return _find(session, _Looking(session.backend, ask, looked_for), scope_path)
+    seconds = math.inf if timeout is None else positive_seconds(timeout, "a timeout")
+    looking = _Looking(session.backend, _in_time(session, timing(session, "find", session.backend.find)), looked_for)
+    return stepping(session, _find(session, looking, scope_path), session.clock.monotonic() + seconds)
 
 
-def _until(ask: Ask, session: Session, seconds: float) -> Ask:
-    ends = session.clock.monotonic() + seconds
-
+def _in_time(session: Session, ask: Ask) -> Ask:
     def asked(search: Search) -> Matches:
-        if session.clock.monotonic() > ends:
-            raise DeadlineExceeded(f"the search has not looked everywhere after {seconds:g} s; look for less")
+        check_time(session.clock)
         return ask(search)
 
     return asked
@@ -170,7 +169,8 @@ def _tags(session: Session, scope: Node | None) -> Iterator[Entity]:
     """Yield all tags: of the scope's metalake, or of all."""
 
     def looking(scope: Node | None, kind: str) -> _Looking:
-        return _Looking(session.backend, session.backend.find, CheckedSearch(scope, kind, "*", {}, recursive=False))
+        ask = _in_time(session, session.backend.find)
+        return _Looking(session.backend, ask, CheckedSearch(scope, kind, "*", {}, recursive=False))
 
     known = None if scope is None else session.backend.by_id([scope.id])[0]
     records = looking(None, "metalake").records() if known is None else [known.record]

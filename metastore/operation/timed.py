@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
 from metastore.deadlines import until
 from metastore.operation.session import ManagerSession
 
-__all__ = ["timed", "timing"]
+__all__ = ["stepping", "timed", "timing"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,3 +35,18 @@ def timing(session: ManagerSession, method: str, read: Callable[P, T]) -> Callab
         return timed(session, method, read, *args, **kwargs)
 
     return call
+
+
+def stepping(session: ManagerSession, found: Iterator[T], ends: float = math.inf) -> Iterator[T]:
+    """Yield what ``found`` does. Each step is a call, with the store's deadline; all of them end at ``ends``.
+
+    A step that reads several pages, because it finds nothing in them, calls ``check_time`` before each.
+    """
+    clock, seconds = session.clock, (session.outer or session).policy.deadline
+    while True:
+        with until(min(ends, clock.monotonic() + seconds)):
+            try:
+                one = next(found)
+            except StopIteration:
+                return
+        yield one

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import compress, islice
 from typing import Any, NamedTuple, TypeVar
 
+from metastore.deadlines import check_time
 from metastore.feed.feed import steps_between
 from metastore.kinds.change import EntityChange, decode, encode
 from metastore.kinds.entity import Entity
@@ -123,8 +124,10 @@ def differing(session: Session, a: int, b: int, under: int | None, *, hidden: bo
     below = None if under is None else _Below(under, before, after, hidden)
     entities, relations = _folded(steps_between(session.backend, session.clock, low, high), below)
     for some in _batches(entities.values()):
+        check_time(session.clock)
         found += _differences(some, before, after, backwards=a > b, hidden=hidden)
     for some in _batches(relations.values()):
+        check_time(session.clock)
         found += _relations(some, before, after, below, backwards=a > b, hidden=hidden)
     yield from sorted(found, key=_in_path_order)
 

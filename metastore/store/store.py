@@ -50,7 +50,7 @@ from metastore.operation.outcome import Outcome, outcome_of
 from metastore.operation.request import Call, Fencing
 from metastore.operation.seals import Seals
 from metastore.operation.session import Session
-from metastore.operation.timed import timed
+from metastore.operation.timed import stepping, timed
 from metastore.past.consumers import Consumers
 from metastore.past.diff import Difference, differences, scope_at
 from metastore.past.pins import Pin, add_pin, all_pins
@@ -186,7 +186,8 @@ class Store(Managers):
         ``kinds`` selects changes of these kinds. ``under`` selects those of one entity and of what was below it then;
         it is followed by its id, through renames, moves and restores. ``kind`` says what a path means that several
         families share. With ``follow`` it waits for more, and ends after ``timeout`` seconds without a selected change
-        (None: never).
+        (None: never). Without it, a step that finds no change until the store's deadline raises DeadlineExceeded: where
+        few are selected, or seen, ``changes_page`` reads a bounded number and says where to go on.
 
         A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error. Raises
         HistoryGone after a position whose next changes gc has removed: read the tables again. Raises InvalidArgument
@@ -199,7 +200,7 @@ class Store(Managers):
             return selected(session, after, limit, unreadable, chosen)
         sight = None if session.access is None else Sight(session.access)
         changes = feed.changes(session.backend, session.clock, after, limit, unreadable, sight)
-        return noted(changes, limit, "changes", session.metrics, session.clock)
+        return noted(stepping(session, changes), limit, "changes", session.metrics, session.clock)
 
     def changes_page(
         self,
@@ -267,12 +268,13 @@ class Store(Managers):
         It reads all changes between the two. An entity that was made and dropped between them does not differ. With
         ``under``, only what is, or was, at and below that entity. A path leads where it leads at ``b``; ``kind`` says
         what it means if several families share it. From a later to an earlier position it shows what going back would
-        do. Raises HistoryGone, EntityNotFound, DropPending, InvalidArgument.
+        do. Raises HistoryGone, EntityNotFound, DropPending, InvalidArgument; DeadlineExceeded if the first difference
+        is not known by the deadline.
         """
         session = self._session
         first = position.position_in(session, a)
         last = position.now(session) if b is None else position.position_in(session, b)
-        return differences(session, first, last, scope_at(reads_at(session, last), under, kind))
+        return stepping(session, differences(session, first, last, scope_at(reads_at(session, last), under, kind)))
 
     def revert(
         self,
@@ -331,8 +333,9 @@ class Store(Managers):
         below such a catalog. An entity matches if it has all of ``properties``.
         ``recursive=False``: direct children only. ``text``, compared without case, is in its name or comment, in those
         of a column, or in the name of a tag on it or on a column; no index serves it. Each page that it
-        reads is true at one instant. ``timeout``: how long it may look (seconds), also where it finds nothing. Raises
-        EntityNotFound, InvalidArgument, DeadlineExceeded at the end of the timeout.
+        reads is true at one instant. Each step finds an entity, or the end, within the store's deadline, or raises
+        DeadlineExceeded; ``timeout``: so does the whole search within so many seconds. Raises EntityNotFound,
+        InvalidArgument.
         """
         backend = self._session.backend
         looked_for = wanted(backend, under, kind, name, properties, recursive, text)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import metastore as ms
@@ -22,6 +24,8 @@ _LAKE, _CATALOG, _SCHEMA = "m", "m.c", "m.c.s"
 
 
 _NUMBERS: Final[Iterator[int]] = count()
+_FOLDER: Final = TemporaryDirectory()
+"""For new files; it goes with the process."""
 THINGS: Final[Mapping[str, Callable[[ms.Store], Any]]] = {
     "store": lambda store: store,
     "past": lambda store: store.at(store.position()),
@@ -191,6 +195,7 @@ def _export(store: ms.Store) -> BytesIO:
 _MADE: Final[Mapping[str, Callable[[ms.Store], Any]]] = {
     "sources catalog": lambda store: store.catalogs.load(_CATALOG),
     "export_to to": lambda _: BytesIO(),
+    "backup file": lambda _: Path(_FOLDER.name) / f"backup{next(_NUMBERS)}",
     "source": _export,
     "entity": lambda store: store.tables.load(TABLE),
     "diff a": lambda store: store.position(),

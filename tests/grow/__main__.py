@@ -39,7 +39,7 @@ def costs(url: str, entities: int, counter: Counter, by: str | None = None) -> C
     if isinstance(counter, PostgresCounter):
         counter.analyze()
     found: Costs = {}
-    with ms.open(url, principal="grow", deadline=600.0) as store:
+    with ms.open(url, principal="grow", deadline=30.0) as store:
         for call, caller, work in calls(store, by):
             found[call, caller] = measured(counter, work)
             mend(store)
