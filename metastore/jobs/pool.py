@@ -106,10 +106,13 @@ class WorkerPool:
     def _look(self, seat: Lease, queue: Queue, threads: ThreadPoolExecutor) -> None:
         queue.look()
         mine = queue.of(seat.name, seat.token or 0)
-        for job in mine:
-            with self._guard:
-                if job.status == "cancelling" and job.id in self._running:
-                    self._running[job.id] = "cancel"
+        cancelled = {job.id for job in mine if job.status == "cancelling"}
+        with self._guard:
+            for id in self._running:
+                if id in cancelled:
+                    self._running[id] = "cancel"
+                elif id not in queue:  # it or its metalake was dropped, or is disabled; it runs again if it comes back
+                    self._running[id] = "leave"
         alive = living(self._store) if queue.any_started else {}
         if queue.any_started and seat.name not in alive:
             return  # its own renewal is late: it cannot tell who lives

@@ -1,7 +1,8 @@
 """Keep the list of jobs that have not ended, by following the change feed.
 
 The tables are read once. After that each look costs one read of the feed, however many jobs have ended;
-and one read for each new job. The jobs of a metalake that is enabled or restored are read once more.
+and one read for each new job. The jobs of a metalake that is enabled or restored are read once more. When one is
+disabled or dropped, each job is looked at: those that are away do not belong to the queue.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ _KIND: Final = "job"
 _METALAKE: Final = "metalake"
 _BACK: Final = ("enable", "restore")
 """The actions after which the jobs of a metalake can be run again. While it was away, a new queue did not see them."""
+_AWAY: Final = ("disable", "drop")
+"""The actions after which they cannot be run. The feed tells nothing of what is below the metalake."""
 _LOG = logging.getLogger("metastore.jobs")
 
 
@@ -53,6 +56,8 @@ class Queue:
                     self._note(change.entity_id, change.entity if change.action != "drop" else None)
                 elif change.kind == _METALAKE and change.action in _BACK:
                     self._read_metalake(change.entity)
+                elif change.kind == _METALAKE and change.action in _AWAY:
+                    self._leave_out_what_is_away()
         except HistoryGone:  # this server slept for longer than gc keeps
             self._position = None
         self._warn()
@@ -69,6 +74,11 @@ class Queue:
         with suppress(EntityNotFound, NotInUse):  # it is gone again
             if isinstance(lake, Metalake):
                 self._read_jobs(self._store.metalakes.load(lake))
+
+    def _leave_out_what_is_away(self) -> None:
+        there = {job.id for lake in self._store.metalakes.list() if lake.in_use for job in self._store.jobs.list(lake)}
+        for id in self._open.keys() - there:
+            self._note(id, None)
 
     def _read_jobs(self, lake: Metalake) -> None:
         if lake.in_use:
@@ -109,6 +119,10 @@ class Queue:
                 left,
             )
         self._warned = left
+
+    def __contains__(self, id: int) -> bool:
+        """Whether a job is there, as far as this queue has read, and has not ended."""
+        return id in self._open
 
     def free(self, living: Mapping[str, int]) -> Iterator[Job]:
         """Yield the jobs to run that no server runs: those that are queued, and those whose server is dead."""

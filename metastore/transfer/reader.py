@@ -331,8 +331,10 @@ def step_problem(line: OperationLine) -> str | None:
 
 
 def _no_json(name: str, text: str | None) -> str | None:
+    if not text:
+        return None
     try:
-        json.loads(text or "null")
+        json.loads(text)
     except (ValueError, RecursionError) as error:
         return f"its {name} cannot be read: {reason(error)}"
     return None

@@ -24,6 +24,8 @@ from metastore.verify.violations import UNAPPLIED, Violation
 
 __all__ = ["ChainReader", "Link", "changes_problem", "doc_problem", "time_problem"]
 
+_NO_CHANGES = "[]"
+
 
 class Link(NamedTuple):
     """One row of the operation table, with the columns that this module reads."""
@@ -228,9 +230,11 @@ def time_problem(what: str, micros: object) -> str | None:
 
 def changes_problem(text: str | None) -> str | None:
     """Return why changes cannot be read."""
+    if not text or text == _NO_CHANGES:
+        return None
     try:
-        changes = json.loads(text or "[]")
-        check_depth(text or "", changes)
+        changes = json.loads(text)
+        check_depth(text, changes)
         decode(changes)
     except Exception as error:  # noqa: BLE001  (broken changes can raise anything in a decoder)
         return f"its changes cannot be read: {reason(error)}"

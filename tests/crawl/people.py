@@ -91,8 +91,9 @@ class People:
             self.store.tables.alter(table, ms.SetColumnComment(name, mark))
             self._note(table, f"comment of {name}", mark, lambda now: _columns(now)[name].comment == mark)
         elif what == "retype":
-            self.store.tables.alter(table, ms.RetypeColumn(name, "string"))
-            self._note(table, f"type of {name}", "string", lambda now: _columns(now)[name].type == "string")
+            altered = self.store.tables.alter(table, ms.RetypeColumn(name, "string"))
+            if altered.version != table.version:  # else it had the type already, and nothing was written
+                self._note(table, f"type of {name}", "string", lambda now: _columns(now)[name].type == "string")
         else:
             renames = what == "rename"
             self.store.tables.alter(table, ms.RenameColumn(name, mark) if renames else ms.DropColumn(name))

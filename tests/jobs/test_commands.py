@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,6 +24,7 @@ from metastore.jobs.process import Process
 from metastore.kinds.job.run import ENDED, MAX_OUTPUT
 from tests.servers.process import wait_until
 
+Act = Callable[[ms.Store, ms.Job], object]
 FOLDER = Path(ms.__file__).parent / "jobs" / "folder.py"
 GUARD = Path(ms.__file__).parent / "jobs" / "guard.py"
 
@@ -198,6 +199,31 @@ def test_what_a_job_leaves_behind_holds_no_worker(store: ms.Store, tmp_path: Pat
         assert (done.status, done.output) == ("succeeded", "done\n")
     finally:
         os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+AWAY: dict[str, tuple[Act, Act]] = {
+    "dropped": (lambda s, _: s.metalakes.drop("lake", cascade=True), lambda s, _: s.metalakes.restore("lake")),
+    "disabled": (lambda s, _: s.metalakes.disable("lake"), lambda s, _: s.metalakes.enable("lake")),
+    "the job dropped": (lambda s, job: s.jobs.drop(job), lambda s, job: s.jobs.restore(job.path)),
+}
+
+
+@pytest.mark.parametrize("how", AWAY)
+def test_a_job_that_is_away_ends_and_runs_again_when_it_is_back(store: ms.Store, tmp_path: Path, how: str) -> None:
+    """It holds no worker meanwhile. A template that is dropped changes nothing: a job has a command of its own."""
+    away, back = AWAY[how]
+    pid, enough = tmp_path / "pid", tmp_path / "enough"
+    script = f"echo $$ > {pid}.new; mv {pid}.new {pid}; while [ ! -e {enough} ]; do sleep 0.05; done"
+    store.job_templates.create("lake.t", type="shell", executable="/bin/sh", arguments=["-c", script])
+    job = submit(store, "lake.t")
+    assert wait_until(pid.exists, 20.0)
+    store.job_templates.drop("lake.t")
+    away(store, job)
+    assert wait_until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists(), 20.0)
+    enough.touch()
+    back(store, job)
+    assert wait_until(lambda: store.jobs.load(job).status in ENDED, 20.0)
+    assert (store.jobs.load(job).status, store.jobs.load(job).attempts) == ("succeeded", 2)
 
 
 def test_a_job_that_kills_its_servers_is_not_run_for_ever() -> None:

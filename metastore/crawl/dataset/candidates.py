@@ -128,7 +128,7 @@ def _settled(named: list[Candidate], listing: Listing) -> list[Candidate]:
         tables.setdefault(table[:-1], set()).add(table[-1])
     neighbours = {schema: frozenset(names) for schema, names in tables.items()}
     unlisted = sorted([failure.path for failure in listing.failures] + list(listing.left_out))
-    failed = sorted(failure.path for failure in listing.failures)
+    failed = sorted([failure.path for failure in listing.failures] + list(listing.doubles))
     order = {candidate.location: at for at, candidate in enumerate(named)}
     settled = []
     for candidate in named:

@@ -58,6 +58,7 @@ def walk(
             local.walk(root)
         elif not _walk_store(root, listing, patterns, stored):
             raise InvalidArgument(_MISSING.format(root))
+    local.finish()
     return listing
 
 

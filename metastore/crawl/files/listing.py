@@ -46,6 +46,7 @@ class Listing:
 
     ``roots`` are the given paths without secrets. ``options`` open them on the executors, and are secret. ``left_out``
     are the folders that patterns left out as a whole or in part: a data set that is missing there is not gone.
+    ``doubles`` are links to files that are listed elsewhere.
     """
 
     folders: list[Folder] = field(default_factory=list)
@@ -55,6 +56,7 @@ class Listing:
     roots: list[str] = field(default_factory=list)
     options: dict[str, str] = field(default_factory=dict, repr=False)
     left_out: set[str] = field(default_factory=set)
+    doubles: set[str] = field(default_factory=set)
 
     def fail(self, path: str, reason: str) -> None:
         """Add a failure: a path that cannot be crawled."""

@@ -1,8 +1,9 @@
 """Folders of the local file system: one ``scandir`` per folder and one ``stat`` per file.
 
-Each folder is listed once: real folders first, then the targets of symbolic links. A link to a folder that was listed
-already becomes a note, so loops end. A link that leads out of the given paths is a failure and is not followed, unless
-the user allows it. A person who can write to the lake must not choose what the crawler reads elsewhere.
+Each folder and file is listed once: real ones of all roots first, then the targets of symbolic links. A link to what
+was listed already becomes a note, so loops end, and no data set is a table twice. A link that leads out of the given
+paths is a failure and is not followed, unless the user allows it. A person who can write to the lake must not choose
+what the crawler reads elsewhere.
 """
 
 from __future__ import annotations
@@ -10,44 +11,71 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from stat import S_ISREG
 
 from metastore.crawl.files.formats import format_of, is_hidden
 from metastore.crawl.files.listing import NOT_UTF8, File, Folder, Listing, shown
 from metastore.crawl.files.patterns import Patterns
-from metastore.crawl.files.places import join
+from metastore.crawl.files.places import base_name, join
 from metastore.crawl.files.table_formats import MARKERS, format_beside, why_not
 
 __all__ = ["LocalWalk"]
 
 
 class LocalWalk:
-    """Lists one root after the other into ``listing``, each folder once.
+    """Lists one root after the other into ``listing``, each folder and file once; ``finish`` follows the links.
 
-    ``todo`` are folders to list next, ``links`` symbolic links to folders, which come last; ``inside`` is where links
-    may lead, None: anywhere.
+    ``todo`` are folders to list next, ``links`` symbolic links to folders, ``linked`` those to files; ``inside`` is
+    where links may lead, None: anywhere.
     """
 
     def __init__(self, listing: Listing, patterns: Patterns, inside: Iterable[str] | None = None) -> None:
         self.listing, self.patterns = listing, patterns
         self.inside = None if inside is None else [os.path.realpath(root) for root in inside]
-        self.seen = set[tuple[int, int]]()
+        self.seen: dict[tuple[int, int], str] = {}
+        """The path of each folder that was listed."""
         self.root = ""
         self.todo: list[tuple[str, ...]] = []
-        self.links: list[tuple[str, ...]] = []
+        self.links: list[tuple[str, tuple[str, ...]]] = []
+        self.linked: list[str] = []
 
     def walk(self, root: str) -> None:
-        """List a folder and what is below, or a single file."""
+        """List a folder and the real folders below, or a single file."""
         if not Path(root).is_dir():
             self._single_file(Path(root))
             return
         self.root, self.todo = root, [()]
         self._visit_all()
+
+    def finish(self) -> None:
+        """List the folders to which links lead, and leave out the links to files that are listed already."""
         while self.links:
             self.links.sort(reverse=True)
-            self.todo.append(self.links.pop())
+            self.root, parts = self.links.pop()
+            self.todo.append(parts)
             self._visit_all()
+        doubles = set(self._doubles())
+        if doubles:
+            self.listing.doubles |= doubles
+            here = self.listing.folders
+            for number, folder in enumerate(here):
+                kept = tuple(file for file in folder.files if join(folder.path, file.name) not in doubles)
+                here[number] = folder if len(kept) == len(folder.files) else replace(folder, files=kept)
+            here[:] = [folder for folder in here if folder.files]
+
+    def _doubles(self) -> Iterator[str]:
+        """Yield the links to files that are listed where they are, or by another link; and note each."""
+        real = {folder.path: {file.name for file in folder.files} for folder in self.listing.folders if self.linked}
+        targets = set[str]()
+        for link in sorted(self.linked):
+            to = os.path.realpath(link)
+            home = self.seen.get(_identity(Path(to).parent.stat()), "")
+            if to in targets or base_name(to) in real.get(home, ()):
+                self.listing.note(link, f"leads to {shown(to)}, which is crawled already")
+                yield link
+            targets.add(to)
 
     def _single_file(self, path: Path) -> None:
         if format_of(path.name) is None or not path.is_file():
@@ -67,11 +95,10 @@ class LocalWalk:
                 self.listing.fail(path, f"cannot be listed: {error.strerror or error}")
 
     def _visit(self, path: str, parts: tuple[str, ...]) -> None:
-        stat = Path(path).stat()
-        if (stat.st_dev, stat.st_ino) in self.seen:
+        if (identity := _identity(Path(path).stat())) in self.seen:
             self.listing.note(path, f"leads to {Path(path).resolve()}, which is crawled already")
             return
-        self.seen.add((stat.st_dev, stat.st_ino))
+        self.seen[identity] = path
         with os.scandir(path) as entries:
             found = list(entries)
         if (form := _table_format(found)) is not None:
@@ -96,7 +123,7 @@ class LocalWalk:
             return False
         if entry.is_symlink():
             if self._may_follow(entry):
-                self.links.append((*parts, entry.name))
+                self.links.append((self.root, (*parts, entry.name)))
             return False
         return True
 
@@ -120,6 +147,8 @@ class LocalWalk:
             elif not self.patterns.takes((*parts, entry.name)):
                 self.listing.left_out.add(join(self.root, *parts))
             elif (not entry.is_symlink() or self._may_follow(entry)) and (file := self._file(entry)) is not None:
+                if entry.is_symlink():
+                    self.linked.append(join(self.root, *parts, entry.name))
                 yield file
 
     def _file(self, entry: os.DirEntry[str]) -> File | None:
@@ -137,6 +166,10 @@ class LocalWalk:
                 return File(entry.name, stat.st_size, stat.st_mtime_ns)
             self.listing.skipped += 1
         return None
+
+
+def _identity(stat: os.stat_result) -> tuple[int, int]:
+    return stat.st_dev, stat.st_ino
 
 
 def _table_format(entries: Iterable[os.DirEntry[str]]) -> str | None:

@@ -28,24 +28,32 @@ class Past(NamedTuple):
 
 
 def read_past(
-    shape: Shape, source: Source, rows: Sequence[Row], read_one: Callable[[Shape, Row, Parts], Thing | str]
+    shape: Shape,
+    source: Source,
+    rows: Sequence[Row],
+    columns: Mapping[int, list[Row]],
+    read_one: Callable[[Shape, Row, Parts], Thing | str],
 ) -> dict[int, list[Past]]:
-    """Return the versions before the current one, oldest first, by Gravitino's id. Unreadable ones are left out."""
-    if "version" not in shape.parts:
+    """Return the versions before the current one, oldest first, by Gravitino's id. Unreadable ones are left out.
+
+    ``columns``: the rows of the columns of each table.
+    """
+    changed = {shape.key(row): row for row in rows if _has_past(shape, row)}
+    if "version" not in shape.parts or not changed:
         return {}
-    keys = [shape.key(row) for row in rows]
     table, word = shape.parts["version"]
-    versions = source.newest(table, f"{shape.prefix}_id", keys, word, deleted_at=...)
-    columns: dict[int, list[Row]] = {}
-    if "column" in shape.parts:
-        table, word = shape.parts["column"]
-        columns = source.newest(table, f"{shape.prefix}_id", keys, word)
+    versions = source.newest(table, f"{shape.prefix}_id", list(changed), word, deleted_at=...)
     found = {}
-    for row in rows:
-        key = shape.key(row)
+    for key, row in changed.items():
         with suppress(*DAMAGED):  # the report names the entity, if its current version cannot be read either
             found[key] = _of_one(shape, row, versions.get(key, []), columns.get(key, []), read_one)
     return found
+
+
+def _has_past(shape: Shape, row: Row) -> bool:
+    with suppress(*DAMAGED):
+        return known_version(row, shape.current) > 1
+    return False
 
 
 def _of_one(

@@ -43,8 +43,9 @@ def entities(source: Source, metalake: Row, tree: Tree, report: Report, *, past:
         every = _once(shape, rows, tree)
         for start in range(0, len(every), _CHUNK):
             known = every[start : start + _CHUNK]
-            versions = read_past(shape, source, known, read_one) if past else {}
-            for one in _made(shape, source, known, tree, report):
+            parts = _parts(shape, source, known)
+            versions = read_past(shape, source, known, parts.get("column", {}), read_one) if past else {}
+            for one in _made(shape, known, parts, tree, report):
                 yield one._replace(past=versions.get(one.key[1], ()))
 
     yield from made(METALAKE, [metalake])
@@ -70,8 +71,9 @@ def _once(shape: Shape, rows: Iterable[Row], tree: Tree) -> list[Row]:
     return list(once.values())
 
 
-def _made(shape: Shape, source: Source, known: list[Row], tree: Tree, report: Report) -> Iterator[Entity]:
-    parts = _parts(shape, source, known)
+def _made(
+    shape: Shape, known: list[Row], parts: dict[str, dict[int, list[Row]]], tree: Tree, report: Report
+) -> Iterator[Entity]:
     for row in known:
         key = (shape.kind, shape.key(row))
         thing = read_one(shape, row, {word: some.get(key[1], []) for word, some in parts.items()})

@@ -56,8 +56,9 @@ class Source:
                 column = columns[name]
                 query = query.where(column.in_(value) if isinstance(value, list) else column == value)
         query = query.order_by(*[columns[name] for name in list(columns)[:1]])
-        for row in self._connection.execute(query.execution_options(yield_per=_CHUNK)).mappings():
-            yield {str(key).lower(): value for key, value in row.items()}
+        words = list(columns)
+        for row in self._connection.execute(query.execution_options(yield_per=_CHUNK)):
+            yield dict(zip(words, row, strict=True))
 
     def newest(
         self, table: str, key: str, ids: Sequence[int], version: str = "version", **wanted: object

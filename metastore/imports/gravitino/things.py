@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from metastore.columns.column import Column
@@ -124,12 +125,23 @@ def _columns(row: Row, versions: list[Row]) -> list[tuple[int, Column]]:
     return [(int(one["column_id"]), _column(one)) for one in there]
 
 
+@lru_cache(1024)
+def _type_of(text: str) -> str:
+    """Return a column's type. Most columns of a lake have one of a few types."""
+    return type_text(json_of(text))
+
+
+@lru_cache(1024)
+def _default_of(text: str | None) -> Any:
+    return default_text(json_of(text))
+
+
 def _column(one: Row) -> Column:
     return Column(
         one["column_name"],
-        type_text(json_of(one["column_type"])),
+        _type_of(one["column_type"]),
         nullable=one["column_nullable"] == 0,
-        default=default_text(json_of(one["column_default_value"])),
+        default=_default_of(one["column_default_value"]),
         comment=one["column_comment"] or None,
         auto_increment=one["column_auto_increment"] == 0,
     )
