@@ -341,12 +341,8 @@ class Access:
             self.mine.add(entity_id)
 
     def next_id(self) -> int:
-        """Return an id that no other client gets. Ids are reserved in blocks: most calls read nothing."""
-        while True:
-            try:
-                return self._memory.ids.pop()
-            except IndexError:  # another thread may take them all
-                self._memory.ids.extend(self.backend.reserve_ids(_BLOCK)[::-1])
+        """Return an id that no other client gets."""
+        return self._memory.ids.next(self.backend.reserve_ids)
 
 
 def _gone(want: Want) -> EntityNotFound:

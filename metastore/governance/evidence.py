@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from metastore.clock import process_id
 from metastore.governance.decision import Facts, Granted, Has, Level, Member, Ruling, sees
 from metastore.governance.privileges import effect_of
 from metastore.names import clean_name, exact_text, format_path, parse_path
 from metastore.port.backend import Rights
 from metastore.port.records import Lookup, Node
+from metastore.port.reserved import ReservedIds
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.scopes import Scopes
 
@@ -31,6 +31,8 @@ _LISTINGS: Final = 100
 """Of how many listings it is remembered what they show; each may name thousands of children."""
 _USERS: Final = 1_000
 """For how many users something is remembered."""
+_BLOCK: Final = 64
+"""How many ids are reserved at once for what users create."""
 _CHILD: Final = -1
 """The id of any child, in decisions about many."""
 
@@ -179,7 +181,8 @@ class Memory:
 
     def __init__(self) -> None:
         self._users: dict[Who, Remembered] = {}
-        self._reserved = _Reserved(process_id(), [])
+        self.ids = ReservedIds(_BLOCK)
+        """For what users create."""
 
     def of(self, who: Who) -> Remembered:
         """Return what is remembered of one user."""
@@ -189,20 +192,6 @@ class Memory:
                 self._users.clear()
             remembered = self._users.setdefault(who, Remembered())
         return remembered
-
-    @property
-    def ids(self) -> list[int]:
-        """Ids that this process reserved for what users create, the next one last: most creates read nothing."""
-        if self._reserved.process != process_id():
-            self._reserved = _Reserved(process_id(), [])
-        return self._reserved.ids
-
-
-class _Reserved(NamedTuple):
-    """Ids that no other client gets, and the process that reserved them: a forked child must not use them too."""
-
-    process: int
-    ids: list[int]
 
 
 def evidence(reads: Rights, who: Who, chains: Sequence[Nodes], below: int | None = None) -> list[KnownFacts]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument, SecretDamaged
 from metastore.kinds.secret import SEALED, sealed_parts
+from metastore.port.reserved import ReservedIds
 from metastore.port.secret_keys import KeyRow, SecretKeys
 from metastore.secrets.keyring import cipher, current, new_key, of_text, to_text, unwrap, wrap
 
@@ -99,7 +100,7 @@ class Sealer:
     def __init__(self, database: _Database) -> None:
         self._database = database
         self._ciphers: dict[int, AESSIV] = {}
-        self._ids: list[int] = []
+        self._ids = ReservedIds(_BLOCK)
 
     def seal(self, name: str, value: str, number: int, *, compares: bool = True) -> Sealed:
         """Return the value of the property ``name``, encrypted with a data key, which is made if it is the first one.
@@ -138,12 +139,8 @@ class Sealer:
             return False
 
     def next_id(self) -> int:
-        """Return an id that no other client gets. Ids are reserved in blocks: most calls read nothing."""
-        while True:
-            try:
-                return self._ids.pop()
-            except IndexError:  # another thread may take them all
-                self._ids.extend(self._database.reserve_ids(_BLOCK)[::-1])
+        """Return an id that no other client gets."""
+        return self._ids.next(self._database.reserve_ids)
 
     def _opened(self, name: str, parts: tuple[int, str], entity_id: int) -> str | None:
         """Return the secret in a ciphertext, bound or unbound; None: it does not open here."""

@@ -16,6 +16,7 @@ import metastore as ms
 from metastore.backends.sqlite import forks
 from metastore.backends.sqlite.forks import Forks
 from metastore.block import Block
+from metastore.secrets.keyring import VARIABLE, new_key
 from tests.concurrency.checks import seed, violations
 from tests.servers.process import wait_until
 
@@ -201,20 +202,27 @@ def interrupted(_: Block) -> None:
     raise KeyboardInterrupt
 
 
-def test_children_use_no_ids_that_their_parent_reserved(url: str) -> None:
-    """What a user creates gets an id of a block that its process reserved."""
+def test_children_use_no_ids_that_their_parent_reserved(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a user creates, and what has a secret, gets an id of a block that its process reserved."""
+    monkeypatch.setenv(VARIABLE, new_key())
+    secret = {"pin": "4711"}
     with ms.open(url) as store:
         store.metalakes.create("lake")
         store.users.create("lake.ann")
-        store.catalogs.create("lake.cat", type="relational")
+        store.catalogs.create("lake.cat", type="relational", properties={"metastore.secret-properties": "pin"})
         store.owners.set(store.catalogs.load("lake.cat"), "lake.ann")
         ann = store.as_user("ann")
         ann.schemas.create("lake.cat.s")
+        store.schemas.create("lake.cat.secret", properties=secret)
 
-        def creates(child: int) -> Callable[[], bool]:
-            return lambda: all(ann.tables.create(f"lake.cat.s.t{child}_{n}") for n in range(3))
+        def create(child: int) -> bool:
+            for n in range(3):
+                ann.tables.create(f"lake.cat.s.t{child}_{n}")
+                store.tables.create(f"lake.cat.secret.t{child}_{n}", properties=secret)
+            return True
 
-        children = [forked(creates(n)) for n in range(2)]
+        children = [forked(lambda n=n: create(n)) for n in range(2)]  # type: ignore[misc]
         assert [ended_well(child) for child in children] == [True, True]
-        ann.tables.create("lake.cat.s.last")
-        assert len(list(ann.tables.names("lake.cat.s"))) == 7
+        create(2)
+        assert [len(list(store.tables.names(f"lake.cat.{name}"))) for name in ("s", "secret")] == [9, 9]
+        assert store.reveal("lake.cat.secret.t2_2", "pin") == "4711"

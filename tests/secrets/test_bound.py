@@ -148,3 +148,20 @@ def test_what_is_stored_unbound_opens_and_is_bound_by_its_next_change(
     assert Sealer(store._session.backend).open("pin", text, table.id + 1, "") == "4711"  # it is not bound
     with pytest.raises(ms.SecretDamaged):
         Sealer(store._session.backend).open("pin", json.loads(table.record.doc)["properties"]["pin"], table.id + 1, "")
+
+
+def test_revert_brings_back_the_secrets_of_rows(store: ms.Store) -> None:
+    """They come back as they were stored. A plain value of before the declaration is encrypted."""
+    table = store.tables.create("m.c.s.t", properties=SECRET)
+    store.models.create("m.c.s.m")
+    store.models.add_version("m.c.s.m", uris={"a": "b"}, properties=SECRET)
+    for name in ("gone", "altered"):
+        store.partitions.create(table, name, values={}, properties={**SECRET, "later": "p"})
+    before, then = stored(store), store.position()
+    store.catalogs.alter("m.c", ms.SetProperty(PATTERNS, "pin later"))
+    store.partitions.put_many(table, [store.partitions.row("altered", values={}, properties={"pin": "0"})], ["gone"])
+    store.models.alter_version("m.c.s.m", 1, ms.SetProperty("pin", "0"))
+    assert len(store.revert("m.c.s", kind="schema", to=then)) == 3
+    assert sorted(stored(store).values()) == sorted(before.values())
+    rows = {row.name: row for row in store.partitions.list(table)}
+    assert all(isinstance(rows[name].properties["later"], ms.Secret) for name in ("gone", "altered"))
