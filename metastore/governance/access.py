@@ -342,7 +342,7 @@ class Access:
 
     def next_id(self) -> int:
         """Return an id that no other client gets."""
-        return self._memory.ids.next(self.backend.reserve_ids)
+        return self._memory.ids.next(self.backend)
 
 
 def _gone(want: Want) -> EntityNotFound:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from metastore.clock import process_id
 
 __all__ = ["ReservedIds"]
+
+
+class _Source(Protocol):
+    """What reserves ids: a backend."""
+
+    def reserve_ids(self, count: int) -> list[int]: ...
 
 
 class ReservedIds:
@@ -17,8 +22,8 @@ class ReservedIds:
         self._block = block
         self._own = _Own(process_id(), [])
 
-    def next(self, reserve: Callable[[int], list[int]]) -> int:
-        """Return an id; ``reserve`` is the backend's. Most calls read nothing."""
+    def next(self, source: _Source) -> int:
+        """Return an id. Most calls read nothing."""
         if self._own.process != process_id():
             self._own = _Own(process_id(), [])
         ids = self._own.ids
@@ -26,7 +31,7 @@ class ReservedIds:
             try:
                 return ids.pop()
             except IndexError:  # another thread may take them all
-                ids.extend(reserve(self._block)[::-1])
+                ids.extend(source.reserve_ids(self._block)[::-1])
 
 
 class _Own(NamedTuple):

@@ -140,7 +140,7 @@ class Sealer:
 
     def next_id(self) -> int:
         """Return an id that no other client gets."""
-        return self._ids.next(self._database.reserve_ids)
+        return self._ids.next(self._database)
 
     def _opened(self, name: str, parts: tuple[int, str], entity_id: int) -> str | None:
         """Return the secret in a ciphertext, bound or unbound; None: it does not open here."""

@@ -600,7 +600,7 @@ def test_the_right_is_asked_before_a_name_is_told(lake: Lake, hidden: bool) -> N
 
 
 def test_the_right_is_asked_before_a_version_is_told(lake: Lake) -> None:
-    """Who sees something and may not do it is told that first, whatever else speaks against it; its owner is told why."""
+    """Who sees something and may not do it is told that first, and its owner is told what else speaks against it."""
     store, old = lake.store, ms.SetProperty("p", "new", expected="another")
     store.schemas.create("lake.sales.us")
     models = store.models.create("lake.sales.eu.model")
@@ -621,7 +621,10 @@ def test_the_right_is_asked_before_a_version_is_told(lake: Lake) -> None:
         ("content", lambda on: on.schemas.drop(lake.schema)),
         ("content", lambda on: on.tables.alter(lake.orders, ms.AddColumn("id", "long"))),
     ]
-    why = {"version": ms.VersionConflict, "content": (ms.NotEmpty, ms.EntityAlreadyExists)}
+    why: dict[str, tuple[type[ms.MetastoreError], ...]] = {
+        "version": (ms.VersionConflict,),
+        "content": (ms.NotEmpty, ms.EntityAlreadyExists),
+    }
     for name, allowed in (("ann@corp", False), ("bob@corp", True)):
         user = store.as_user(name)
         if allowed:
@@ -629,7 +632,7 @@ def test_the_right_is_asked_before_a_version_is_told(lake: Lake) -> None:
             lake.reader(to=name)
         for kind, call in calls:
             for run in (call, lambda on, call=call: on.run(call)):
-                with pytest.raises(why[kind] if allowed else ms.PermissionDenied):
+                with pytest.raises(why[kind] if allowed else (ms.PermissionDenied,)):
                     run(user)
     assert store.verify() == []
 
