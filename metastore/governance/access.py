@@ -28,7 +28,7 @@ from metastore.port.search import Search
 
 __all__ = ["Access", "Evidence", "Probed", "Want", "guesses", "guessing"]
 
-_BLOCK: Final = 64
+_TOGETHER: Final = 64
 """How many users of a name are read at once."""
 
 
@@ -324,7 +324,7 @@ class Access:
     def metalakes(self) -> list[int]:
         """Return the ids of the metalakes that have a user of this name."""
         name = self.who.name
-        search = Search(ROOT_ID, "user", name, name, -1, True, (name, -1), name + "\x01", _BLOCK)
+        search = Search(ROOT_ID, "user", name, name, -1, True, (name, -1), name + "\x01", _TOGETHER)
         ids = list[int]()
         while True:
             page = self.backend.find(search)

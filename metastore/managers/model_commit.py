@@ -107,6 +107,9 @@ class ModelEdit(SeenModel):
 
     def alter(self, number: int, changes: Sequence[EntityChange]) -> bool:
         """Apply changes to a version; False if it stays equal."""
+        if self._view.asking:
+            self._touched[number] = "alter"
+            return True
         doc = self._there[number].doc
         made = bound_changes(changes, self.nodes[-1].id, doc)
         text = altered(doc, (*[node.name for node in self.nodes], str(number)), made)

@@ -19,7 +19,7 @@ from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgumen
 from metastore.kinds.entity import Owned
 from metastore.kinds.kind import Kind, OwnedKind, dump, to_json
 from metastore.kinds.partition import PARTITION, Partition
-from metastore.kinds.secret import SEALED, kept_in
+from metastore.kinds.secret import SEALED, kept_in, sealed_parts
 from metastore.kinds.table.kind import TABLE
 from metastore.managers.attempts.create import with_properties
 from metastore.managers.drops.announce import Begin
@@ -58,6 +58,8 @@ class Row:
 
     name: str
     doc: str
+    stood: bool = False
+    """It was stored before, as it is: what is encrypted in it is no value that somebody gives."""
 
 
 class OwnedManager(Generic[O]):
@@ -217,13 +219,14 @@ class OwnedManager(Generic[O]):
 
         A row that is equal already is not written, and is equal at the commit. Of rows with one name the last counts.
         """
-        wanted = dict(map(_pair, items(rows, "rows")))
+        given = {row.name: row for row in map(_row, items(rows, "rows"))}
+        wanted = {name: row.doc for name, row in given.items()}
         unwanted = [name for name in dict.fromkeys(map(clean_name, items(drop, "drop"))) if name not in wanted]
         if not any(map(has_properties, wanted.values())):
             return self._put_many(owner, wanted, {}, unwanted, options, NO_SEAL)
 
         def put(seal: Seal) -> int:
-            rows = [_sealed(Row(name, doc), seal) for name, doc in wanted.items()]
+            rows = [_sealed(row, seal) for row in given.values()]
             docs = {row.name: row.doc for row, _ in rows}
             return self._put_many(owner, docs, {row.name: of for row, of in rows}, unwanted, options, seal)
 
@@ -355,7 +358,10 @@ def has_properties(doc: str) -> bool:
 def _sealed(row: Row, seal: Seal) -> tuple[Row, Mapping[str, str]]:
     """Return a row as the call may write it, and its properties, of which some are bound to the owner later."""
     doc = json.loads(row.doc)
-    properties = seal.properties(doc["properties"])
+    properties = {
+        key: value if row.stood and sealed_parts(value) is not None else seal.value(key, value)
+        for key, value in doc["properties"].items()
+    }
     return Row(row.name, dump({**doc, "properties": properties}, (row.name,))), properties
 
 
@@ -373,10 +379,10 @@ def _kept(doc: str, before: str) -> str:
     return to_json({**new, "properties": kept_in(new["properties"], old)})
 
 
-def _pair(row: object) -> tuple[str, str]:
+def _row(row: object) -> Row:
     if not isinstance(row, Row):
         raise InvalidArgument(f"put_many takes what the manager's row() returns, not {shown_value(row)}")
-    return row.name, row.doc
+    return row
 
 
 def _shown(backend: Reads, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:

@@ -20,6 +20,8 @@ from metastore.errors import (
     EntityAlreadyExists,
     EntityNotFound,
     InvalidArgument,
+    MetastoreError,
+    NotEmpty,
     PermissionDenied,
     VersionConflict,
 )
@@ -36,7 +38,7 @@ from metastore.kinds.relation import relation_doc
 from metastore.names import format_path, parse_path
 from metastore.operation.guards import lookup, requiring
 from metastore.operation.request import Call, Merge, Proposal, Request, Results, View
-from metastore.operation.taken import as_if_free
+from metastore.operation.taken import as_if_expected, as_if_free
 from metastore.port.commit import Commit
 from metastore.port.conditions import ROOT_ID, Expect
 from metastore.port.records import ROOT, Lookup, Step
@@ -65,8 +67,8 @@ def authorized(access: Access, request: Request[T], call: Call) -> Request[T]:
         with guessing(view.trusting) as guessed:
             try:
                 decided = request.attempt(view)
-            except EntityAlreadyExists as taken:
-                _ask_first(access, request, view, taken.path)
+            except (EntityAlreadyExists, VersionConflict, NotEmpty, InvalidArgument) as error:
+                _ask_first(access, request, view, error)
                 raise
             finally:
                 if guessed:
@@ -94,13 +96,19 @@ def check_principal(access: Access, call: Call) -> None:
         raise InvalidArgument(f"the principal of these calls is the user {access.who.name}; leave principal out")
 
 
-def _ask_first(access: Access, request: Request[T], view: View, path: str) -> None:
-    """Raise PermissionDenied if the user may not do it where a name is taken."""
-    free = as_if_free(view, path)
-    with suppress(EntityAlreadyExists, EntityNotFound, VersionConflict):  # then this is not what speaks against it
-        decided = request.attempt(free)
+def _ask_first(access: Access, request: Request[T], view: View, error: MetastoreError) -> None:
+    """Raise PermissionDenied if the user may not do what an attempt found this against: it is told no more."""
+    taken = isinstance(error, EntityAlreadyExists)
+    asked = as_if_free(view, error.path) if isinstance(error, EntityAlreadyExists) else as_if_expected(view)
+    with suppress(EntityNotFound, VersionConflict):  # then this is not what speaks against it
+        try:
+            decided = request.attempt(asked)
+        except EntityAlreadyExists as also:
+            if not taken:
+                _ask_first(access, request, view, also)
+            return
         if isinstance(decided, Proposal):
-            _guarded(access, free, decided, request.merge)
+            _guarded(access, asked, decided, request.merge)
 
 
 def _shown(first: Step, result: object) -> list[int]:

@@ -149,10 +149,12 @@ def committed(backend: Reads, entity: Entity) -> bool:
 class View:
     """One attempt's view: the backend, and whether the attempt may trust the entities in hand."""
 
-    def __init__(self, backend: Reads, trusting: bool, recent: Recent | None = None) -> None:
+    def __init__(self, backend: Reads, trusting: bool, recent: Recent | None = None, *, asking: bool = False) -> None:
         self.backend = backend
         self.trusting = trusting
         self.guessed = False
+        self.asking = asking
+        """Only the right is asked: the attempt overlooks what its caller expects, and proposes all the same."""
         self._recent = recent
 
     def trusts(self, entity: Entity) -> bool:

@@ -1,7 +1,8 @@
-"""Ask for the right to write somewhere before it is told that the name is taken.
+"""Ask for the right to do something before it is told what else speaks against it.
 
 Who may not create below a container must not learn which names it has: they may be hidden. So an attempt that found a
-name taken is decided once more as if it were free, and what that would need is asked.
+name taken is decided once more as if it were free, and what that would need is asked. An attempt that did not find what
+its caller expects is decided once more without that.
 """
 
 from __future__ import annotations
@@ -15,12 +16,17 @@ from metastore.port.backend import Reads
 from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Lookup, Resolved
 
-__all__ = ["as_if_free"]
+__all__ = ["as_if_expected", "as_if_free"]
+
+
+def as_if_expected(view: View) -> View:
+    """Return a view of what ``view`` reads now, in which everything is as the caller expects."""
+    return View(view.backend, trusting=False, asking=True)
 
 
 def as_if_free(view: View, path: str) -> View:
     """Return a view of what ``view`` reads now, in which nothing has this path."""
-    return View(cast(Reads, _Untaken(view.backend, path)), trusting=False)
+    return View(cast(Reads, _Untaken(view.backend, path)), trusting=False, asking=True)
 
 
 class _Untaken:

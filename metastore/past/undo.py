@@ -162,7 +162,7 @@ class Undoing:
         old = {row.name: row.doc for row in rows_of(self._then, owner.id, kind) if marked_by(row) is None}
         new = [row.name for row in rows_of(self._read, owner.id, kind)]
         rows: OwnedManager[Any] = OwnedManager(self._session, OWNED_KINDS[kind], KINDS[owner.kind])
-        rows.put_many(owner, [Row(name, doc) for name, doc in old.items()], drop=set(new) - set(old))
+        rows.put_many(owner, [Row(name, doc, stood=True) for name, doc in old.items()], drop=set(new) - set(old))
 
 
 def _as_it_goes_back(old: str, entity: Entity) -> str:

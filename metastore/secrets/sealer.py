@@ -119,7 +119,10 @@ class Sealer:
         parts = sealed_parts(value)
         if parts is None:
             raise SecretDamaged(f"{what} has a handle, and its secret is not in this database; set the property again")
-        secret = self._opened(name, parts, entity_id)
+        try:
+            secret = self._opened(name, parts, entity_id)
+        except SecretDamaged as error:  # of the data key
+            raise SecretDamaged(f"{what}: {error}") from None
         if secret is None:
             raise SecretDamaged(
                 f"{what} is damaged: data key {parts[0]} does not open it; set the property again, or restore a backup"

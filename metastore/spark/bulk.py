@@ -19,6 +19,7 @@ from metastore.kinds.statistic import STATISTIC
 from metastore.spark.context import workers_like_us
 from metastore.spark.once import new_write, once
 from metastore.spark.source.source import open_here, register_source
+from metastore.store import Store
 from metastore.transaction.transaction import Transaction
 
 __all__ = ["attach_many", "set_statistics", "statistics"]
@@ -53,15 +54,21 @@ def attach_many(
 
     named = new_write()
 
+    def write(rows: Rows) -> int:
+        with open_here(url, principal) as store:
+            return attach_rows(store, named, rows, tag, relation)
+
+    return _written(frame, write)
+
+
+def attach_rows(store: Store, named: str, rows: Rows, tag: str, relation: str) -> int:
+    """Attach what one task of :func:`attach_many` has; return how many attachments are new."""
+
     def attach(tx: Transaction, rows: list[dict[str, Any]]) -> int:
         manager: Any = tx.tags if relation == "tags" else tx.relations(relation)
         return int(manager.attach_many(tag, [{k: v for k, v in row.items() if v is not None} for row in rows]))
 
-    def write(rows: Rows) -> int:
-        with open_here(url, principal) as store:
-            return sum(new or 0 for _, new in once(store, named, rows, _TAGS, attach))
-
-    return _written(frame, write)
+    return sum(new or 0 for _, new in once(store, named, rows, _TAGS, attach))
 
 
 def statistics(spark: SparkSession, *, url: str | None = None, at: str | None = None) -> DataFrame:

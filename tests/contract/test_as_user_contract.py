@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
@@ -596,6 +597,44 @@ def test_the_right_is_asked_before_a_name_is_told(lake: Lake, hidden: bool) -> N
     lake.role("maker", ("create_table", "schema", "lake.sales.eu"))
     with pytest.raises(ms.EntityAlreadyExists):
         ann.tables.create("lake.sales.eu.orders")
+
+
+def test_the_right_is_asked_before_a_version_is_told(lake: Lake) -> None:
+    """Who sees something and may not do it is told that first, and its owner is told what else speaks against it."""
+    store, old = lake.store, ms.SetProperty("p", "new", expected="another")
+    store.schemas.create("lake.sales.us")
+    models = store.models.create("lake.sales.eu.model")
+    store.models.add_version(models, uris={"a": "b"}, properties={"p": "old"})
+    lake.role(
+        "reader",
+        *[(word, "catalog", "lake.sales") for word in ("use_catalog", "use_schema", "select_table", "use_model")],
+    )
+    calls: list[tuple[str, Callable[[Any], object]]] = [
+        ("version", lambda on: on.tables.drop("lake.sales.eu.orders", expected_version=9)),
+        ("version", lambda on: on.tables.drop(lake.orders, expected_version=9)),
+        ("version", lambda on: on.tables.rename(lake.orders, "new", expected_version=9)),
+        ("version", lambda on: on.tables.rename(lake.orders, "refunds", expected_version=9)),
+        ("version", lambda on: on.tables.rename(lake.orders, "lake.sales.us.new", expected_version=9)),
+        ("version", lambda on: on.tables.alter(lake.orders, ms.SetComment("c"), expected_version=9)),
+        ("version", lambda on: on.tables.alter("lake.sales.eu.orders", old)),
+        ("version", lambda on: on.models.alter_version(models, 1, old)),
+        ("content", lambda on: on.schemas.drop(lake.schema)),
+        ("content", lambda on: on.tables.alter(lake.orders, ms.AddColumn("id", "long"))),
+    ]
+    why: dict[str, tuple[type[ms.MetastoreError], ...]] = {
+        "version": (ms.VersionConflict,),
+        "content": (ms.NotEmpty, ms.EntityAlreadyExists),
+    }
+    for name, allowed in (("ann@corp", False), ("bob@corp", True)):
+        user = store.as_user(name)
+        if allowed:
+            store.owners.set(lake.sales, ("lake", name))
+            lake.reader(to=name)
+        for kind, call in calls:
+            for run in (call, lambda on, call=call: on.run(call)):
+                with pytest.raises(why[kind] if allowed else (ms.PermissionDenied,)):
+                    run(user)
+    assert store.verify() == []
 
 
 def test_a_repeat_is_of_the_same_user_and_shows_what_it_sees_today(lake: Lake) -> None:

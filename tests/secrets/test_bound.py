@@ -12,6 +12,7 @@ import pytest
 import metastore as ms
 from metastore.kinds.secret import as_shown
 from metastore.managers.sources import NewTable
+from metastore.operation.seals import Seals
 from metastore.secrets.keyring import VARIABLE, new_key, to_text
 from metastore.secrets.sealer import Sealer
 
@@ -148,3 +149,35 @@ def test_what_is_stored_unbound_opens_and_is_bound_by_its_next_change(
     assert Sealer(store._session.backend).open("pin", text, table.id + 1, "") == "4711"  # it is not bound
     with pytest.raises(ms.SecretDamaged):
         Sealer(store._session.backend).open("pin", json.loads(table.record.doc)["properties"]["pin"], table.id + 1, "")
+
+
+def test_revert_brings_back_the_secrets_of_rows(store: ms.Store) -> None:
+    """They come back as they were stored. A plain value of before the declaration is encrypted."""
+    table = store.tables.create("m.c.s.t", properties=SECRET)
+    store.models.create("m.c.s.m")
+    store.models.add_version("m.c.s.m", uris={"a": "b"}, properties=SECRET)
+    for name in ("gone", "altered"):
+        store.partitions.create(table, name, values={}, properties={**SECRET, "later": "p"})
+    before, then = stored(store), store.position()
+    store.catalogs.alter("m.c", ms.SetProperty(PATTERNS, "pin later"))
+    store.partitions.put_many(table, [store.partitions.row("altered", values={}, properties={"pin": "0"})], ["gone"])
+    store.models.alter_version("m.c.s.m", 1, ms.SetProperty("pin", "0"))
+    assert len(store.revert("m.c.s", kind="schema", to=then)) == 3
+    assert sorted(stored(store).values()) == sorted(before.values())
+    rows = {row.name: row for row in store.partitions.list(table)}
+    assert all(isinstance(rows[name].properties["later"], ms.Secret) for name in ("gone", "altered"))
+
+
+def test_a_secret_whose_data_key_is_gone_is_named(store: ms.Store) -> None:
+    """A revert brings it back. Until it is set again, it stops a rotation, which says which one it is."""
+    store.tables.create("m.c.s.t", properties=SECRET)
+    then = store.position()
+    assert store.secrets.rotate(reencrypt=True).destroyed == (1,)
+    store.revert("m.c.s.t", kind="table", to=then)
+    store.secrets._session.seals = store._session.seals = Seals(store._session.backend)  # as in another process
+    for call in (lambda: store.reveal("m.c.s.t", "pin"), lambda: store.secrets.rotate(reencrypt=True)):
+        with pytest.raises(ms.SecretDamaged, match=r"^the property 'pin' of m\.c\.s\.t: data key 1 was destroyed"):
+            call()
+    store.tables.alter("m.c.s.t", ms.SetProperty("pin", "0815"))
+    assert store.secrets.rotate(reencrypt=True).destroyed == (2, 3)  # the stopped one made 3
+    assert store.verify() == []

@@ -40,8 +40,10 @@ def alter(
 
     def attempt(view: View) -> Proposal[Entity] | Entity:
         record = find(view, kind, target)
-        check_version(record, expected_version)
+        check_version(view, record, expected_version)
         names = tuple([n.name for n in record.chain])
+        if view.asking:
+            return rewrite(kind, record, record.doc, dump_changes(changes, names), actor)
         made = bound_changes(changes, record.chain[-1].id, record.doc)
         text = altered(record.doc, names, made, kind.check_doc)
         proposal = rewrite(kind, record, text, dump_changes(made, names), actor)

@@ -32,9 +32,9 @@ from metastore.port.writes import Event, Place, Update
 __all__ = ["check_version", "collect", "drop", "purge", "rename", "restore", "set_in_use"]
 
 
-def check_version(record: Record, expected: int | None) -> None:
+def check_version(view: View, record: Record, expected: int | None) -> None:
     """Raise VersionConflict if the caller expects another version."""
-    if expected is None:
+    if expected is None or view.asking:
         return
     expected = positive_integer(expected, "a version")
     if record.version != expected:
@@ -82,7 +82,7 @@ def rename(
     """Propose a new name, or a new parent and name, for ``target``."""
     wanted = parse_path(to)
     record = find(view, kind, target)
-    check_version(record, expected_version)
+    check_version(view, record, expected_version)
     parents, node = record.chain[:-1], record.chain[-1]
     moves = len(wanted) > 1 and wanted[:-1] != tuple(n.name for n in parents)
     if view.guessed and moves:
@@ -142,10 +142,10 @@ def drop(
         record = find(view, kind, target)
     except EntityNotFound:
         return False
-    check_version(record, expected_version)
+    check_version(view, record, expected_version)
     check_in_use(record.chain[:-1])
     empty = kind.container and not cascade
-    if empty and not view.trusting:  # the commit checks it as well; after it has refused, we look
+    if empty and not view.trusting and not view.asking:  # the commit checks it as well; after it has refused, we look
         with standing(view, record.chain):
             check_empty(view, record)
     proposal = _Exclusive(kind, record, actor).propose(

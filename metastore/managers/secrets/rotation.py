@@ -14,6 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from metastore.arguments import shown
 from metastore.errors import EntityNotFound, NotInUse, PermissionDenied, VersionConflict
 from metastore.kinds.catalog import CATALOG
 from metastore.kinds.change import SetProperty
@@ -184,7 +185,9 @@ class SecretStore:
                     left.add(known.record.chain[-1].id if row is None else row.id)
         return done, left
 
-    def _changes(self, properties: Mapping[str, str], entity_id: int, declared: Declared) -> list[SetProperty]:
+    def _changes(
+        self, properties: Mapping[str, str], entity_id: int, declared: Declared, path: str
+    ) -> list[SetProperty]:
         """Return what encrypts properties of an entity, or of a row that it owns, with the data key of now."""
         sealer = self._sealer
         changes = []
@@ -192,7 +195,9 @@ class SecretStore:
             parts = sealed_parts(value)
             if not declared.covers(key) or not (is_plain(value) or (parts and parts[0] != declared.key)):
                 continue
-            secret = value if parts is None else sealer.open(key, value, entity_id, f"the property {key}")
+            secret = (
+                value if parts is None else sealer.open(key, value, entity_id, f"the property {shown(key)} of {path}")
+            )
             changes.append(SetProperty(key, sealer.bind(key, secret, declared.key, entity_id), expected=value))
         return changes
 
@@ -200,7 +205,8 @@ class SecretStore:
         """Encrypt the properties of an entity or row; None: there is nothing to do; False: a plain value stays."""
         while known is not None:
             properties = json.loads(known.record.doc if row is None else row.doc)["properties"]
-            changes = self._changes(properties, known.record.chain[-1].id, declared)
+            names = (*[node.name for node in known.record.chain], *([] if row is None else [row.name]))
+            changes = self._changes(properties, known.record.chain[-1].id, declared, format_path(names))
             if not changes:
                 return None
             stays = False if any(is_plain(one.expected) for one in changes) else None
