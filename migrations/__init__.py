@@ -25,6 +25,7 @@ from metastore.clock import SYSTEM
 from metastore.errors import BackendRefused, BackendUnavailable, InvalidArgument, MigrationNeeded
 from metastore.migrations.indexes import build_pending
 from metastore.migrations.sessions import MIGRATOR, refuse_beside
+from metastore.migrations.time_outs import TIMED_OUT, end_none_of_transactions
 from metastore.retry.classify import Consequence, of_sqlite, of_sqlstate
 from metastore.urls import Url, redacted
 
@@ -40,10 +41,8 @@ _PAUSE: Final = 1.0
 """The longest pause before the next try, in which writers go on (seconds)."""
 _IN_THE_WAY: Final = ("40P01", "55P03")
 """A deadlock with a writer, or a table that a writer keeps."""
-_TIMED_OUT: Final = "57014"
 _TABLES: Final = ("guard", "entity", "owned", "relation", "operation")
 """The tables in the order in which writers take them."""
-_TIME_OUTS: Final = ("statement_timeout", "idle_in_transaction_session_timeout", "transaction_timeout")
 
 
 class Revision(NamedTuple):
@@ -137,7 +136,7 @@ def _engine(url: Url, *, writes: bool = False) -> Engine:
         given = {"connect_timeout": 10, "application_name": MIGRATOR, **options_of(url)}
         options: dict[str, Any] = {**given, "client_encoding": "utf8"}
         engine = create_engine(_of_sqlalchemy(url), connect_args=options)
-        _without_time_outs(engine)
+        end_none_of_transactions(engine)
         return engine
     from metastore.backends.sqlite.connect import make_private  # noqa: PLC0415  (not needed for PostgreSQL)
 
@@ -194,7 +193,7 @@ def _told(where: str) -> Iterator[None]:
                 f"cannot migrate {where}: for {_PATIENCE:.0f} s other sessions kept its tables ({_reason(error)}); "
                 "nothing was changed: end long transactions (pg_stat_activity shows them), then migrate again"
             ) from None
-        if state == _TIMED_OUT:
+        if state in TIMED_OUT:
             raise BackendUnavailable(
                 f"cannot migrate {where}: a time-out of the role, the database or the URL ended a statement "
                 f"({_reason(error)}); nothing was changed: migrate with a longer one, such as "
@@ -269,17 +268,6 @@ def _confirmed(connection: Connection) -> Callable[[], bool]:
     doubt = Doubt(raw.pgconn)
     raw.add_notice_handler(doubt)
     return lambda: not doubt.unconfirmed
-
-
-def _without_time_outs(engine: Engine) -> None:
-    """Let no time-out of the role or the URL end a statement of a migration: they are meant for calls."""
-
-    @event.listens_for(engine, "begin")
-    def _begin(connection: Connection) -> None:
-        # the shortest statement first: it runs under the time-out that it takes away
-        connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
-        known = text("SELECT set_config(name, '0', true) FROM pg_settings WHERE name = ANY(:names)")
-        connection.execute(known, {"names": list(_TIME_OUTS)})  # PostgreSQL 16 has not all of them
 
 
 def _begin_immediate(engine: Engine) -> None:

@@ -20,6 +20,7 @@ from alembic.script.revision import ResolutionError
 from sqlalchemy import Connection, Engine, text
 
 from metastore.clock import SYSTEM
+from metastore.migrations.time_outs import end_none_of_a_session
 
 __all__ = ["build_pending"]
 
@@ -45,7 +46,7 @@ def build_pending(engine: Engine, config: Config, revision: str) -> None:
             for name in missing:
                 connection.execute(text(f"DROP INDEX CONCURRENTLY IF EXISTS {name}"))
             return
-        connection.execute(text("SET statement_timeout = 0; SET lock_timeout = 0"))
+        end_none_of_a_session(connection)
         while not connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": _LOCK}):
             SYSTEM.sleep(_PAUSE)
         missing = _missing(connection, config, revision)  # another process may have built some

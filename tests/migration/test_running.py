@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
+import psycopg
 import pytest
 
 import metastore as ms
@@ -205,21 +206,39 @@ def test_libpq_finds_one_database_for_migrate_and_open(
         assert same.metalakes.load("m").path == "m"
 
 
-def test_no_time_out_of_a_role_ends_a_migration(empty_postgres_url: str) -> None:
-    """It waits for another migrator for longer than the statements of the role may take."""
+_BUILDS = "0003"
+"""The next revision builds an index before the migration."""
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "event"),
+    [
+        (f"SELECT pg_advisory_lock({migrations._LOCK})", f"SELECT pg_advisory_unlock({migrations._LOCK})", "advisory"),
+        ("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT format FROM info", "COMMIT", "virtualxid"),
+    ],
+    ids=["for another migrator", "for an old snapshot"],
+)
+def test_no_time_out_of_a_role_ends_a_migration(empty_postgres_url: str, begin: str, end: str, event: str) -> None:
+    """It waits for longer than the statements, locks and transactions of the role may take."""
     waits = f"""SELECT clock_timestamp() - query_start > interval '0.3 s' FROM pg_stat_activity
-      WHERE wait_event = 'advisory' AND application_name = '{MIGRATOR}' AND datname = current_database()"""
-    short = f"{empty_postgres_url}?options=-c%20statement_timeout%3D150"
-    with ThreadPoolExecutor(1) as pool, connected(empty_postgres_url) as other:
-        other.exec_driver_sql(f"SELECT pg_advisory_lock({migrations._LOCK})")
-        migrated = pool.submit(ms.migrate, short)
+      WHERE wait_event = '{event}' AND application_name = '{MIGRATOR}' AND datname = current_database()"""
+    migrations.upgrade(parse_url(empty_postgres_url), _BUILDS)
+    dsn = empty_postgres_url.replace("+psycopg", "")
+    with psycopg.connect(dsn, autocommit=True) as other, ThreadPoolExecutor(1) as pool:
+        known = ("statement_timeout", "lock_timeout", "transaction_timeout")
+        there = other.execute("SELECT name FROM pg_settings WHERE name = ANY(%s)", [list(known)]).fetchall()
+        options = "%20".join(f"-c%20{name}%3D150" for (name,) in there)
+        other.execute(begin)
+        migrated = pool.submit(ms.migrate, f"{empty_postgres_url}?options={options}")
 
         def waited() -> bool:
-            other.exec_driver_sql("SELECT pg_stat_clear_snapshot()")
-            return migrated.done() or other.exec_driver_sql(waits).fetchall() == [(True,)]
+            other.execute("SELECT pg_stat_clear_snapshot()")
+            return migrated.done() or (True,) in other.execute(waits).fetchall()
 
-        assert wait_until(waited, 30)
-        other.exec_driver_sql(f"SELECT pg_advisory_unlock({migrations._LOCK})")
+        try:
+            assert wait_until(waited, 30)
+        finally:
+            other.execute(end)
         migrated.result()
     fill(empty_postgres_url)
 

@@ -13,6 +13,7 @@ import pytest
 import metastore as ms
 from metastore.backends.postgres.read_errors import raise_read_error
 from metastore.backends.sqlite.connect import DRIVER
+from metastore.backends.sqlite.connect import raise_read_error as raise_sqlite_error
 from metastore.retry.classify import Consequence, of_sqlite, of_sqlstate
 from tests.servers.postgres import Databases
 
@@ -78,6 +79,18 @@ def test_each_sqlstate_becomes_an_error_of_ours() -> None:
         assert "the words of the server" in str(caught.value), state
     with pytest.raises(ms.BackendRefused, match=r"\(SQLSTATE XX001\)"):
         raise_read_error(psycopg.errors.DataCorrupted("invalid page"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "meaning"),
+    [("DataError", ms.InvalidArgument), ("OperationalError", ms.BackendRefused), ("DatabaseError", ms.BackendRefused)],
+)
+def test_an_error_of_sqlite_without_a_code_becomes_one_of_ours(kind: str, meaning: type[ms.MetastoreError]) -> None:
+    """As on PostgreSQL. What the driver refuses before it asks SQLite stays raw: it is a defect of ours."""
+    with pytest.raises(meaning, match="the words of the driver"):
+        raise_sqlite_error(getattr(DRIVER, kind)("the words of the driver"))
+    with pytest.raises(DRIVER.ProgrammingError):
+        raise_sqlite_error(DRIVER.ProgrammingError("no such parameter"))
 
 
 CODES = {

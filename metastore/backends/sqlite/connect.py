@@ -329,12 +329,23 @@ def _translated(error: Exception) -> MetastoreError | Exception:
     if is_no_text(error):
         return UnreadableRow("a row that the call writes or deletes", "one of its texts is not UTF-8")
     code = getattr(error, "sqlite_errorcode", None)
-    return error if code is None else _meaning(error, code)  # without a code, the driver refused it: a defect of ours
+    if code is not None:
+        return _meaning(error, code)
+    if isinstance(error, DRIVER.DataError):
+        return InvalidArgument(f"the database refuses a value: {error}")
+    refused: tuple[type[Exception], ...] = (DRIVER.InterfaceError, DRIVER.ProgrammingError, DRIVER.NotSupportedError)
+    if isinstance(error, refused):
+        return error  # the driver refused what it was given: a defect of ours
+    return BackendRefused(f"the database {_file(error)} failed: {error}; run: metastore verify")
+
+
+def _file(error: Exception) -> str:
+    return next(iter(getattr(error, "__notes__", ())), "")
 
 
 def _meaning(error: Exception, code: int) -> MetastoreError:
     consequence = of_sqlite(code)
-    file = next(iter(getattr(error, "__notes__", ())), "")
+    file = _file(error)
     if consequence is Consequence.SCHEMA:
         return MigrationNeeded(f"the database has no fitting schema ({error}); run: metastore migrate")
     if consequence is Consequence.REFUSED:
