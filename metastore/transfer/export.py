@@ -4,15 +4,17 @@ Memory: an object for each entity that can have children, and a few hundred docu
 PostgreSQL a read-only transaction stays open meanwhile, which takes no locks.
 
 An export that was stopped goes on after the last whole line of its file, if the feed has not moved since.
+
+The snapshot and the file belong to the process that began the export: the caller's functions may fork within it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
-from metastore.clock import Clock
+from metastore.clock import Clock, process_id
 from metastore.errors import BackendUnavailable, InvalidArgument
 from metastore.feed.feed import position_of
 from metastore.kinds.entity import Entity, utc
@@ -38,6 +40,7 @@ class RightsChanged(Exception):
     """The right to the export may have been taken away before its instant; nothing was written."""
 
 
+T = TypeVar("T")
 _PATIENCE = 1.0
 """How long to wait for running writers, so that the header can name a position (seconds)."""
 _CHUNK = 500
@@ -65,6 +68,7 @@ def export(
         raise InvalidArgument("ids and history belong to a whole database; export without a path")
     watermark = _watermark(backend, clock)
     epoch, time = backend.feed_start()[0], utc(backend.now()).isoformat()
+    progress, unreadable = _in_one_process(progress or _silent), unreadable and _in_one_process(unreadable)
     with backend.snapshot() as snapshot:
         if rests and not _holds(snapshot, rests):
             raise RightsChanged
@@ -83,15 +87,11 @@ def export(
         if resume:
             _cut(stream, 0 if kept is None else kept.end)
         try:
-            return replace(
-                _write(snapshot, stream, root, header, kept, progress or _silent, unreadable), restarted=restarted
-            )
+            return replace(_write(snapshot, stream, root, header, kept, progress, unreadable), restarted=restarted)
         except _Differs:
             restarted = "what is in it is not what would be written now"
         _cut(stream, 0)
-        return replace(
-            _write(snapshot, stream, root, header, None, progress or _silent, unreadable), restarted=restarted
-        )
+        return replace(_write(snapshot, stream, root, header, None, progress, unreadable), restarted=restarted)
 
 
 def _holds(snapshot: TableSnapshot, scopes: Guards) -> bool:
@@ -103,6 +103,21 @@ def _holds(snapshot: TableSnapshot, scopes: Guards) -> bool:
 def _cut(stream: BinaryIO, end: int) -> None:
     stream.seek(end)
     stream.truncate()
+
+
+def _in_one_process(function: Callable[[T], object]) -> Callable[[T], None]:
+    """Let a function of the caller raise InvalidArgument in a child that it forked, before that reads on or writes."""
+    process = process_id()
+
+    def call(told: T) -> None:
+        function(told)
+        if process != process_id():
+            raise InvalidArgument(
+                "a forked child has gone on with its parent's export; it wrote nothing; end the child inside of the "
+                "function that forked it (os._exit), and let it begin an export of its own"
+            )
+
+    return call
 
 
 def _silent(_: int) -> None:
@@ -172,6 +187,7 @@ class _Output:
             for line, text in zip(chunk, texts, strict=True):
                 self._tally.add(line, text)
             self._stream.write(b"".join(texts))
+            self._stream.flush()  # a child that is forked below has nothing to write a second time
             self._progress(self._tally.entities + self._tally.owned + self._tally.operations)
 
     def finish(self) -> Footer:

@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import closing
+from io import BytesIO
 from itertools import count
 from typing import Any, cast
 
@@ -22,6 +23,8 @@ SCHEMA = TABLE.rpartition(".")[0]
 CHANGES = ms.SetComment("the parent's"), ms.SetProperty("k", "v")
 _LAST = 2**60
 """A ticket after all others."""
+_MANY = 1100
+"""So many tables that an export reads them in more than one message."""
 InChild = Callable[[], bool]
 """Forks; True in the child, which leaves the block. Or it raises there."""
 
@@ -96,6 +99,24 @@ def follower(store: ms.Store, in_child: InChild) -> None:
         assert next(change for change in following if change.action == "alter")
 
 
+def export(store: ms.Store, in_child: InChild) -> None:
+    """It reads more after each call of ``progress``: its history is longer than one reading."""
+    store.tables.create_many(SCHEMA, [{"name": f"many{n}"} for n in range(_MANY)])
+    forks = count()
+    told: list[int] = []
+
+    def progress(lines: int) -> None:
+        told.append(lines)
+        if not next(forks):
+            in_child()
+
+    file = BytesIO()
+    store.export_to(file, history=True, progress=progress)
+    assert len(told) > 2
+    assert len(file.getvalue().splitlines()) > 2 * _MANY
+    store.tables.alter(TABLE, *CHANGES)
+
+
 def store_itself(store: ms.Store, in_child: InChild) -> None:
     with store:
         if in_child():
@@ -103,8 +124,8 @@ def store_itself(store: ms.Store, in_child: InChild) -> None:
         store.tables.alter(TABLE, *CHANGES)
 
 
-COMMITS = (transaction, run, freeze, consumer)
-"""They commit when they are left in order: a child is refused."""
+COMMITS = (transaction, run, freeze, consumer, export)
+"""They commit when they are left in order, or end a file: a child is refused."""
 BLOCKS = (*COMMITS, lease, follower, store_itself)
 
 

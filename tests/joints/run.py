@@ -100,7 +100,15 @@ def run(plan: Plan, on: Ground, folder: Path, seconds: float, seed: int, say: Sa
         running.kill()
     wrong += (folder / "wrong").read_text().splitlines() if (folder / "wrong").exists() else []
     wrong += [] if weather.sessions is None else weather.sessions.wrong()
-    told = {"wrong": wrong, "weather": weather.done, "rough": rough, "largest": weather.largest, "left": left}
+    database = "sqlite" if on.server is None else "postgres"
+    told = {
+        "database": database,
+        "wrong": wrong,
+        "weather": weather.done,
+        "rough": rough,
+        "largest": weather.largest,
+        "left": left,
+    }
     (folder / "run.json").write_text(json.dumps({**told, "seed": seed}))
 
 

@@ -39,7 +39,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
             journal = Journal(file, client)
             Lane(journal, role, f"seed {role}", 0.0).run(store, partial(_has_enough, journal))
     keep(url, folder)
-    told = {"wrong": [], "weather": {}, "rough": 0, "largest": 0, "left": 1.0, "seed": 0}
+    told = {"database": "sqlite", "wrong": [], "weather": {}, "rough": 0, "largest": 0, "left": 1.0, "seed": 0}
     (folder / "run.json").write_text(json.dumps(told))
     return folder
 
@@ -66,7 +66,7 @@ def _journal(record: Path) -> Path:
     return record / "journals" / "p1.jsonl"
 
 
-def _changed(record: Path, action: str, change: Callable[[Line, Line], None]) -> Verdict:
+def _changed(record: Path, action: str, change: Callable[..., None]) -> Verdict:
     """Change the first call of a kind that returned an entity, a list or a truth; return the verdict."""
     lines = _lines(_journal(record))
     begun = {(line["client"], line["n"]): line for line in lines if "start" in line}
@@ -136,6 +136,13 @@ def _away(call: Line, line: Line) -> None:
     line.update({"error": "BackendUnavailable", "message": "", "about": {}})
 
 
+def _untold(call: Line, line: Line, after: float = 0.3) -> None:
+    """Tell nothing of an alter, so many seconds after its deadline."""
+    del line["answer"]
+    line.update({"error": "OutcomeUnknown", "message": "", "about": {}})
+    line["end"] = call["start"] + round((call["deadline"] + after) * 1e9)
+
+
 def _untrue(call: Line, line: Line) -> None:
     del line["answer"]
     line.update({"error": "EntityNotFound", "message": "", "about": {"path": call["path"]}})
@@ -165,6 +172,7 @@ LIES: dict[str, tuple[str, Callable[[Line, Line], None], str]] = {
     "a write whose client was told that it was not applied": ("create", _early, "once"),
     "an error from the library's inside": ("load", _inner, "error"),
     "a network that was not away": ("load", _away, "error"),
+    "an outcome that nobody asked for to the end": ("alter", _untold, "error"),
     "an error that was never true": ("load", _untrue, "read"),
     "a transaction that runs again and again": ("transaction", _starved, "starved"),
     "a change of the feed that a follower did not get": ("changes", _skips, "feed"),
@@ -178,6 +186,14 @@ def test_what_cannot_be_is_found(record: Path, lie: str) -> None:
     verdict = _changed(record, action, change)
     assert verdict.word == "contradicted"
     assert rule in verdict.rules, verdict.found
+
+
+@pytest.mark.parametrize(("database", "rules"), [("sqlite", set()), ("postgres", {"error"})])
+def test_sqlites_one_writer_may_keep_an_announced_change(record: Path, database: str, rules: set[str]) -> None:
+    """What withdraws it is a write, too: who was kept out for the whole half second knows nothing."""
+    told = json.loads((record / "run.json").read_text())
+    (record / "run.json").write_text(json.dumps({**told, "database": database}))
+    assert set(_changed(record, "alter", partial(_untold, after=0.6)).rules) == rules
 
 
 def test_a_call_of_a_user_that_had_no_right_any_more_is_found(record: Path) -> None:

@@ -40,6 +40,7 @@ from metastore.backends.sql.past import PastSql
 from metastore.backends.sql.questions import Questions, Texts
 from metastore.backends.sql.relations import relations
 from metastore.backends.sql.touched import touched_sql
+from metastore.clock import process_id
 from metastore.deadlines import until
 from metastore.names import fold
 from metastore.port.backend import Guards
@@ -323,7 +324,7 @@ class _Snapshot:
     """Cursors in one REPEATABLE READ transaction."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self._connection = connection
+        self._connection, self._process = connection, process_id()
         self._opened = 0
 
     def rows(
@@ -337,10 +338,14 @@ class _Snapshot:
 
     def _stream(self, text: str, ids: Sequence[int] | None, at_once: int) -> Iterator[tuple[Any, ...]]:
         self._opened += 1
-        with self._connection.cursor(name=f"metastore_{self._opened}") as cursor:
-            cursor.itersize = at_once
+        cursor = self._connection.cursor(name=f"metastore_{self._opened}")
+        cursor.itersize = at_once
+        try:
             cursor.execute(text, None if ids is None else {"ids": list(ids)})
             yield from cursor
+        finally:
+            if self._process == process_id():  # what a forked child sends would go to its parent's session
+                cursor.close()
 
     def numbers(self) -> tuple[int, int]:
         row = self._connection.execute(verify_sql.POSTGRES_NUMBERS).fetchone()
