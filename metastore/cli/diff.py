@@ -54,7 +54,7 @@ def diff(
     It also shows the changes that led from one to the other. With --from, PATH and all below it is compared.
     """
     if since is not None:
-        with ctx.obj.open() as store:
+        with ctx.obj.open_to_search() as store:
             show_differences(
                 store.diff(when(since), None if until is None else when(until), under=path, kind=kind), json
             )

@@ -47,7 +47,7 @@ def find(
     found if it fits all options. With --json, each line is one entity.
     """
     wanted = pairs(properties or (), "--set-property")
-    with ctx.obj.open() as store:
+    with ctx.obj.open_to_search() as store:
         entities = store.find(under, kind=kind, name=name, properties=wanted, recursive=recursive, text=text)
         if not json:
             write_lines(console(), _rows(entities))

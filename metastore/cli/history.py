@@ -123,7 +123,7 @@ def changes(
     With --json, each line is one change.
     """
     out = console()
-    with ctx.obj.open() as store:
+    with ctx.obj.open_to_search() as store:
         feed = store.changes(
             after=_position(store, after),
             limit=limit,

@@ -8,12 +8,14 @@ import pwd
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from metastore.store import Store
 
 __all__ = ["Settings", "os_user"]
+
+_DAY: Final = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,15 @@ class Settings:
 
         with open_store(self.url, principal=self.principal, admins=admins, must_exist=not makes) as store:
             yield store
+
+    @contextmanager
+    def open_to_search(self) -> Iterator[Store]:
+        """Open the store for what may look through all of it before it finds something: a person ends it with Ctrl-C.
+
+        Each step of an iterator is a call, which ends at the store's deadline.
+        """
+        with self.open() as store:
+            yield store.bind(deadline=_DAY)
 
 
 def os_user() -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
 import metastore as ms
+from metastore.feed import feed
+from metastore.managers import find
 from tests.cli.test_cli import Run, here, refused
 
 pytestmark = pytest.mark.each_run_on("sqlite")  # a command knows nothing of the database
@@ -46,6 +49,21 @@ def test_every_option_chooses(run: Run) -> None:
     both = ("--set-property", "owner=ann", "--set-property", "k=v")
     assert found(run, *both) == orders
     assert found(run, "--set-property", "owner=bob") == []
+
+
+def test_what_looks_through_everything_goes_on_until_it_is_done(
+    url: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step of these iterators ends at the store's deadline; at a terminal a person ends it."""
+    with ms.open(url) as store:
+        first = next(store.changes()).position
+    for module in (find, feed):
+        monkeypatch.setattr(module, "_PAGE", 1)
+    monkeypatch.setattr("metastore.store.open_store", partial(ms.open, deadline=1e-6))
+    searches = {"find": ["--text", "nowhere"], "changes": ["--kind", "topic"], "diff": ["lake.b.s", "--from", first]}
+    for command, words in searches.items():
+        done = run(command, *words)
+        assert (done.returncode, done.stderr) == (0, ""), command
 
 
 def test_the_table_has_a_line_for_each_entity(run: Run) -> None:
