@@ -348,7 +348,9 @@ MEMORIES: Final = {
     "ids that are reserved for what users create, and for new entities with encrypted properties": Memory(ids),
     "rights of users (guess)": Memory(rights),
     "where paths led, which entities are hot, seals (guesses)": Memory(paths),
-    "the block that a thread is in: a transaction, a freeze, a function's runs; the pin of a revert": Memory(block),
+    "the block that a thread is in: a transaction, a freeze, a function's runs, a revert's pin, an export": Memory(
+        block
+    ),
     "whose turn it is": Memory(turns),
     "leases that are held": Memory(lease),
     "the client of a bucket": Memory(bucket, on=("sqlite",)),

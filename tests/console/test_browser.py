@@ -67,7 +67,7 @@ def opened(browser: Any, address: str, width: int = 1280, scheme: str = "light",
 
 def test_changes_of_others_appear_by_themselves(console: Console, browser: Any) -> None:
     with opened(browser, f"{console.address}feed") as shown:
-        shown.page.wait_for_function("document.getElementById('state').textContent === 'live'")
+        shown.page.locator("#state", has_text="live").wait_for()
         before = shown.page.locator("#feed > li").count()
         for n in range(3):
             console.store.tables.create(f"lake.sales.shop.browser{n}", comment="<img src=x onerror=alert(1)>")
@@ -86,7 +86,7 @@ def test_changes_of_others_appear_by_themselves(console: Console, browser: Any) 
 @pytest.mark.long
 def test_contention_moves(console: Console, browser: Any) -> None:
     with opened(browser, f"{console.address}contention") as shown:
-        shown.page.wait_for_function("document.querySelectorAll('#gauges svg polyline').length > 0", timeout=15_000)
+        shown.page.locator("#gauges svg polyline").first.wait_for(state="attached", timeout=15_000)
 
 
 @pytest.mark.long
@@ -138,7 +138,7 @@ def test_a_copy_button_copies_exactly(console: Console, browser: Any) -> None:
     with opened(browser, f"{console.address}?{ORDERS}") as shown:
         shown.page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=origin)
         shown.page.get_by_role("button", name="Copy the path").click()
-        shown.page.wait_for_function("document.querySelector('.copy.done') !== null")
+        shown.page.locator(".copy.done").first.wait_for()
         assert shown.page.evaluate("navigator.clipboard.readText()") == "lake.sales.shop.orders"
 
 

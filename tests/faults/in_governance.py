@@ -228,7 +228,7 @@ _ALLOWED = (
     Fault(
         "a name is told before the right is asked",
         _CHECKED,
-        "                _ask_first(access, request, view, taken.path)\n",
+        "                _ask_first(access, request, view, error)\n",
         "                pass\n",
         f"{_USER} -k memory",
     ),
