@@ -78,8 +78,8 @@ def test_tags_finds_and_the_feed_see_iceberg_tables(catalog: MetastoreCatalog) -
     table.append(ROWS)
     assert [one.name for one in store.tags.on("lake.ice.a.t", column="n")] == ["pii"]
     assert [one.path for one in store.find("lake", kind="table", properties={"team": "sales"})] == ["lake.ice.a.t"]
-    (change,) = store.changes(after=before)
-    assert (change.action, change.path_after) == ("alter", "lake.ice.a.t")
+    changes = [(one.action, one.kind, one.path_after, one.version) for one in store.changes(after=before)]
+    assert changes == [("alter", "table", "lake.ice.a.t", 2)]
     assert len(list(store.at(before).tables.load("lake.ice.a.t").columns)) == len(ROWS.schema)
     catalog.rename_table("a.t", "a.u")  # what is attached goes along
     assert [one.name for one in store.tags.on("lake.ice.a.u", column="n")] == ["pii"]
