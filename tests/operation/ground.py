@@ -35,7 +35,7 @@ class StillClock(Clock):
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
-        self.at += round(seconds * 1_000_000)
+        self.at += max(round(seconds * 1_000_000), seconds > 0)  # what waits for the last nanoseconds must get there
 
     def uniform(self, low: float, high: float) -> float:
         return high
