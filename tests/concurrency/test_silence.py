@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psutil
 import psycopg
 import pytest
 
@@ -285,6 +286,26 @@ def test_who_was_asked_to_stop_is_not_used_again(own_url: str, monkeypatch: pyte
     pool.close()
 
 
+@can_stop
+def test_the_order_to_stop_may_overtake_the_statement(own_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is asked to stop before it reads the statement ignores that."""
+    hears_late_answers(monkeypatch)
+    stop = Connection.stop
+    pool = pool_of(own_url)
+    ((pid,),) = pool.fetch("SELECT pg_backend_pid()", {})
+    backend = psutil.Process(pid)
+
+    def stop_first(self: Connection) -> None:
+        stop(self)
+        backend.resume()
+
+    monkeypatch.setattr(Connection, "stop", stop_first)
+    backend.suspend()
+    with pytest.raises(psycopg.errors.QueryCanceled), until(SYSTEM.monotonic() + 0.2):
+        pool.fetch("SELECT pg_sleep(30)", {})
+    pool.close()
+
+
 def test_an_answer_that_comes_while_it_is_stopped_counts(own_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hears_late_answers(monkeypatch)
     monkeypatch.setattr(Connection, "cancel_safe", lambda self, timeout: None)
@@ -392,12 +413,29 @@ class _SoftTimeLimit(Exception):
 
 @can_stop
 @pytest.mark.parametrize("error", [KeyboardInterrupt, _SoftTimeLimit])
-def test_what_an_interrupt_leaves_running_is_stopped(own_url: str, error: type[BaseException]) -> None:
-    """psycopg does so for an interrupt that meets its wait, and for no other."""
+@pytest.mark.parametrize("overtakes", [False, True], ids=["", "overtaken"])
+def test_what_an_interrupt_leaves_running_is_stopped(
+    own_url: str, error: type[BaseException], overtakes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """psycopg does so for an interrupt that meets its wait, and for no other.
+
+    A server that is asked to stop before it reads the statement ignores that.
+    """
+    hears_late_answers(monkeypatch)
     pool = pool_of(own_url)
+    stop = Connection.stop
 
     def interrupted() -> None:
         with pool.connection() as connection:
+            backend = psutil.Process(connection.info.backend_pid)
+
+            def stop_first(self: Connection) -> None:
+                stop(self)
+                backend.resume()
+
+            if overtakes:
+                backend.suspend()
+                monkeypatch.setattr(Connection, "stop", stop_first)
             connection.pgconn.send_query(b"SELECT pg_sleep(50)")
             raise error
 

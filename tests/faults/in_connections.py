@@ -99,9 +99,23 @@ _MESSAGES = (
     Fault(
         "PostgreSQL: what an interrupt leaves running goes on",
         f"{_PG}/connect.py",
-        "            connection.stop()  # else",
+        "            connection.stop_what_was_left()  # else",
         "            pass  # else",
         f"{_SILENCE} -k leaves_running",
+    ),
+    Fault(
+        "PostgreSQL: an order to stop that overtakes what an interrupt left behind is the only one",
+        f"{_PG}/connect.py",
+        "            connection.stop_what_was_left()  # else",
+        "            connection.stop()  # else",
+        f"{_SILENCE} -k leaves_running",
+    ),
+    Fault(
+        "PostgreSQL: an order to stop that overtakes the statement is the only one",
+        f"{_PG}/connection.py",
+        "            if now() <= ends:\n",
+        "            if False:\n",
+        f"{_SILENCE} -k may_overtake",
     ),
     Fault(
         "PostgreSQL: a kept session that is dead holds its next user up for ever",

@@ -242,7 +242,7 @@ class Pool:
         if error is None and connection.asks:
             connection.ask()
         elif not connection.stopped and connection.info.transaction_status == psycopg.pq.TransactionStatus.ACTIVE:
-            connection.stop()  # else what was sent goes on, and keeps its locks
+            connection.stop_what_was_left()  # else what was sent goes on, and keeps its locks
         if self._closed or connection.stopped:
             return False
         return error is None or (

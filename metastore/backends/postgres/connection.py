@@ -10,6 +10,7 @@ An answer counts only if nothing that came with it says that it may not be true 
 from __future__ import annotations
 
 import math
+import select
 from collections.abc import Generator
 from contextlib import suppress
 from typing import Any, TypeVar, cast
@@ -28,6 +29,9 @@ _LOOKS = (0.005, 0.1)
 """How long psycopg waits at least and at most, in seconds, before it lets us look at the clock."""
 _STOPPING = (0.15, 0.25)
 """How long it may take, in seconds, to ask the server to stop a statement, and then to get its answer."""
+
+_OVERTAKEN = 0.05
+"""How long a statement may take, in seconds, to reach the server after the order to stop it."""
 
 
 class OutOfTime(psycopg.OperationalError):
@@ -105,6 +109,15 @@ class Connection(psycopg.Connection[Any]):
             with suppress(psycopg.Error):
                 self.cancel_safe(timeout=_STOPPING[0])
 
+    def stop_what_was_left(self) -> None:
+        """Ask the server twice to stop what an interrupt left behind: the first order may overtake the statement.
+
+        A server that is asked before it has read the statement ignores the order, and would go on until its time-out.
+        """
+        self.stop()
+        select.select([self.pgconn.socket], [], [], _OVERTAKEN)
+        self.stop()
+
 
 def _ending(gen: Generator[Any, Any, T], left: float, connection: Connection | None) -> Generator[Any, Any, T]:
     """Let one of psycopg's generators run for ``left`` seconds; then stop the connection's statement, or give up."""
@@ -117,10 +130,11 @@ def _ending(gen: Generator[Any, Any, T], left: float, connection: Connection | N
         if connection is not None:
             ends = now() + _STOPPING[1]
             connection.stop()
-            while True:
+            wanted = gen.send((yield wanted))
+            if now() <= ends:
+                connection.stop()  # the first order may have overtaken the statement
+            while now() <= ends:
                 wanted = gen.send((yield wanted))
-                if now() > ends:
-                    break
     except StopIteration as end:
         error = None if connection is None else connection.doubt()
         if error is None:
