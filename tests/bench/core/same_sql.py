@@ -103,6 +103,8 @@ class _One:
 
     def _captured_alter(self) -> tuple[_Raw, _Versions]:
         table = self.store.tables.create(f"{SCHEMA}.theirs", columns=COLUMNS)
+        # the first one in a process also reads what holds above the table, which is remembered
+        table = self.store.tables.alter(table, ms.SetProperty("turn", "99999"))
         with captured() as sent:
             for value in ("100000", "100001"):
                 table = self.store.tables.alter(table, ms.SetProperty("turn", value))

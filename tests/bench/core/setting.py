@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -93,15 +93,15 @@ def connect(url: str) -> psycopg.Connection[Any]:
 
 @contextlib.contextmanager
 def captured() -> Iterator[list[tuple[str, dict[str, Any]]]]:
-    """Collect what is sent through psycopg meanwhile: (text, parameters)."""
+    """Collect the statements that are sent alone meanwhile: (text, parameters)."""
     sent: list[tuple[str, dict[str, Any]]] = []
-    execute: Callable[..., Any] = psycopg.Cursor.execute
+    fetch: Callable[..., Any] = Pool.fetch
 
-    def spy(cursor: Any, query: str, parameters: Any = None, **options: Any) -> Any:
-        sent.append((query, dict(parameters or {})))
-        return execute(cursor, query, parameters, **options)
+    def spy(pool: Pool, text: str, parameters: Mapping[str, Any], *arguments: Any) -> Any:
+        sent.append((text, dict(parameters)))
+        return fetch(pool, text, parameters, *arguments)
 
-    with patch.object(psycopg.Cursor, "execute", spy):
+    with patch.object(Pool, "fetch", spy):
         yield sent
 
 
