@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,8 @@ from rich.table import Table
 
 __all__ = ["Bar", "Figures", "reported"]
 
-FOLDER = Path(__file__).resolve().parents[2] / "build" / "bench"
+FOLDER = Path(os.environ.get("METASTORE_BENCH_FOLDER") or Path(__file__).resolve().parents[2] / "build" / "bench")
+"""Where the figures go. Short forms, whose figures mean nothing, have a folder of their own."""
 
 
 @dataclass(frozen=True)

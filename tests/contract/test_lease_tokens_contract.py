@@ -14,7 +14,7 @@ from metastore.backends.sql.tables import metadata
 from metastore.leases.book import Refusal, Want
 from metastore.port.commit import Committed, Conflicted
 from metastore.port.conditions import LeaseToken
-from metastore.port.leases import DOOMED, STAGED, Take, Taken
+from metastore.port.leases import DOOMED, STAGED, Mirror, Take, Taken
 from tests.contract.ground import Ground, dump, insert
 
 TTL = 60_000_000
@@ -142,3 +142,45 @@ def test_the_audit_names_what_was_written_under_the_lease(store: Store) -> None:
         store.metalakes.drop("m", lease=lease)
     assert [event.path for event in store.leases.audit(NAME) if event.action == "commit"] == ["m", "m"]
     assert [event.path for event in store.leases.audit("other") if event.action == "commit"] == ["not_under_it"]
+
+
+def _take(ground: Ground, operation_id: UUID, incarnation: str) -> object:
+    return ground.backend.leases.take(Take(operation_id, None, (NAME,), (NAME,), "ada", incarnation, TTL, None))
+
+
+def test_a_call_that_was_forbidden_takes_nothing(ground: Ground) -> None:
+    operation_id = uuid4()
+    ground.backend.forbid(operation_id)
+    assert _take(ground, operation_id, "one") == Conflicted("operation")
+    mirror = Mirror(operation_id, None, NAME, NAME, None, "ada", "one")
+    assert ground.backend.leases.mirror(mirror) == Conflicted("operation")
+    assert list(ground.store.leases.list()) == []
+
+
+@pytest.mark.parametrize("action", ["break", "release"])
+def test_a_repetition_meets_nobody_else(ground: Ground, action: str) -> None:
+    """Its answer was lost, and another process took the lease meanwhile."""
+    leases, operation_id = ground.backend.leases, uuid4()
+    mine = _taken(ground, "one")
+
+    def send() -> int:
+        if action == "break":
+            return leases.break_(NAME, NAME, operation_id, "bob")
+        return leases.release([mine], [NAME], operation_id, "ada")
+
+    assert send() == 1
+    theirs = _taken(ground, "two")
+    assert send() == 1
+    assert leases.renew([theirs], TTL) is not None
+
+
+def test_what_is_kept_elsewhere_has_no_holder_here(ground: Ground) -> None:
+    """Who held a lease of that name has lost it, and nobody waits for the end of its time."""
+    mine = _taken(ground, "one")
+    mirrored = ground.backend.leases.mirror(Mirror(uuid4(), None, NAME, NAME, None, "bob", "two"))
+    assert isinstance(mirrored, LeaseToken)
+    assert mirrored.token == mine.token + 1
+    assert ground.backend.leases.renew([mine], TTL) is None
+    (row,) = ground.backend.leases.rows([NAME], "", 10)[1]
+    assert (row.owner, row.incarnation, row.expires_at) == (None, "two", None)
+    assert isinstance(_take(ground, uuid4(), "three"), Taken)

@@ -48,12 +48,14 @@ class MemoryLeases:
         self._change, self._clock = change, clock
 
     def take(self, take: Take) -> Taken | Conflicted | Unknown:
-        def change(tables: Tables, now: int) -> Taken:
+        def change(tables: Tables, now: int) -> Taken | Conflicted:
             refused = self._refused(tables, take.names, take.ticket, now)
             mine = [key for key in tables.waiters if key[1] == take.ticket]
             if refused is not None:
                 tables.waiters.update({key: (tables.waiters[key][0], now + ALIVE) for key in mine})
                 return refused
+            if tables.row_of(take.operation_id) is not None:
+                return Conflicted("operation")
             for key in mine:
                 del tables.waiters[key]
             return Taken(now, tuple([self._take_one(tables, take, n, now) for n in range(len(take.names))]), None, None)
@@ -91,15 +93,18 @@ class MemoryLeases:
 
     def release(self, held: Sequence[LeaseToken], paths: Sequence[str], operation_id: UUID, by: str | None) -> int:
         def change(tables: Tables, now: int) -> int:
+            before = _sent_before(tables, operation_id)
             ours = [(row, path) for lease, path in zip(held, paths, strict=True) if (row := _ours(tables, lease))]
-            for n, (row, path) in enumerate(ours):
+            for n, (row, path) in enumerate(ours, before):
                 _free(tables, row, "release", (operation_id, n, by, now, path))
-            return len(ours)
+            return before + len(ours)
 
         return self._change(change)
 
     def break_(self, name: str, path: str, operation_id: UUID, by: str | None) -> bool:
         def change(tables: Tables, now: int) -> bool:
+            if _sent_before(tables, operation_id):
+                return True
             row = tables.leases.get(name)
             if row is None or row.owner is None:
                 return False
@@ -109,13 +114,15 @@ class MemoryLeases:
         return self._change(change)
 
     def mirror(self, mirror: Mirror) -> LeaseToken | Conflicted | Unknown | None:
-        def change(tables: Tables, now: int) -> LeaseToken | None:
+        def change(tables: Tables, now: int) -> LeaseToken | Conflicted | None:
             before = tables.leases.get(mirror.name)
             known = 0 if before is None else before.token
             token = known + 1 if mirror.token is None else mirror.token
             if before is not None and token <= known:
                 same = (token, mirror.incarnation) == (known, before.incarnation)
                 return LeaseToken(mirror.name, before.id, known, mirror.incarnation) if same else None
+            if tables.row_of(mirror.operation_id) is not None:
+                return Conflicted("operation")
             lease_id = tables.draw("id") if before is None else before.id
             row = LeaseRow(mirror.name, lease_id, token, mirror.owner, mirror.incarnation, None, None)
             _log(tables, row, "mirror", (mirror.operation_id, 0, mirror.principal, now, mirror.path))
@@ -250,6 +257,11 @@ class _Looker:
 def _ours(tables: Tables, lease: LeaseToken) -> LeaseRow | None:
     row = tables.leases.get(lease.name)
     return row if row is not None and (row.token, row.incarnation) == (lease.token, lease.incarnation) else None
+
+
+def _sent_before(tables: Tables, operation_id: UUID) -> int:
+    """Return how many leases the same call changed when it was sent before."""
+    return sum(step.operation_id == operation_id and step.kind == "lease" for step in tables.steps)
 
 
 def _gone(tables: Tables, staged: Staged) -> bool:

@@ -166,7 +166,8 @@ wanted AS MATERIALIZED (
 taken AS (
   INSERT INTO lease AS l (name, id, token, incarnation, took_over)
   SELECT name, id, coalesce(%(token)s::bigint, 1), %(incarnation)s::text, false FROM wanted
-  ON CONFLICT (name) DO UPDATE SET token = coalesce(%(token)s::bigint, l.token + 1), incarnation = excluded.incarnation
+  ON CONFLICT (name) DO UPDATE SET token = coalesce(%(token)s::bigint, l.token + 1),
+    incarnation = excluded.incarnation, owner = NULL, acquired_at = NULL, expires_at = NULL
   WHERE l.token < coalesce(%(token)s::bigint, l.token + 1)
   RETURNING name, id, token),
 -- The name that the part which logs reads.

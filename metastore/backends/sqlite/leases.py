@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
+from metastore.backends.precondition import PreconditionFailed
 from metastore.backends.sqlite.checks import take_row
 from metastore.backends.sqlite.group import Written
 from metastore.backends.sqlite.writer import next_id, next_seq
@@ -67,7 +68,10 @@ class SqliteLeases:
         refused = self._refused(self._ask, parameters)
         if refused is not None and take.ticket is None:
             return refused  # a read is enough to refuse: no writer has to wait
-        return self._written(lambda connection, now: self._take(connection, take, now))
+        try:
+            return self._written(lambda connection, now: self._take(connection, take, now))
+        except PreconditionFailed as failed:
+            return failed.conflict
 
     def _refused(self, ask: Callable[[str, dict[str, Any]], list[Row]], parameters: dict[str, Any]) -> Taken | None:
         now = parameters["now"]
@@ -120,7 +124,7 @@ class SqliteLeases:
 
     def release(self, held: Sequence[LeaseToken], paths: Sequence[str], operation_id: UUID, by: str | None) -> int:
         def change(connection: Any, now: int) -> int:
-            count = 0
+            count = _sent_before(connection, operation_id)
             for lease, path in zip(held, paths, strict=True):
                 sql = "SELECT owner, incarnation FROM lease WHERE name = ? AND token = ? AND incarnation = ?"
                 whose = connection.execute(sql, _own(lease)).fetchone()
@@ -133,6 +137,8 @@ class SqliteLeases:
 
     def break_(self, name: str, path: str, operation_id: UUID, by: str | None) -> bool:
         def change(connection: Any, now: int) -> bool:
+            if _sent_before(connection, operation_id):
+                return True
             sql = "SELECT owner, incarnation FROM lease WHERE name = ? AND owner IS NOT NULL"
             whose = connection.execute(sql, (name,)).fetchone()
             if whose is not None:
@@ -148,9 +154,11 @@ class SqliteLeases:
             lease_id, known, incarnation = held or (next_id(connection), 0, None)
             token = known + 1 if mirror.token is None else mirror.token
             if token > known:
+                take_row(connection, None, mirror.operation_id, 0, now)
                 connection.execute(
                     """INSERT INTO lease (name, id, token, incarnation, took_over) VALUES (?, ?, ?, ?, 0)
-                    ON CONFLICT (name) DO UPDATE SET token = excluded.token, incarnation = excluded.incarnation""",
+                    ON CONFLICT (name) DO UPDATE SET token = excluded.token, incarnation = excluded.incarnation,
+                    owner = NULL, acquired_at = NULL, expires_at = NULL""",
                     (mirror.name, lease_id, token, mirror.incarnation),
                 )
                 changes = changes_of(mirror.owner, mirror.incarnation)
@@ -160,7 +168,10 @@ class SqliteLeases:
                 return None
             return LeaseToken(mirror.name, lease_id, token, mirror.incarnation)
 
-        return self._written(change)
+        try:
+            return self._written(change)
+        except PreconditionFailed as failed:
+            return failed.conflict
 
     def rows(self, names: Sequence[str] | None, after: str, limit: int) -> tuple[int, list[LeaseRow]]:
         now = self._clock.micros()
@@ -264,6 +275,12 @@ class _Looker:
 
 def _own(lease: LeaseToken) -> tuple[str, int, str]:
     return lease.name, lease.token, lease.incarnation
+
+
+def _sent_before(connection: Any, operation_id: UUID) -> int:
+    """Return how many leases the same call changed when it was sent before."""
+    sql = "SELECT count(*) FROM operation WHERE operation_id = ? AND kind = 'lease'"
+    return int(connection.execute(sql, (str(operation_id),)).fetchone()[0])
 
 
 def _free(connection: Any, name: str, whose: Row, event: tuple[str, str, UUID, int, str | None, int]) -> None:

@@ -17,7 +17,7 @@ from tests.bench.figures import FOLDER
 
 __all__ = ["write"]
 
-DOCS = FOLDER.parents[1] / "docs"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 AXIS = "processes"
 LINES: Mapping[str, Line] = {
     "helping": Line("#0072b2", 3),
