@@ -33,7 +33,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java gravitino-client gravitino-suite openlineage-client iceberg-spark iceberg-spec iceberg-peers gravitino-spec run test test-long planted-faults mutants check check-lowest lock bench bench-before \
+.PHONY: help setup java gravitino-client gravitino-suite openlineage-client iceberg-spark iceberg-spec iceberg-peers gravitino-spec run test test-of test-long planted-faults mutants check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
 	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-console bench-cache bench-time nightly load load-faults check-history interleavings interleavings-sql combined-history grow joints oracle soak soak-memory soak-leases clean
@@ -108,6 +108,9 @@ test: $(STAMP) ## run the tests; ARGS="-k name" chooses, WORKERS=0 runs them in 
 	-@$(BIN)/python tests/setup/browser.py
 	-@$(BIN)/python tests/setup/pgbouncer.py
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+test-of: $(STAMP) ## run the tests of one folder: make test-of FOLDER=past
+	$(BIN)/python -m tests.of "$(FOLDER)" -n $(WORKERS) --dist loadgroup $(ARGS)
 
 # Tests that hypothesis makes examples for are in both: here they have six times as many
 test-long: $(STAMP) $(JAVA) ## run the tests that are too long for `make test`: half an hour; ARGS="--share 3/10" runs a tenth, as CI does

@@ -25,7 +25,7 @@ SHORT = {
     "services": ("--quick",),
     "time": ("--only", "past"),
 }
-"""What runs in a minute or two. ``leases`` and ``peers`` have tests of their own; ``crawl`` and ``before`` take longer."""
+"""What runs in a minute or two. ``leases`` and ``peers`` have tests of their own; ``crawl``, ``before`` take longer."""
 
 pytestmark = [pytest.mark.long, pytest.mark.postgres, pytest.mark.xdist_group("benchmarks")]
 
