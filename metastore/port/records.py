@@ -224,3 +224,8 @@ class Origin:
 
     database: str
     committed: bool = True
+    run: str | None = None
+    """The run of the server. Only from one run to the next can commits be lost, so that an id or a version comes again.
+    None: there is one run."""
+    drafted: bool = False
+    """Its entities are a transaction's: their times are not those of the database."""

@@ -72,7 +72,8 @@ class Overlay(Reads):
     def origin(self) -> Origin:
         """The origin of every entity that the transaction returns: uncommitted, until it commits."""
         if self._origin is None:
-            self._origin = Origin(self._base.origin.database, committed=False)
+            base = self._base.origin
+            self._origin = Origin(base.database, committed=False, run=base.run, drafted=True)
         return self._origin
 
     def identify(self) -> Origin:
