@@ -84,6 +84,11 @@ class Overlay(Reads):
         """Note that every entity that the transaction returned is committed now."""
         self.origin.committed = True
 
+    @property
+    def is_old(self) -> bool:
+        """Whether the server was started since the block read from it: what it read may be lost by now."""
+        return self._origin is not None and self._origin.run != self._base.origin.run
+
     # --- the transaction as a commit
 
     def commit_value(self, operation_id: UUID) -> Commit:

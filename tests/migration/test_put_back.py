@@ -126,12 +126,16 @@ def test_an_entity_from_before_is_no_base(place: Sqlite | Postgres) -> None:
             drafted = tx.metalakes.create("drafted")
         if isinstance(place, Sqlite):
             store.close()
-        place.put_back()
-        with ms.open(place.url) as other:
-            there = other.metalakes.alter("kept", ms.SetProperty("new", "yes"))
-            names = [other.metalakes.create(name) for name in ("new", "newer")]
-            schema = other.schemas.create("kept.c.new")
-            other.schemas.create("kept.c.newest")
+        with ExitStack() as block:
+            if isinstance(place, Postgres):
+                block.enter_context(pytest.raises(ms.VersionConflict, match="was started again"))
+                block.enter_context(store.transaction()).metalakes.alter("kept", ms.SetProperty("lost", "too"))
+            place.put_back()
+            with ms.open(place.url) as other:
+                there = other.metalakes.alter("kept", ms.SetProperty("new", "yes"))
+                names = [other.metalakes.create(name) for name in ("new", "newer")]
+                schema = other.schemas.create("kept.c.new")
+                other.schemas.create("kept.c.newest")
         assert (there.id, there.version, names[0].id) == (kept.id, kept.version, lost.id)
         store = opened()
         with pytest.raises(ms.VersionConflict, match="an older backup was put back"):
