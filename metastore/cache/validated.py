@@ -96,6 +96,9 @@ class Validated:
 
     def forget(self) -> None:
         """Keep nothing of what was read: the server was started again."""
+        if process_id() != self._pid:
+            self._begin()
+            return
         with self._lock:
             self._drop()
 

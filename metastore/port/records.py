@@ -214,7 +214,7 @@ class Marked(NamedTuple):
     """Seconds until the mark expires (negative: since then), or until the turn of the others ends."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Origin:
     """Where an entity comes from: which database, and whether what the entity says is committed there.
 
