@@ -7,7 +7,7 @@ round trip. A function is typed on the protocol that it uses, so that its signat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, runtime_checkable
 from uuid import UUID
@@ -385,15 +385,6 @@ class Backend(Reads, Rights, Intents, Marks, Tickets, Feed, Upkeep, Content, Dat
     @property
     def secret_keys(self) -> SecretKeys:
         """The data keys of encrypted properties."""
-        ...
-
-
-@runtime_checkable
-class Restarts(Protocol):
-    """A backend whose server may be started again, maybe with a backup that was put back, while a store is open."""
-
-    def when_started(self, forget: Callable[[], None]) -> None:
-        """Call ``forget`` before the first answer of a server that was started since, or of another one."""
         ...
 
 

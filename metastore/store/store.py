@@ -57,8 +57,8 @@ from metastore.past.pins import Pin, add_pin, all_pins
 from metastore.past.reads import reads_at
 from metastore.past.revert import revert
 from metastore.past.view import Past, past_at
-from metastore.port.backend import Backend, Restarts
-from metastore.port.replica import ReplicaBackend
+from metastore.port.backend import Backend
+from metastore.port.replica import ReplicaBackend, Restarts
 from metastore.port.unreadable import Unreadable
 from metastore.replicas.reads import ReplicaReads, replicas_opened
 from metastore.replicas.view import Replica
