@@ -64,6 +64,9 @@ class Leased:
         if self._member.refused is not None:
             raise self._member.refused
 
+    def forget(self) -> None:
+        """Do nothing: the member finds with its next renewal that its row is gone, and forgets all."""
+
     def _new_member(self) -> Member:
         member = Member(self._rows, self._clock, self._options.ttl, _weakly(self._new_lease), _weakly(self._see))
         _leave_at_the_end()

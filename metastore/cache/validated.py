@@ -94,6 +94,19 @@ class Validated:
     def held(self, kind: str, target: object) -> None:
         """Return nothing: each read asks what has changed."""
 
+    def forget(self) -> None:
+        """Keep nothing of what was read: the server was started again."""
+        if process_id() != self._pid:
+            self._begin()
+            return
+        with self._lock:
+            self._drop()
+
+    def _drop(self) -> None:
+        self._clears += 1
+        self._evictions += self._era.entries.evictions + len(self._era.entries)
+        self._era = _Era(self._options)
+
     def read_page(self, key: Hashable, ask: Callable[[], Listed]) -> Listed:
         """Return a page of a listing, as the database shows it: listings are not kept."""
         return ask()
@@ -196,9 +209,7 @@ class Validated:
             if era is not self._era:
                 return 0
             if not era.apply(positions, answer, after):
-                self._clears += 1
-                self._evictions += era.entries.evictions + len(era.entries)
-                self._era = _Era(self._options)
+                self._drop()
                 return 0
         if positions.stubborn:
             positions.watermark = self._backend.watermark()

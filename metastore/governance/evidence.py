@@ -144,6 +144,13 @@ class Remembered:
         self._weight = 0
         """At least how many roles and grants there are in ``known``."""
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self.known.clear()
+        self.chosen.clear()
+        self._paths.clear()
+        self._weight = 0
+
     def note(self, known: KnownFacts) -> None:
         """Remember facts. Those of a user with many roles are large, and fewer of them are remembered."""
         weight = self._weight + 1 + len(known.facts.roles) + len(known.facts.grants)
@@ -181,6 +188,12 @@ class Memory:
         self._users: dict[Who, Remembered] = {}
         self.reserved = ReservedIds()
         """For what users create."""
+
+    def clear(self) -> None:
+        """Forget everything, and use no reserved id any more."""
+        for remembered in list(self._users.values()):
+            remembered.clear()
+        self.reserved.clear()
 
     def of(self, who: Who) -> Remembered:
         """Return what is remembered of one user."""

@@ -15,7 +15,7 @@ from metastore.kinds.kind import Kind
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.dropping import LookAgain, pending_above, pending_at
 from metastore.operation.guards import lookup
-from metastore.operation.request import View
+from metastore.operation.request import View, is_same
 from metastore.port.backend import Reads
 from metastore.port.records import ROOT, Known, Lookup, Node, Record
 from metastore.retry.runner import Conflict
@@ -25,6 +25,7 @@ __all__ = [
     "absent",
     "absent_from",
     "absent_parent",
+    "by_id",
     "check_standing",
     "find",
     "find_parent",
@@ -74,7 +75,7 @@ def find(view: View, kind: Kind, target: Target) -> Record:
         _check_kind(kind, target)
         if view.trusts(target):
             return target.record
-        known = view.backend.by_id([target.id])[0]
+        known = by_id(view.backend, target)
         if known is None or not known.live:
             error = partial(not_live, view.backend, known, target.path, no_more(target, known))
             return unless_back(error, lambda: find(view, kind, target))
@@ -88,6 +89,12 @@ def find(view: View, kind: Kind, target: Target) -> Record:
         return unless_back(error, lambda: find(view, kind, target))
     view.saw(record.chain)
     return record
+
+
+def by_id(backend: Reads, entity: Entity) -> Known | None:
+    """Return an entity in hand as it is now; None: it was purged, or another one has its id."""
+    (known,) = backend.by_id([entity.id])
+    return known if known is not None and is_same(entity, known.record) else None
 
 
 def unless_back(error: Callable[[], MetastoreError], again: Callable[[], T]) -> T:
@@ -175,7 +182,7 @@ def find_parent(view: View, kind: Kind, parent: Entity) -> tuple[Node, ...]:
         raise InvalidArgument(f"a {kind.name} stands below a {' or a '.join(kind.parents) or 'root'}, not a {what}")
     if view.trusts(parent):
         return view.newest(parent.record.chain)
-    known = view.backend.by_id([parent.id])[0]
+    known = by_id(view.backend, parent)
     if known is None or not known.live:
         raise not_live(view.backend, known, parent.path, f"{parent.path} (id {parent.id}) is not there any more")
     view.saw(known.record.chain)

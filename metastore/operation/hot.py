@@ -42,6 +42,9 @@ class ForgetfulMap(Generic[V]):
     def remove(self, key: Hashable) -> None:
         self._values.pop(key, None)
 
+    def clear(self) -> None:
+        self._values = {}
+
 
 class Hot:
     """Entities on which a change lost a moment ago: the next one is announced at once."""

@@ -17,6 +17,11 @@ class Recent:
         self._chains: ForgetfulMap[tuple[Node, ...]] = ForgetfulMap()
         self._led: ForgetfulMap[tuple[Node, ...]] = ForgetfulMap()
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self._chains.clear()
+        self._led.clear()
+
     def note(self, chain: tuple[Node, ...]) -> None:
         """Note the nodes that lead to a scope; the last one is the scope."""
         self._chains.set(chain[-1].id, chain)

@@ -23,7 +23,7 @@ from metastore.operation.raising import raising, with_raised
 from metastore.operation.recent import Recent
 from metastore.port.backend import Reads
 from metastore.port.conditions import Guard, LeaseToken, Read
-from metastore.port.records import Lookup, Node, Resolved, Step
+from metastore.port.records import Lookup, Node, Record, Resolved, Step
 from metastore.port.value import value
 from metastore.port.writes import Result, Write
 
@@ -130,7 +130,8 @@ def clean_principal(principal: object) -> str:
 def committed(backend: Reads, entity: Entity) -> bool:
     """Whether an entity's state was committed in this database. Raises InvalidArgument for one of another database.
 
-    False: its transaction was refused, has not ended, or has an unknown outcome. Its id is still valid.
+    False: its transaction was refused, has not ended, or has an unknown outcome; or the server was started since, maybe
+    with a backup that was put back. Its id is still valid, if :func:`is_same` says so.
     """
     origin, here = entity.origin, backend.origin
     if origin is here:
@@ -143,7 +144,27 @@ def committed(backend: Reads, entity: Entity) -> bool:
             f"{entity.path} (id {entity.id}) is an entity of another database, or of this one before it was restored; "
             "load it from this store"
         )
-    return origin.committed and here.committed  # a view of the past trusts no entity of today
+    # a view of the past trusts no entity of today
+    return origin.committed and here.committed and origin.run == here.run
+
+
+def is_same(entity: Entity, record: Record) -> bool:
+    """Whether what was read by an entity's id is that entity: after a backup was put back, another one may have the id.
+
+    That one was created later than anything that the entity in hand says.
+    """
+    known, origin = entity.record, entity.origin
+    if origin is None or origin.drafted:
+        return record.chain[-1].kind == entity.kind
+    return record.chain[-1].kind == entity.kind and record.created_at <= max(known.created_at, known.modified_at)
+
+
+def is_lost(entity: Entity, record: Record) -> bool:
+    """Whether the version in hand was lost, and the one that was read has its number: a backup was put back."""
+    known, origin = entity.record, entity.origin
+    if origin is None or origin.drafted or not origin.committed or record.version != known.version:
+        return False
+    return record.modified_at != known.modified_at
 
 
 class View:

@@ -221,6 +221,12 @@ class Seals:
         self._settings: ForgetfulMap[Seal] = ForgetfulMap()
         self._ids: ForgetfulMap[int] = ForgetfulMap()
 
+    def clear(self) -> None:
+        """Forget everything but the data keys, and use no reserved id any more."""
+        self._settings.clear()
+        self._ids.clear()
+        self.sealer.clear()
+
     def unsealed(self, kind: Kind, where: Path | Entity) -> Seal | None:
         """Return what is remembered of a catalog that declares nothing secret; None: something else, or nothing."""
         known = self._remembered(kind, where)

@@ -214,7 +214,7 @@ class Marked(NamedTuple):
     """Seconds until the mark expires (negative: since then), or until the turn of the others ends."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Origin:
     """Where an entity comes from: which database, and whether what the entity says is committed there.
 
@@ -224,3 +224,8 @@ class Origin:
 
     database: str
     committed: bool = True
+    run: str | None = None
+    """The run of the server. Only from one run to the next can commits be lost, so that an id or a version comes again.
+    None: there is one run."""
+    drafted: bool = False
+    """Its entities are a transaction's: their times are not those of the database."""

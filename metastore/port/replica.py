@@ -1,17 +1,20 @@
 """What a backend says of how new the state is that it shows: of a replica, and of the primary in the same way.
 
+A server that was started again may show an older state: see :class:`Restarts`.
+
 On a replica, changes appear one by one, in the order of their commits, which is not that of their positions. A change
 with a lower position may be missing while one with a higher position is there. :class:`Shown` tells when none is.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
 from metastore.port.backend import Backend
 
-__all__ = ["NewestChange", "ReplicaBackend", "Shown"]
+__all__ = ["NewestChange", "ReplicaBackend", "Restarts", "Shown"]
 
 
 class NewestChange(NamedTuple):
@@ -47,4 +50,13 @@ class ReplicaBackend(Backend, Protocol):
 
     def shown(self) -> Shown:
         """Return what the database shows now."""
+        ...
+
+
+@runtime_checkable
+class Restarts(Protocol):
+    """A backend whose server may be started again, maybe with a backup that was put back, while a store is open."""
+
+    def when_started(self, forget: Callable[[], None]) -> None:
+        """Call ``forget`` before the first answer of a server that was started since, or of another one."""
         ...

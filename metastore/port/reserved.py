@@ -22,6 +22,10 @@ class ReservedIds:
     def __init__(self) -> None:
         self._block = _Block(process_id(), [])
 
+    def clear(self) -> None:
+        """Use none of the ids of now."""
+        self._block = _Block(process_id(), [])
+
     def next(self, database: _Database) -> int:
         """Return the next id."""
         while True:

@@ -139,6 +139,10 @@ class Sealer:
         except SecretDamaged:  # its data key was destroyed
             return False
 
+    def clear(self) -> None:
+        """Use none of the ids that are reserved now."""
+        self._reserved.clear()
+
     def next_id(self) -> int:
         """Return an id that no other client gets."""
         return self._reserved.next(self._database)

@@ -72,7 +72,8 @@ class Overlay(Reads):
     def origin(self) -> Origin:
         """The origin of every entity that the transaction returns: uncommitted, until it commits."""
         if self._origin is None:
-            self._origin = Origin(self._base.origin.database, committed=False)
+            base = self._base.origin
+            self._origin = Origin(base.database, committed=False, run=base.run, drafted=True)
         return self._origin
 
     def identify(self) -> Origin:
@@ -82,6 +83,11 @@ class Overlay(Reads):
     def committed(self) -> None:
         """Note that every entity that the transaction returned is committed now."""
         self.origin.committed = True
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the server was started since the block read from it: what it read may be lost by now."""
+        return self._origin is not None and self._origin.run != self._base.origin.run
 
     # --- the transaction as a commit
 

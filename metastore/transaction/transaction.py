@@ -164,6 +164,9 @@ class Transaction(Managers):
 
     def _send(self, number: int, ends: float) -> None:
         self._attempts = number
+        if self._overlay.is_old:
+            message = "the server was started again since the block has read; begin another transaction"
+            raise VersionConflict("", None, None, message)
         commit = self._overlay.commit_value(self._id)
         if self._outer.access is not None:
             commit = with_evidence(commit, self._outer.access)

@@ -193,6 +193,17 @@ def test_what_ends_early_is_no_traceback(lake: str) -> None:
     assert shell(f"{command} ls >&- 2>&-").returncode == 1
 
 
+def test_a_crawl_without_its_extra_is_one_line(
+    sqlite_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.delitem(sys.modules, "metastore.crawl.spark_job", raising=False)
+    (tmp_path / "a.csv").write_text("a\n1\n", encoding="utf-8")
+    told = said(capsys, sqlite_url, "crawl", str(tmp_path), "--into", "lake.raw", code=1)
+    assert "pip install 'versioned-metastore[spark]'" in " ".join(told.split())
+    assert "Traceback" not in told
+
+
 def test_an_interrupt_at_a_question(
     lake: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

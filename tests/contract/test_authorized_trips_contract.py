@@ -15,7 +15,7 @@ from tests.contract.ground import Ground
 
 _ASKS = (
     *("resolve", "resolve_rights", "resolve_holding", "by_id", "by_id_holding", "hold", "rights"),
-    *("children", "children_chosen", "names", "names_chosen", "commit", "reserve_ids"),
+    *("children", "children_chosen", "names", "names_chosen", "commit", "reserve_ids", "related"),
 )
 
 
@@ -105,6 +105,13 @@ def test_evidence_that_is_not_remembered_or_old_costs_a_load_one_round_trip(stor
     counting.asked.clear()
     store.as_user("ann@corp").tables.load("lake.sales.eu.orders")
     assert counting.asked == ["resolve_holding", "rights"]
+
+
+def test_the_tags_of_an_object_are_one_round_trip_or_two(asked: Any) -> None:
+    """One, also by a path; two where a path may be of several kinds: which one it is is read first."""
+    path = "lake.sales.eu.orders"
+    assert asked(lambda s: s.tags.on(path, kind="table"))[0] == ["related"]
+    assert asked(lambda s: s.tags.on(path))[0] == ["resolve", "related"]
 
 
 def test_a_listing_reads_the_rights_once(asked: Any) -> None:

@@ -283,11 +283,13 @@ class TestAnotherDatabase:
                 ground.store.tables.alter(found, LATER)
 
     def test_two_stores_on_one_database(self, ground: Ground, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """On SQLite a file may be put back between two stores: what another one read is read again, in the file."""
         with ExitStack() as stack:  # each open of the memory model is a database of its own
             second = ground.store if url.startswith("memory") else stack.enter_context(ms.open(url))
             ground.store.tables.alter("m.c.one.t", OURS)  # the first one reads what the catalog declares secret
             entity = pickle.loads(pickle.dumps(second.tables.load("m.c.one.t")))
-            assert reads(ground, monkeypatch, lambda: ground.store.tables.alter(entity, LATER)) == 0
+            again = int(url.startswith("sqlite"))
+            assert reads(ground, monkeypatch, lambda: ground.store.tables.alter(entity, LATER)) == again
 
     def test_restored_through_a_store_that_is_open(self, empty: str, other: Ground, tmp_path: Path) -> None:
         """The restored database gets an epoch of its own: the store that restores it knows it, and so do later ones."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
+import metastore as ms
+from metastore.leases.objects.leases import ObjectStoreLeases
 from metastore.port.format import SCHEMA_FORMAT
 from tests.docs.examples import ROOT
 
@@ -58,7 +61,29 @@ def test_the_format_that_a_command_shows_is_that_of_today() -> None:
         assert set(shown) <= {str(SCHEMA_FORMAT)}, page.name
 
 
+DEFAULTS = {
+    name: float(one.default)
+    for call in (ms.open, ms.Cache, ObjectStoreLeases)
+    for name, one in signature(call).parameters.items()
+    if isinstance(one.default, int | float)
+}
+
+
+def other_defaults(text: str) -> list[str]:
+    """Return the parameters of which a page tells another default than they have: ``name`` (figure)."""
+    told = re.findall(r"`(\w+)` \(([\d.,]+)(?: seconds?)?\)", text)
+    return [name for name, figure in told if name in DEFAULTS and float(figure.replace(",", "")) != DEFAULTS[name]]
+
+
+def test_a_default_is_told_as_it_is() -> None:
+    """A figure that two pages tell, or a page and the code, is one figure."""
+    assert {page.name: other_defaults(page.read_text(encoding="utf-8")) for page in PAGES} == {
+        p.name: [] for p in PAGES
+    }
+
+
 def test_what_is_wrong_is_found() -> None:
     """Negative control."""
+    assert other_defaults("`pool_size` (10), `pool_size` (20), `max_drift` (2 seconds)") == ["pool_size", "max_drift"]
     assert wrong_rows("| a | b |\n|---|---|\n| 1 | 2 || 3 | 4 |\n| `a|b` | 2 |\n") == [3]
     assert repeated("# A\n```\n# A\n```\n## B\n## B\n") == ["## B"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from rich.console import Console
@@ -20,9 +21,11 @@ from metastore.checker.records import Outcome
 from metastore.loadtest.report import png
 from metastore.loadtest.report.charts import of_run
 from metastore.loadtest.report.conclusion import Findings, conclusion_of
+from metastore.loadtest.report.html import _ABOUT
 from metastore.loadtest.report.model import Analysis
 from metastore.loadtest.report.summary import terminal
 from metastore.loadtest.report.writing import write_report
+from metastore.port.commit import Cause
 from tests.loadtest.browser import Opened, chromium, opened
 from tests.loadtest.plain import plain_run
 from tests.loadtest.record_folders import lively, operation
@@ -312,3 +315,7 @@ def test_labels_are_what_tells_clients_apart() -> None:
     bars = of_run(plain_run("run", made))[-1]
     assert isinstance(bars, Bars)
     assert [bar.label for bar in bars.bars] == ["0", "1", "2"]
+
+
+def test_every_cause_is_explained() -> None:
+    assert set(get_args(Cause)) <= set(re.findall(r"(\w+):", _ABOUT["What attempts lost to"]))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psycopg
@@ -29,6 +30,12 @@ class Sqlite:
     def put_back(self) -> None:
         shutil.copy(self._copy, self._path)
 
+    @contextmanager
+    def open(self) -> Iterator[Callable[[], ms.Store]]:
+        """Give the store of a program that closes it while the file is copied, and opens it again."""
+        with ExitStack() as stack:
+            yield lambda: stack.enter_context(ms.open(self.url))
+
 
 class Postgres:
     """Copies the data directory of a server of its own there and back, while it is stopped."""
@@ -43,6 +50,12 @@ class Postgres:
 
     def put_back(self) -> None:
         self._swap(self._copy, self._server.data)
+
+    @contextmanager
+    def open(self) -> Iterator[Callable[[], ms.Store]]:
+        """Give the store of a program that stays open meanwhile."""
+        with ms.open(self.url, cache=ms.Cache("validate")) as store:
+            yield lambda: store
 
     def _swap(self, source: Path, target: Path) -> None:
         self._server.halt()
@@ -95,6 +108,53 @@ def test_what_was_lost_is_told_when_others_have_its_numbers(place: Sqlite | Post
                 store.changes(after=position)
         assert [change.path_after for change in store.changes(after=kept)] == ["new", "newer", "newest"]
         assert [change.path_after for change in store.changes(after=new[0])] == ["newer", "newest"]
+
+
+def test_an_entity_from_before_is_no_base(place: Sqlite | Postgres) -> None:
+    """Its id and version may be another entity's, or another state's: the change lands on what is there, or fails."""
+    with ms.open(place.url) as store:
+        store.metalakes.create("kept")
+        store.catalogs.create("kept.c", type="relational")
+    place.back_up()
+    with place.open() as opened:
+        store = opened()
+        kept = store.metalakes.alter("kept", ms.SetProperty("lost", "yes"))
+        lost = store.metalakes.create("lost")
+        scope = store.schemas.create("kept.c.lost")
+        store.tables.create("kept.c.lost.t")
+        with store.transaction() as tx:
+            drafted = tx.metalakes.create("drafted")
+        if isinstance(place, Sqlite):
+            store.close()
+        with ExitStack() as block:
+            if isinstance(place, Postgres):
+                block.enter_context(pytest.raises(ms.VersionConflict, match="was started again"))
+                block.enter_context(store.transaction()).metalakes.alter("kept", ms.SetProperty("lost", "too"))
+            place.put_back()
+            with ms.open(place.url) as other:
+                there = other.metalakes.alter("kept", ms.SetProperty("new", "yes"))
+                names = [other.metalakes.create(name) for name in ("new", "newer")]
+                schema = other.schemas.create("kept.c.new")
+                other.schemas.create("kept.c.newest")
+        assert (there.id, there.version, names[0].id) == (kept.id, kept.version, lost.id)
+        store = opened()
+        with pytest.raises(ms.VersionConflict, match="an older backup was put back"):
+            store.metalakes.alter(kept, ms.SetComment("x"), expected_version=kept.version)
+        assert dict(store.metalakes.alter(kept, ms.SetComment("x")).properties) == {"new": "yes"}
+        with pytest.raises(ms.EntityNotFound):
+            store.metalakes.alter(lost, ms.SetComment("y"))
+        with pytest.raises(ms.EntityNotFound):
+            store.metalakes.rename(lost, "y")
+        assert not store.metalakes.drop(lost)
+        assert not store.metalakes.purge(lost)
+        with pytest.raises(ms.EntityNotFound):
+            store.tables.create("t", parent=scope)
+        with pytest.raises(ms.EntityNotFound):
+            store.tables.create("kept.c.lost.t")
+        assert store.metalakes.load("new").comment is None
+        assert list(store.tables.names(schema)) == []
+        assert store.verify() == []
+        assert drafted.id  # its times are not the database's: it is told by its kind alone
 
 
 def test_positions_of_programs_before(url: str) -> None:

@@ -63,6 +63,15 @@ def test_the_tests_have_what_the_product_can_use() -> None:
     assert wanted - there == set()
 
 
+def test_messages_name_our_package_and_an_extra_that_it_has() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)["project"]
+    sources = [*(ROOT / "metastore").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    named = [word for page in sources for word in re.findall(r"pip install '?([\w-]+)\[([\w,-]+)\]", page.read_text())]
+    assert {name for name, _ in named} == {project["name"]}
+    assert {extra for _, extras in named for extra in extras.split(",")} <= set(project["optional-dependencies"])
+
+
 @pytest.mark.parametrize("python", ["3.11.0", "3.12.0", "3.13.0", "3.14.0"])
 def test_one_version_is_locked_for_each_python(python: str) -> None:
     """On Linux. What comes twice has markers that exclude each other."""

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 
 import metastore as ms
@@ -152,22 +151,15 @@ def write(spark: SparkSession, url: str, folder: Path) -> dict[str, Any]:
     return {"before": before, "rows": len(names), "versions": sorted(set(names)), "broken": broken}
 
 
-def run_page(spark: SparkSession, url: str, folder: Path) -> list[str]:
-    """Run docs/pipeline.md; return what fails. ``folder`` is the current one."""
-    for name in ("orders", "returns"):
-        (folder / "lake" / "shop" / name).mkdir(parents=True)
-        pq.write_table(pa.table({"id": [1, 2]}), folder / "lake" / "shop" / name / "1.parquet")
-    register_source(spark)
-    with ms.open(url, principal="ada") as store:
-        store.metalakes.create("lake")
-        store.catalogs.create("lake.c", type="relational")
-        for name in ("orders", "returns"):
-            store.tables.create(f"lake.c.shop.{name}", parents=True)
-        store.tags.create("lake.seen")
-        text = (ROOT / "docs/pipeline.md").read_text(encoding="utf-8").replace("```py\n", "```python\n")
-        assert text.count("```python\n") == 7
-        namespace = {"__name__": "__example__", "ms": ms, "spark": spark, "url": url, "folder": str(folder)}
-        wrong = list(failures(text, "pipeline.md", folder, namespace))
+def run_page(url: str, folder: Path) -> list[str]:
+    """Run docs/pipeline.md on this database; return what fails. ``folder`` is the current one."""
+    text = (ROOT / "docs/pipeline.md").read_text(encoding="utf-8").replace("```py\n", "```python\n")
+    named = 'url = f"sqlite:///{folder}/catalog.db"\n'
+    assert text.count("```python\n") == 8
+    assert text.count(named) == 1
+    namespace = {"__name__": "__example__"}
+    wrong = list(failures(text.replace(named, f"url = {url!r}\n"), "pipeline.md", folder, namespace))
+    with ms.open(url) as store:
         if not wrong:
             assert dict(store.statistics.load("lake.c.shop.orders", "freshness").values) == {"days": 0}
             crawled = [table.path for table in store.tables.list("lake.raw.shop")]
@@ -180,7 +172,7 @@ def main(master: str, url: str, folder: Path) -> None:
     spark = session(master, folder)
     try:
         os.chdir(folder)
-        page = run_page(spark, url, folder)  # first: it says who made all tables
+        page = run_page(url, folder)  # first: it says who made all tables
         fill(url)
         found: dict[str, Any] = {one.__name__: one(spark, url, folder) for one in (read, stream, write)}
         found["page"] = page

@@ -338,7 +338,7 @@ def test_the_examples_of_the_page(
     source: SparkSession, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert cluster_program.run_page(source, sqlite_url, tmp_path) == []
+    assert cluster_program.run_page(sqlite_url, tmp_path) == []
 
 
 @pytest.mark.parametrize(

@@ -324,11 +324,13 @@ def _patient(parameters: Any, worker: Worker | None) -> Any:
     return {**parameters, "patience": "0"}
 
 
-def _sent_together(pool: postgres_connect.Pool, statements: Sequence[tuple[str, Any]], pooled: Any) -> list[list[Any]]:
+def _sent_together(
+    pool: postgres_connect.Pool, statements: Sequence[tuple[str, Any]], pooled: Any, run: str | None = None
+) -> list[list[Any]]:
     """Stand in for the method of that name, which sends a batch's statements as one message."""
     worker = current()
     if worker is None:
-        return _SEND(pool, statements, pooled)
+        return _SEND(pool, statements, pooled, run)
     with pool.connection() as connection:
         worker.pid = connection.info.backend_pid
         rows: list[list[Any]] = []

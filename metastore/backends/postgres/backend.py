@@ -9,7 +9,7 @@ This file chooses among them; ``sending.py`` sends them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -345,16 +345,21 @@ class PostgresBackend(PostgresReads):
 
     # --- the schema
 
+    def when_started(self, forget: Callable[[], None]) -> None:
+        self.pool.when_started = forget
+
     @property
     def origin(self) -> Origin:
-        return self._identity or self.identify()
+        known = self._identity
+        return known if known is not None and known.run == self.pool.run else self.identify()
 
     def identify(self) -> Origin:
         """The feed's epoch and the database's number in its cluster: a copy made as a template has the same epoch."""
         ((database,),) = self._rows(_DATABASE, {})
-        if self._identity is None or self._identity.database != database:
-            self._identity = Origin(database)
-        return self._identity
+        known, run = self._identity, self.pool.run
+        if known is None or (known.database, known.run) != (database, run):
+            known = self._identity = Origin(database, run=run)
+        return known
 
     def format(self) -> tuple[int, int] | None:
         """Return the formats; note where a copied database is now, if the role may: its feed gets its own epoch."""

@@ -32,7 +32,7 @@ from metastore.errors import BackendUnavailable, DeadlineExceeded, StoreClosed
 from metastore.port.stats import PoolUse
 from metastore.urls import Url
 
-__all__ = ["Pool"]
+__all__ = ["AnotherRun", "Pool"]
 
 Rows = list[tuple[Any, ...]]
 
@@ -82,6 +82,10 @@ class Pool:
         self._pool, self._own = self._new_pool(), deque[Connection]()
         self.opened = object()
         """Another one after each connection that was opened."""
+        self.run: str | None = None
+        """When the server was started to which the last connection leads; None: there was none yet."""
+        self.when_started: Callable[[], None] = _nothing
+        """Is called when a connection leads to a server that was started since, or to another one."""
 
     def _new_pool(self) -> WaitingPool:
         return WaitingPool(self._connect, self._settle, self.limits, self._timeout)
@@ -126,12 +130,13 @@ class Pool:
             raise
 
     def _set_up(self, connection: Connection) -> Connection:
-        ((pid, *session, replica),) = connection.execute(ASKED).fetchall()
+        ((pid, *session, replica, run),) = connection.execute(ASKED).fetchall()
         pooled = pid != connection.info.backend_pid
         if pooled or connection.info.server_version < _HAS_TRANSACTION_TIMEOUT:
             connection.simple, connection.cursor_factory = True, psycopg.ClientCursor
         check_session(self._where, *session, pooled=pooled)
         self._check_role(replica)
+        self._note_run(run)
         if not pooled:
             connection.execute("; ".join([SESSION, *self._ends(connection)]))
             return connection
@@ -146,6 +151,18 @@ class Pool:
         if connection.info.server_version >= _HAS_TRANSACTION_TIMEOUT:
             yield f"SET transaction_timeout = {longest + _LATER}"
         yield from (f"SET tcp_{name} = {_DEFAULTS[name]}" for name in _DEFAULTS if name.startswith("keepalives_"))
+
+    def _note_run(self, run: str) -> None:
+        """Let all that is remembered be forgotten if the server was started since, maybe with a backup put back."""
+        if run != self.run:
+            first, self.run = self.run is None, run
+            if not first:
+                self.when_started()
+
+    def check_run(self, run: str | None) -> None:
+        """Raise AnotherRun if the server was started since it had this run; None: nothing was read of any run."""
+        if run is not None and run != self.run:
+            raise AnotherRun("the server was started again meanwhile")
 
     def _check_role(self, replica: bool) -> None:
         """Refuse a replica where the primary is read. The first connection may show that it is: one is enough."""
@@ -210,13 +227,19 @@ class Pool:
         return until(SYSTEM.monotonic() + self._timeout)
 
     def fetch(
-        self, text: str, parameters: Mapping[str, Any], pooled: Callable[[Connection], Rows] | None = None
+        self,
+        text: str,
+        parameters: Mapping[str, Any],
+        pooled: Callable[[Connection], Rows] | None = None,
+        run: str | None = None,
     ) -> Rows:
         """Run one statement, a transaction of its own, and return its rows: the hot path.
 
-        ``pooled``: how to run it behind a pooler, where a session is set otherwise, if that matters.
+        ``pooled``: how to run it behind a pooler, where a session is set otherwise, if that matters. ``run``: see
+        :meth:`check_run`.
         """
         with (loan := self.connection()) as connection:
+            self.check_run(run)
             if connection.prepare_threshold is None:
                 return connection.execute(text, parameters).fetchall() if pooled is None else pooled(connection)
             return _wire_of(loan.place).rows(text, parameters)
@@ -225,9 +248,11 @@ class Pool:
         self,
         statements: Sequence[tuple[str, Mapping[str, Any]]],
         pooled: Callable[[Connection], list[Rows]],
+        run: str | None = None,
     ) -> list[Rows]:
-        """Run statements as one transaction, in one message; return the rows of each. ``pooled``: see :meth:`fetch`."""
+        """Run statements as one transaction, in one message; return the rows of each. See :meth:`fetch`."""
         with (loan := self.connection()) as connection:
+            self.check_run(run)
             if connection.prepare_threshold is None:
                 return pooled(connection)
             return _wire_of(loan.place).message(statements)
@@ -262,6 +287,14 @@ class Pool:
         while (own := self._kept_own()) is not None:
             own.close()
         self._pool.close_idle()
+
+
+class AnotherRun(psycopg.OperationalError):
+    """What a commit rests on was read before the server was started. Nothing was sent."""
+
+
+def _nothing() -> None:
+    pass
 
 
 def _wire_of(place: Place) -> Wire:

@@ -9,7 +9,7 @@ import psycopg
 
 from metastore.backends.postgres import errors
 from metastore.backends.postgres.announcing import Pass
-from metastore.backends.postgres.connect import Pool
+from metastore.backends.postgres.connect import AnotherRun, Pool
 from metastore.backends.postgres.connection import Connection
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.postgres.settings import ARRAYS
@@ -20,7 +20,11 @@ __all__ = ["Sender", "rows_of_writes"]
 
 
 class Sender:
-    """Sends what commits say. A connection that was found dead is used no more, nor are those of its time."""
+    """Sends what commits say. A connection that was found dead is used no more, nor are those of its time.
+
+    A commit whose connection turns out to lead to a server that was started since is not sent: what it rests on was
+    read before, and may be lost. It counts as a conflict, so that the next attempt reads.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -31,12 +35,15 @@ class Sender:
         """Send the statements, of which one writes; return the outcome that its row, or an error, means."""
         if len(statements) > 1:
             return self.several(statements, lambda rows: outcome(rows[0]), patience)
+        run = self._pool.run
         try:
-            rows = self._pool.fetch(statements[0].text, statements[0].parameters)
+            rows = self._pool.fetch(statements[0].text, statements[0].parameters, run=run)
             if len(rows) != 1:
                 raise psycopg.DatabaseError(f"an answer of one row has {len(rows)}")
         except psycopg.errors.LockNotAvailable as error:
             return self._failed(error) if patience is None else Conflicted("busy")
+        except AnotherRun:
+            return Conflicted("serialization")
         except psycopg.Error as error:
             return self._failed(error)
         return outcome(rows[0])
@@ -45,11 +52,15 @@ class Sender:
         self, statements: list[Statement], outcome: Callable[[list[Row]], CommitOutcome], patience: int | None = None
     ) -> CommitOutcome:
         """Send the statements as one transaction; return the outcome that their rows, or an error, mean."""
+        run = self._pool.run
         try:
             with self._pool.connection() as connection:
+                self._pool.check_run(run)
                 rows = rows_of_writes(connection, statements)
         except psycopg.errors.LockNotAvailable as error:
             return self._failed(error) if patience is None else Conflicted("busy")
+        except AnotherRun:
+            return Conflicted("serialization")
         except psycopg.Error as error:
             return self._failed(error)
         return outcome(rows)
@@ -61,14 +72,14 @@ class Sender:
         goes, even if it was of one request.
         """
         sent = may.around(statements, None)
-        before = 0 if len(sent) == len(statements) else 1
+        before, run = 0 if len(sent) == len(statements) else 1, self._pool.run
         try:
             if len(sent) == 1:
                 (one,) = sent
-                return [self._pool.fetch(one.text, one.parameters, lambda c: rows_of_each(c, sent)[0])]
-            rows = self._pool.send([one[:2] for one in sent], lambda c: rows_of_each(c, sent))
+                return [self._pool.fetch(one.text, one.parameters, lambda c: rows_of_each(c, sent)[0], run)]
+            rows = self._pool.send([one[:2] for one in sent], lambda c: rows_of_each(c, sent), run)
             return rows[before : before + len(statements)]
-        except psycopg.errors.LockNotAvailable:
+        except (psycopg.errors.LockNotAvailable, AnotherRun):
             return Conflicted("busy")
         except psycopg.Error as error:
             return self._failed(error)

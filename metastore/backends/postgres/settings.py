@@ -62,9 +62,10 @@ LASTING = """SELECT set_config(name, '0', true) FROM pg_settings
 """Let a transaction last, and be idle, as long as it takes. (The last of the three is new in PostgreSQL 17.)"""
 
 ASKED = """SELECT pg_backend_pid(), current_setting('server_encoding'), current_setting('client_encoding'),
-  current_setting('transaction_isolation'), current_setting('client_min_messages'), pg_is_in_recovery()"""
-"""What is asked on a new connection: which process answers, the arguments of :func:`check_session`, and whether the
-server is a replica."""
+  current_setting('transaction_isolation'), current_setting('client_min_messages'), pg_is_in_recovery(),
+  extract(epoch FROM pg_postmaster_start_time())::text"""
+"""What is asked on a new connection: which process answers, the arguments of :func:`check_session`, whether the server
+is a replica, and when it was started."""
 
 PRIMARY = ("primary", "read-write")
 """Values of target_session_attrs with which no connection leads to a replica."""

@@ -74,6 +74,8 @@ class SqliteBackend(SqliteReads):
     def __init__(self, database: str | None, timeout: float, clock: Clock, limits: Limits | None = None) -> None:
         super().__init__(database, timeout, clock, limits)
         self._origin: Origin | None = None
+        self._run = str(clock.operation_id())
+        """Each store is a run: a file may be put back between two."""
         self._group = GroupCommit(self.pool, clock)
 
     # --- commit
@@ -302,7 +304,7 @@ class SqliteBackend(SqliteReads):
         """The feed's epoch and the file's number (inode): a copy of the file has the same epoch."""
         database = f"{self.feed_start()[0]}/{self.pool.file_number}"
         if self._origin is None or self._origin.database != database:
-            self._origin = Origin(database)
+            self._origin = Origin(database, run=self._run)
         return self._origin
 
     def format(self) -> tuple[int, int] | None:

@@ -33,7 +33,9 @@ _ABOUT: Final = {
     "What attempts lost to": "self: the entity had another version; ancestor: something above it was moved, renamed or "
     "dropped; name: the name was taken; not_empty: a drop found children; read: what a transaction had read changed; "
     "pending: announced changes come first; marked: an exclusive operation is announced; ticket: a transaction is in "
-    "line for the entity; busy: a lock was not free in time; serialization: a deadlock.",
+    "line for the entity; busy: a lock was not free in time; serialization: a deadlock; lease: it was taken over; "
+    "operation: it was applied or sent before; claim: another message has the operation's row; stale_id: the caller's "
+    "operation id is too old.",
     "Helped": "applied by another operation's commit, which took it along.",
     "Fairness": "Jain's index of the answered operations by client: 1 if all got the same done, 1/n if one of n did "
     "everything. Calls that gave up, and clients whose records are missing, are not in it.",

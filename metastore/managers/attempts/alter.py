@@ -40,7 +40,7 @@ def alter(
 
     def attempt(view: View) -> Proposal[Entity] | Entity:
         record = find(view, kind, target)
-        check_version(view, record, expected_version)
+        check_version(view, record, expected_version, target)
         names = tuple([n.name for n in record.chain])
         if view.asking:
             return rewrite(kind, record, record.doc, dump_changes(changes, names), actor)

@@ -20,11 +20,21 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import kind_named
 from metastore.managers.drops.row import pending_in
-from metastore.managers.target import Target, absent, absent_parent, find, names_of, not_live, root_or_last, standing
+from metastore.managers.target import (
+    Target,
+    absent,
+    absent_parent,
+    by_id,
+    find,
+    names_of,
+    not_live,
+    root_or_last,
+    standing,
+)
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.dropping import LookAgain, pending_above, pending_named
 from metastore.operation.guards import both, check_in_use, guards_of, key_under, lookup
-from metastore.operation.request import Proposal, Results, View
+from metastore.operation.request import Proposal, Results, View, is_lost
 from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING, Guard, Newest
 from metastore.port.records import Lookup, Node, Record
 from metastore.port.writes import Event, Place, Update
@@ -32,13 +42,21 @@ from metastore.port.writes import Event, Place, Update
 __all__ = ["check_version", "collect", "drop", "purge", "rename", "restore", "set_in_use"]
 
 
-def check_version(view: View, record: Record, expected: int | None) -> None:
-    """Raise VersionConflict if the caller expects another version."""
+def check_version(view: View, record: Record, expected: int | None, target: Target) -> None:
+    """Raise VersionConflict if the caller expects another version, also one that was lost: see ``is_lost``."""
     if expected is None or view.asking:
         return
     expected = positive_integer(expected, "a version")
     if record.version != expected:
         raise VersionConflict(_path(record), expected, record.version)
+    if isinstance(target, Entity) and is_lost(target, record):
+        raise VersionConflict(
+            _path(record),
+            expected,
+            record.version,
+            f"{_path(record)} has a version {expected} that is not the one in hand: an older backup was put back; load "
+            "it again",
+        )
 
 
 def _path(record: Record) -> str:
@@ -82,7 +100,7 @@ def rename(
     """Propose a new name, or a new parent and name, for ``target``."""
     wanted = parse_path(to)
     record = find(view, kind, target)
-    check_version(view, record, expected_version)
+    check_version(view, record, expected_version, target)
     parents, node = record.chain[:-1], record.chain[-1]
     moves = len(wanted) > 1 and wanted[:-1] != tuple(n.name for n in parents)
     if view.guessed and moves:
@@ -142,7 +160,7 @@ def drop(
         record = find(view, kind, target)
     except EntityNotFound:
         return False
-    check_version(view, record, expected_version)
+    check_version(view, record, expected_version, target)
     check_in_use(record.chain[:-1])
     empty = kind.container and not cascade
     if empty and not view.trusting and not view.asking:  # the commit checks it as well; after it has refused, we look
@@ -238,7 +256,7 @@ def purge(view: View, kind: Kind, target: Target, actor: str | None) -> Proposal
     """Propose to make an entity unrestorable; its id, or 0 if there is nothing. The caller, or gc, deletes the rows."""
     if isinstance(target, Entity):
         names_of(kind, target)
-        known = view.backend.by_id([target.id])[0]
+        known = by_id(view.backend, target)
         if known is None:
             return 0
         record, own_state = known.record, known.state

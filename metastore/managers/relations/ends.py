@@ -18,7 +18,7 @@ from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.target import Target, absent_from, look_again, no_more, not_live, target_value
 from metastore.names import format_path, parse_path
 from metastore.operation.dropping import LookAgain
-from metastore.operation.request import View
+from metastore.operation.request import View, is_same
 from metastore.port.backend import Reads
 from metastore.port.records import Lookup, Record, Resolved
 
@@ -130,9 +130,10 @@ def _fits(resolved: Resolved, kinds: Iterable[str]) -> bool:
 def _in_hand(view: View, entities: Sequence[Entity]) -> dict[int, Record]:
     trusted = {entity.id: entity.record for entity in entities if view.trusts(entity)}
     others = [entity for entity in entities if entity.id not in trusted]
-    known = view.backend.by_id([entity.id for entity in others]) if others else []
-    for entity, one in zip(others, known, strict=True):
-        if one is None or not one.live:
-            raise not_live(view.backend, one, entity.path, no_more(entity, one))
-        trusted[entity.id] = one.record
+    found = view.backend.by_id([entity.id for entity in others]) if others else []
+    for entity, one in zip(others, found, strict=True):
+        known = one if one is not None and is_same(entity, one.record) else None
+        if known is None or not known.live:
+            raise not_live(view.backend, known, entity.path, no_more(entity, known))
+        trusted[entity.id] = known.record
     return trusted
