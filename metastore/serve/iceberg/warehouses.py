@@ -73,6 +73,11 @@ class Warehouses:
                 raise ServiceUnavailableError("the credentials for the table's files cannot be made now") from None
             return None
 
+    @property
+    def checked(self) -> bool:
+        """Whether each request may do what its user may do, and no more."""
+        return self._actors.authorization
+
     def prefixes(self) -> list[str]:
         """Return the prefixes of the paths of all warehouses that have a folder."""
         return [format_path(root) for root in self._places]
