@@ -63,7 +63,7 @@ def iceberg_protocol(warehouses: Warehouses, principals: Principals, body_timeou
     def bound(handler: OfCatalog) -> Callable[[Call], Answer]:
         def answer(call: Call) -> Answer:
             once = warehouses.once(call)
-            once.claim([dict(call.query), call.body])
+            once.claim([dict(call.query), call.said])
 
             def work() -> Answer:
                 result = handler(warehouses.catalog(call, once), call)
