@@ -62,7 +62,7 @@ def swept(decisions: int, first: int, step: int = 1) -> list[Difference]:
 
 
 def through_servers(decisions: int, first: int, step: int = 1) -> list[Difference]:
-    """Compare so many decisions of sweeps of which a half are the answers of the two REST servers."""
+    """Compare so many decisions of sweeps that ask the two REST servers, too: one of five is an answer of theirs."""
     from tests.governance.oracle.served import icebergs, serving
 
     made, found = 0, list[Difference]()
