@@ -111,6 +111,13 @@ IN_SERVERS: tuple[Fault, ...] = (
         _OF_USERS,
     ),
     Fault(
+        "Rights: a user lets its table have the metadata file of another",
+        "metastore/operation/authorized.py",
+        "    if access.swaps or write.doc is None or",
+        "    if access.who.name or write.doc is None or",
+        _OF_USERS,
+    ),
+    Fault(
         "Iceberg: a new table of a user names files of another",
         "metastore/pyiceberg/catalog.py",
         "            check_own_metadata(metadata)\n",

@@ -161,6 +161,25 @@ def test_a_user_overwrites_a_table_only_by_a_file_of_its_own_folder(users: dict[
         assert bob.post("/namespaces/a/register", json=body).status_code == status
 
 
+def test_a_user_lets_no_table_have_the_file_of_another(users: dict[str, httpx.Client], sqlite_url: str) -> None:
+    """By no other door: the server would show the other table, and a purge delete its files."""
+    secret = users["root"].get("/namespaces/b/tables/t").json()["metadata-location"]
+    assert users["bob"].post(TABLES, json={"name": "own", "schema": SCHEMA}).status_code == 200
+    assert users["bob"].post("/namespaces/a/views", json=VIEW).status_code == 200
+    pointer = {"metadata_location": secret}
+    with ms.open(sqlite_url) as store:
+        bob = store.as_user("bob")
+        for call in (
+            lambda: bob.tables.alter("lake.ice.a.own", ms.SetProperty("metadata_location", secret)),
+            lambda: bob.views.alter("lake.ice.a.v", ms.SetProperty("metadata_location", secret)),
+            lambda: bob.tables.create("lake.ice.a.u", properties=pointer),
+        ):
+            with pytest.raises(ms.PermissionDenied, match="only a commit of the Iceberg server"):
+                call()
+        bob.tables.alter("lake.ice.a.own", ms.SetComment("mine"))
+    assert users["bob"].get(f"{TABLES}/own").json()["metadata-location"] != secret
+
+
 @pytest.mark.parametrize("key", ["metadata", "data", "object-storage", "folder-storage"])
 def test_a_user_has_no_files_written_into_the_folder_of_another_table(
     users: dict[str, httpx.Client], lake: Path, key: str

@@ -113,7 +113,7 @@ class Warehouses:
             properties["warehouse"] = place
         if isinstance(vendor := self._vendors.get(root), Static):
             properties |= vendor.properties()
-        store = self._actors.of(call.principal)
+        store = self._actors.of(call.principal, swaps=True)
         merging = call.headers.get(_MERGE, "").strip().lower() == "true"
         return MetastoreCatalog.of_store(
             store, root, properties, once, leases=self._store.leases, allowed=self._allowed, merging=merging
