@@ -193,7 +193,7 @@ bench-time: $(STAMP) $(JAVA) ## measure the past, the feed and Spark on the cata
 nightly: $(BENCH) $(JAVA) ## run the long forms of all judges, with one verdict at the end: 90 minutes; ARGS="load soak" chooses parts
 	$(BIN)/python -m tests.nightly $(ARGS)
 
-oracle: $(STAMP) ## compare a million decisions on rights with the rules of docs/governance.md, 8 minutes; ARGS="--decisions 50000 --seed 7"
+oracle: $(STAMP) ## compare a million decisions on rights with the rules of docs/governance.md, 10 minutes; ARGS="--decisions 50000 --seed 7"
 	$(BIN)/python -m tests.governance.oracle $(ARGS)
 
 load: $(BENCH) $(JAVA) ## the short form of all that follows, and of bench-peers: fails on any anomaly, 7 minutes

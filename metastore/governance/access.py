@@ -121,6 +121,8 @@ class Access:
         self.who = who
         self.mine: set[int] | None = None
         """In a transaction: the ids of what it created. The user owns that."""
+        self.swaps = False
+        """It serves the Iceberg server, which alone lets a table have another metadata file."""
         self.noted = Scopes()
         """In a transaction: the scope versions on which its reads rest."""
         self._memory = Memory() if memory is None else memory

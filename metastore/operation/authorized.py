@@ -52,6 +52,8 @@ T = TypeVar("T")
 
 _REFERENCE: Final = re.compile(r'"secret:((?:env|file):(?:[^"\\]|\\.)*)"')
 """A reference to a secret in JSON text."""
+_POINTER: Final = "metadata_location"
+"""The property that names the metadata file of an Iceberg table or view."""
 _ALLOWED: Final = "METASTORE_SECRETS"
 """The variable with the references that users may set, as patterns: ``env:APP_* file:/run/secrets/*``."""
 
@@ -182,11 +184,13 @@ def with_evidence(commit: Commit, access: Access) -> Commit:
 def _wants(access: Access, view: View, write: Write, proposal: Proposal[T]) -> Iterator[Want]:
     if isinstance(write, Insert):
         _check_references(access, view, write)
+        _check_pointer(access, view, write)
         if write.parent_id == ROOT_ID:
             raise PermissionDenied(access.who.name, "admin", write.name, _NO_ADMIN.format(access.who.name))
         yield Want(write.parent_id, "create", write.kind)
     elif isinstance(write, Update):
         _check_references(access, view, write)
+        _check_pointer(access, view, write)
         yield from _wants_of_update(view, write, proposal.writes)
     elif isinstance(write, Put | Delete):
         _check_references(access, view, write)
@@ -298,6 +302,25 @@ def _check_references(access: Access, view: View, write: Insert | Update | Put |
                 f"{' '.join(allowed) or 'no reference'}"
             )
             raise PermissionDenied(access.who.name, "refer_to_secret", path, message)
+
+
+def _check_pointer(access: Access, view: View, write: Insert | Update) -> None:
+    """Raise PermissionDenied if a user lets a table or view have another metadata file of Iceberg.
+
+    With that of a table that it does not see, the Iceberg server would show that table, and delete its files.
+    """
+    if access.swaps or write.doc is None or f'"{_POINTER}"' not in write.doc:
+        return
+    new = _pointer(write.doc)
+    if write.event.kind in ("table", "view") and new is not None and new != _pointer(_stands(view, write) or "{}"):
+        path = write.event.path_after or ""
+        message = f"{access.who.name} may not set {_POINTER} of {path}: only a commit of the Iceberg server does"
+        raise PermissionDenied(access.who.name, "admin", path, message)
+
+
+def _pointer(doc: str) -> str | None:
+    pointer: str | None = json.loads(doc).get("properties", {}).get(_POINTER)
+    return pointer
 
 
 def _is_allowed(reference: str, allowed: Sequence[str]) -> bool:

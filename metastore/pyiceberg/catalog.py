@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from pyiceberg.table.update import AssertCreate, SetLocationUpdate, TableRequirement, TableUpdate
+from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.view import View
 from pyiceberg.view.metadata import ViewVersion
@@ -25,7 +25,7 @@ from metastore.pyiceberg.naming import errors_of_iceberg, namespace_names, parts
 from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.opening import migrated, opened
 from metastore.pyiceberg.places import Places, check_own, check_own_metadata
-from metastore.pyiceberg.rights import is_of_user
+from metastore.pyiceberg.rights import is_of_user, user_of
 from metastore.pyiceberg.sharing import shared
 from metastore.pyiceberg.tables import Loader, Tables, taken_raises
 from metastore.pyiceberg.updates import created
@@ -237,11 +237,11 @@ class MetastoreCatalog(_PyIcebergBase):
 
     def _location(self, names: Identifier, location: str | None) -> str:
         """Return where a new table or view goes. Raises NoSuchNamespaceError, ValueError."""
-        above = self._namespaces.properties(names[:-1]).get(LOCATION)
+        above, user = self._namespaces.properties(names[:-1]).get(LOCATION), user_of(self._store)
         if not location:
-            return self._places.default(names, above)
-        if is_of_user(self._store):
-            self._places.check_chosen(location, names, above)
+            return self._places.default(names, above, user)
+        if user is not None:
+            self._places.check_chosen(location, names, above, user)
         return location.rstrip("/")
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
@@ -252,9 +252,11 @@ class MetastoreCatalog(_PyIcebergBase):
         names = table_names(identifier)
 
         def attempt(options: dict[str, Any]) -> Table:
-            self._tables.require_right(names, overwrite=overwrite)
-            self._check_registered(names, metadata_location)
-            metadata = self._tables.register(names, metadata_location, options, overwrite=overwrite)
+            overwritten = overwrite and self.table_exists(names)
+            self._tables.require_right(names, overwrite=overwritten)
+            if not overwritten:
+                self._check_registered(names, metadata_location)
+            metadata = self._tables.register(names, metadata_location, options, overwrite=overwritten)
             return self._table(names, metadata, metadata_location)
 
         return self._once.run(attempt, lambda: self.load_table(names))
@@ -356,9 +358,11 @@ class MetastoreCatalog(_PyIcebergBase):
             for requirement in requirements:
                 requirement.validate(metadata)
             self._namespaces.require(names[:-1])
-            self._check_created(names, updates)
+            self._tables.require_right(names)
+            self._check_created(names, updates, wanted)
 
-        return TableCreation(self._tables.path(names), load, absent, created(self._empty_table_metadata(), updates))
+        wanted = created(self._empty_table_metadata(), updates)
+        return TableCreation(self._tables.path(names), load, absent, wanted)
 
     def create_staged(
         self, names: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -368,10 +372,9 @@ class MetastoreCatalog(_PyIcebergBase):
         def attempt(options: dict[str, Any]) -> CommitTableResponse:
             for requirement in requirements:
                 requirement.validate(None)
-            self._check_created(names, updates)
+            self._tables.require_right(names)
             metadata = created(self._empty_table_metadata(), updates)
-            if is_of_user(self._store):
-                check_own_metadata(metadata)
+            self._check_created(names, updates, metadata)
             provider = self._places.locations(metadata.location, metadata.properties)
             location = provider.new_table_metadata_file_location()
             self._namespaces.require(names[:-1])
@@ -384,13 +387,16 @@ class MetastoreCatalog(_PyIcebergBase):
 
         return self._once.run(attempt, again)
 
-    def _check_created(self, names: Identifier, updates: tuple[TableUpdate, ...]) -> None:
-        """Check a right, and each place that the updates of a new table name, before a file is touched."""
-        self._tables.require_right(names)
+    def _check_created(self, names: Identifier, updates: tuple[TableUpdate, ...], metadata: TableMetadata) -> None:
+        """Check each place that the updates of a new table name, before a file is touched.
+
+        ``metadata``: what the updates make.
+        """
         self._places.check_updates(updates)
-        for update in updates:
-            if isinstance(update, SetLocationUpdate) and is_of_user(self._store):
-                self._location(names, update.location)
+        if (user := user_of(self._store)) is not None:
+            above = self._namespaces.properties(names[:-1]).get(LOCATION)
+            self._places.check_chosen(metadata.location, names, above, user)
+            check_own_metadata(metadata)
 
     # Views
 

@@ -11,7 +11,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableUpdate, UpgradeFormatVersionUpdate
 from pyiceberg.typedef import Properties
 
-__all__ = ["check_layout", "check_versions", "check_writable", "format_version"]
+__all__ = ["check_added", "check_layout", "check_versions", "check_writable", "format_version"]
 
 _WRITABLE: Final = (1, 2)
 """The table formats whose metadata PyIceberg can write."""
@@ -52,3 +52,13 @@ def check_layout(metadata: TableMetadata) -> None:
     """Raise ValidationError for a transform that does not fit its column: other readers could not load the table."""
     metadata.spec().check_compatible(metadata.schema())
     metadata.sort_order().check_compatible(metadata.schema())
+
+
+def check_added(before: TableMetadata, after: TableMetadata) -> None:
+    """Raise ValidationError for a new partition spec or sort order that does not fit the columns of a table."""
+    for spec in after.partition_specs:
+        if spec not in before.partition_specs:
+            spec.check_compatible(after.schema())
+    for order in after.sort_orders:
+        if order not in before.sort_orders:
+            order.check_compatible(after.schema())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
 from typing import Final
@@ -34,6 +37,10 @@ _SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not 
 _DOTS: Final = (".", "..")
 _PLACES: Final = ("write.metadata.path", "write.data.path", "write.object-storage.path", "write.folder-storage.path")
 """Properties of tables that name folders."""
+_PART: Final = re.compile("([0-9a-f]{32})([0-9a-f]{16})")
+"""The part of a user's folder that no other one has: a UUIDv7, and whose folder it is."""
+_HOLDS: Final = 24 * 3600 * 1000
+"""How long a user may name a folder that the server chose for it: to commit what it staged, to register it (ms)."""
 
 
 def folder(name: str) -> str:
@@ -84,14 +91,18 @@ class Places:
         """Whether it is a server that asks, for clients in any language."""
         return not self._trusting
 
-    def default(self, names: Identifier, above: str | None) -> str:
+    def default(self, names: Identifier, above: str | None, user: str | None) -> str:
         """Return where a new table or view goes that names no location: below its namespace's, or in the warehouse.
 
         In a server the folder has a part that no other table gets: a table that is renamed keeps its folder, and the
-        next table of its name must not share it. Raises ValueError if neither is there.
+        next table of its name must not share it. That of a ``user`` says whose it is. Raises ValueError if neither is
+        there.
         """
-        own = "" if self._trusting else f"-{SYSTEM.operation_id().hex}"
-        return f"{self.named(names, above)}{own}"
+        begin = self.named(names, above)
+        if self._trusting:
+            return begin
+        part = SYSTEM.operation_id().hex
+        return f"{begin}-{part}{'' if user is None else _mark(part, begin, user)}"
 
     def named(self, names: Identifier, above: str | None) -> str:
         """Return the beginning of the default place of a table or view. Raises ValueError."""
@@ -145,23 +156,39 @@ class Places:
             raise ValueError(f"location: {location[:200]!r} is relative; name a place such as s3://bucket/folder")
         self._folders.check(location)
 
-    def check_chosen(self, location: str, names: Identifier, above: str | None) -> None:
-        """Raise ForbiddenError unless a place that a user chose for a new table is that of its name.
+    def check_chosen(self, location: str, names: Identifier, above: str | None, user: str) -> None:
+        """Raise ForbiddenError unless a place is, or lies in, a folder that the server chose for this user lately.
 
-        Else it could name the folder of another table, and be given the credentials for it.
+        The user names one to commit what it staged, or to register a file. Another one could be the folder of another
+        table, also of one that was renamed or dropped: its files would be read, written and deleted.
         """
         begin = self.named(names, above)
+        part = _PART.fullmatch(location.removeprefix(f"{begin}-").split("/")[0])
         leads_out = {".", ".."}.intersection(location.split("/"))
-        if leads_out or (location != begin and not location.startswith((f"{begin}-", f"{begin}/"))):
+        if leads_out or part is None or part[2] != _mark(part[1], begin, user) or not _is_new(part[1]):
             raise ForbiddenError(
-                f"{shown(names)} goes below {begin}; leave the location out, or let an operator choose it"
+                f"the server chooses a folder for {shown(names)}, and holds it for you for a day; leave the location "
+                "out, or let an operator choose it"
             )
+
+
+def _mark(part: str, begin: str, user: str) -> str:
+    return hashlib.sha256(json.dumps([part, begin, user]).encode()).hexdigest()[:16]
+
+
+def _is_new(part: str) -> bool:
+    made = int(part, 16) >> 80  # the milliseconds of a UUIDv7
+    return abs(SYSTEM.micros() // 1000 - made) < _HOLDS
 
 
 def check_moved(location: str, new: str) -> None:
     """Raise ForbiddenError if a user moves a table or a view out of its folder: the new one may be that of another."""
     if new.rstrip("/") != location.rstrip("/"):
-        Folders((location,)).check(new)
+        try:
+            Folders((location,)).check(new)
+        except ForbiddenError:
+            message = f"{new[:200]!r} does not lie below {location}, where it is now; only an operator moves it"
+            raise ForbiddenError(message) from None
 
 
 def check_own_updates(metadata: TableMetadata, updates: Sequence[TableUpdate]) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from metastore.store import Store
     from metastore.transaction.transaction import Transaction
 
-__all__ = ["is_of_user", "require_alter", "tried"]
+__all__ = ["is_of_user", "require_alter", "tried", "user_of"]
 
 
 class _OnlyTried(Exception):
@@ -23,7 +23,13 @@ class _OnlyTried(Exception):
 
 def is_of_user(store: Store) -> bool:
     """Whether a store is that of one user, whose rights each call checks."""
-    return store._session.access is not None  # noqa: SLF001  (the same package)
+    return user_of(store) is not None
+
+
+def user_of(store: Store) -> str | None:
+    """Return the name of the user whose rights each call of a store checks; None: it checks none."""
+    session = store._session  # noqa: SLF001  (the same package)
+    return None if session.access is None else session.access.who.name
 
 
 @contextmanager

@@ -25,8 +25,8 @@ from metastore.pyiceberg.layouts import check_writable
 from metastore.pyiceberg.namespaces import Namespaces
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, namespace_names, no_namespace, no_table, shown
 from metastore.pyiceberg.once import Once
-from metastore.pyiceberg.places import Places, check_own_metadata
-from metastore.pyiceberg.rights import is_of_user, require_alter, tried
+from metastore.pyiceberg.places import Places, check_moved, check_own_metadata
+from metastore.pyiceberg.rights import is_of_user, require_alter, tried, user_of
 from metastore.store import Store
 
 __all__ = ["Loader", "Tables", "taken_raises"]
@@ -100,10 +100,10 @@ class Tables:
             tx.tables.create(self.path(names))
 
     def require_right(self, names: Identifier, *, overwrite: bool = False) -> None:
-        """Raise ForbiddenError unless the user may create a table, or with ``overwrite`` alter one that is there."""
+        """Raise ForbiddenError unless the user may create a table, or with ``overwrite`` alter the one there."""
         if not is_of_user(self._store):
             return
-        if overwrite and self.exists(names):
+        if overwrite:
             with errors_of_iceberg():
                 require_alter(self._store, self.entity(names))
         else:
@@ -115,24 +115,30 @@ class Tables:
             yield
 
     def register(self, names: Identifier, location: str, options: dict[str, Any], *, overwrite: bool) -> TableMetadata:
-        """Create a table from a metadata file; with ``overwrite``, let an existing table have it."""
+        """Create a table from a metadata file; with ``overwrite``, let the table that is there have it."""
+        current = self.current(names) if overwrite else None
+        user = user_of(self._store)
+        if user is not None and current is not None:
+            check_moved(current.metadata.location, location)
         metadata = read_metadata(self._places.io(EMPTY_DICT, location), location)
         if self._places.serves:  # PyIceberg reads a table that it cannot write; a server could not even answer a load
             check_writable(metadata)
         self._namespaces.require(names[:-1])
-        if is_of_user(self._store):  # a user wrote this file: it may name the folder of another table
-            above = self._namespaces.properties(names[:-1]).get(LOCATION)
-            self._places.check_chosen(metadata.location, names, above)
+        if user is not None:  # a user wrote this file: it may name the folder of another table
+            if current is None:
+                above = self._namespaces.properties(names[:-1]).get(LOCATION)
+                self._places.check_chosen(metadata.location, names, above, user)
+            else:
+                check_moved(current.metadata.location, metadata.location)
             check_own_metadata(metadata)
-        if overwrite and self.exists(names):
-            self._overwrite(names, metadata, location, options)
+        if current is not None:
+            self._overwrite(current, metadata, location, options)
         else:
             with self._creating(names):
                 self._store.tables.create(self.path(names), **fields_of(metadata, location), **options)
         return metadata
 
-    def _overwrite(self, names: Identifier, metadata: TableMetadata, location: str, options: dict[str, Any]) -> None:
-        current = self.current(names)
+    def _overwrite(self, current: Current, metadata: TableMetadata, location: str, options: dict[str, Any]) -> None:
         with errors_of_iceberg():
             changes = pointer_changes(current.metadata, current.location, metadata, location)
             columns = fresh_columns(current.entity, metadata)

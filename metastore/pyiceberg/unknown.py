@@ -4,7 +4,8 @@ PyIceberg drops such fields of snapshots, schemas, partition specs, sort orders,
 a file. So they are put aside when a file is read, and put back whenever the metadata is written.
 
 A field goes back to the part that had it: a snapshot with its id, a reference with its name. Any other part of a list
-must be the same as before, because a client may set another one under the same id.
+must be the same as before, because a client may set another one under the same id. Only a schema may have a new id: see
+`room`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ Unknown = dict[str, Any]
 """What is not known below an object or a list, by field or by part. ``_OWN`` has the fields of an object itself."""
 _OWN: Final = ""
 _SNAPSHOT: Final = "snapshot-id"
+_SCHEMA: Final = "schema-id"
 _MANIFESTS: Final = "manifest-list"
 
 
@@ -47,12 +49,23 @@ def _below(found: Any, known: Any) -> Unknown:
 
 
 def _put_back(known: Any, unknown: Unknown) -> None:
-    named = known.items() if isinstance(known, dict) else [(_part(one), one) for one in known]
+    named = known.items() if isinstance(known, dict) else [(_kept(one, unknown), one) for one in known]
     for name, part in list(named):
         if name != _OWN and name in unknown and isinstance(part, dict | list):
             _put_back(part, unknown[name])
     if isinstance(known, dict):
         known.update({name: part for name, part in unknown.get(_OWN, {}).items() if name not in known})
+
+
+def _kept(one: Any, unknown: Unknown) -> str:
+    """Return under which name the fields of a part are kept: a schema that has a new id has those of its old one."""
+    if (name := _part(one)) in unknown or not isinstance(one, dict) or _SCHEMA not in one:
+        return name
+    return next((old for old in unknown if _is_same_schema(one, json.loads(old))), name)
+
+
+def _is_same_schema(one: dict[str, Any], other: Any) -> bool:
+    return isinstance(other, dict) and _SCHEMA in other and {**other, _SCHEMA: one[_SCHEMA]} == one
 
 
 def _part(one: Any) -> str:

@@ -20,7 +20,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from metastore.pyiceberg.layouts import check_versions
+from metastore.pyiceberg.layouts import check_added, check_versions
 from metastore.pyiceberg.numbering import numbered
 from metastore.pyiceberg.room import with_room
 from metastore.pyiceberg.sharing import shared, upgraded
@@ -48,9 +48,11 @@ def updated(
     base = with_room(metadata, updates, held)
     fitting = tuple(_there(base, numbered(base, updates)))
     try:
-        return upgraded(update_table_metadata(base, fitting, metadata_location=location), metadata)
+        after = upgraded(update_table_metadata(base, fitting, metadata_location=location), metadata)
     except _MISFITS as error:
         raise ValueError(f"the updates do not fit the table{_why(error)}") from error
+    check_added(metadata, after)
+    return after
 
 
 def created(nothing: TableMetadata, updates: tuple[TableUpdate, ...]) -> TableMetadata:

@@ -31,22 +31,25 @@ class Actors:
         self.principals = principals
         self._store = store
         self.authorization = authorization
-        self._views: LRUCache[str, Store] = LRUCache(_MOST)
+        self._views: LRUCache[tuple[str, bool], Store] = LRUCache(_MOST)
         self._lock = Lock()
 
     def sees(self, principal: str, catalog: tuple[str, str]) -> bool:
         """Whether a client sees a catalog."""
         return self.of(principal).catalogs.exists(catalog)
 
-    def of(self, principal: str) -> Store:
+    def of(self, principal: str, *, swaps: bool = False) -> Store:
         """Return the store for a client. The store keeps its managers, so that a request need not make them.
 
-        Raises InvalidArgument for a name that no user can have.
+        ``swaps``: for Iceberg's protocol, which lets tables have other metadata files. Raises InvalidArgument for a
+        name that no user can have.
         """
         with self._lock:
-            if (known := self._views.get(principal)) is None:
+            if (known := self._views.get((principal, swaps))) is None:
                 store = self._store
                 # a tuple: a name is not a path, whatever characters it has
                 made = store.as_user((principal,)) if self.authorization else store.bind(principal=principal)
-                known = self._views[principal] = made
+                if (access := made._session.access) is not None:  # noqa: SLF001  (the same package)
+                    access.swaps = swaps
+                known = self._views[principal, swaps] = made
         return known

@@ -6,9 +6,9 @@ Names in a path may have any character, also an encoded slash. So paths are cut 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import logging
-import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -32,8 +32,10 @@ _ON_THE_LOOP: Final = 64 << 10
 _VALUES: Final = 100_000
 """How many values a large body may have: what makes Python objects of them stops all threads meanwhile."""
 _BEFORE_VALUES: Final = (b",", b"[", b"{")
-_OUTSIDE: Final = re.compile(rb'([^"]*)(?:"[^"]*"?)?')
-"""What is outside of texts, and the text after it."""
+_TEXT: Final = 2 << 20
+"""How long one text of a large body may be, as it is sent: all threads wait while it is read (bytes)."""
+_SLICE: Final = 256 << 10
+"""How much of a large body is looked at in one go, which stops all threads (bytes)."""
 _IN_FLIGHT: Final = 64 << 20
 """How many bytes of bodies a protocol holds before it refuses larger ones: the parsed values take several times as
 much. Small ones always pass: the number of connections bounds them."""
@@ -72,6 +74,8 @@ class Call:
     principal: str
     operation: str
     """Its method and path."""
+    said: Any = None
+    """What tells one body from another: the body, or the SHA-256 of a large one, which no thread waits for."""
 
     @property
     def is_read(self) -> bool:
@@ -184,8 +188,8 @@ class Protocol:
             operation = f"{request.method} {_raw_path(request.scope)}"
             threads = self._threads_of.get(names.get("prefix", ""), self._threads)
             workers = threads.readers if request.method in _READS else threads.writers
-            async with self._json(request) as body:
-                call = Call(names, request.query_params, request.headers, body, principal, operation)
+            async with self._json(request) as (body, said):
+                call = Call(names, request.query_params, request.headers, body, principal, operation, said)
                 return await asyncio.get_running_loop().run_in_executor(workers, handler, call)
         except ClientDisconnect:  # nobody reads this answer: the status is for the log
             return Answer(status=499)
@@ -193,8 +197,11 @@ class Protocol:
             return self._failed(error)
 
     @asynccontextmanager
-    async def _json(self, request: Request) -> AsyncIterator[Any]:
-        """Give the request's body as a JSON value, None if it has none. A large one counts until its call is done."""
+    async def _json(self, request: Request) -> AsyncIterator[tuple[Any, Any]]:
+        """Give the request's body as a JSON value, None if it has none, and what tells it from others.
+
+        A large one counts until its call is done.
+        """
         encoding = request.headers.get("content-encoding", "identity")
         if encoding.strip().lower() != "identity":
             raise Encoded(f"a body is sent as it is, without Content-Encoding, not as {encoding[:40]!r}")
@@ -243,39 +250,50 @@ def _raw_path(scope: Scope) -> str:
     return raw.split(b"?")[0].decode("ascii", "backslashreplace")
 
 
-async def _value(parts: list[bytes], size: int, content_type: str) -> Any:
-    """Return the value of a body. A large one is parsed in a thread."""
+async def _value(parts: list[bytes], size: int, content_type: str) -> tuple[Any, Any]:
+    """Return the value of a body, and what tells it from others. A large one is parsed in a thread."""
     if not size:
-        return None
+        return None, None
     kind = content_type.partition(";")[0].strip().lower()
     if kind not in _JSON:  # a form, which a page in a browser can send unasked
         raise BadRequest(f"a body is JSON, with the content type application/json, not {kind[:60]!r}")
     if size > _ON_THE_LOOP:
         return await asyncio.get_running_loop().run_in_executor(None, _parsed_apart, parts)
-    return _parsed(b"".join(parts))
+    value = _parsed(b"".join(parts))
+    return value, value
 
 
-def _parsed_apart(parts: list[bytes]) -> Any:
+def _parsed_apart(parts: list[bytes]) -> tuple[Any, Any]:
     """Parse a large body. At each call of a function of Python other threads get their turn."""
     text = b"".join(parts)
-    if _values(text) > _VALUES and _is_crowded(text):
-        raise TooLarge(f"the body has more than {_VALUES:,} values; send it in parts")
-    return _parsed(text, object_pairs_hook=_object, parse_float=_float)
+    _check_values(text)
+    value = _parsed(text, object_pairs_hook=_object, parse_float=_float)
+    return value, {"sha256": hashlib.sha256(text).hexdigest()}
 
 
 def _values(text: bytes) -> int:
     return sum(map(text.count, _BEFORE_VALUES))
 
 
-def _is_crowded(text: bytes) -> bool:
-    """Whether a body has too many values. The commas in its texts, such as a query, are none."""
-    count = 0
-    without_escapes = text.replace(rb"\\", b"").replace(rb"\"", b"")
-    for texts, part in enumerate(_OUTSIDE.finditer(without_escapes)):
-        count += _values(part[1])
-        if count > _VALUES or texts > 2 * _VALUES + 2:  # each value may have a name; no JSON has more texts
-            return True
-    return False
+def _check_values(text: bytes) -> None:
+    """Raise TooLarge for a body with too many values, or too long a text. The commas in its texts are no values."""
+    values = quotes = length = 0
+    rest = b""
+    for start in range(0, len(text), _SLICE):
+        part = rest + text[start : start + _SLICE]
+        rest = b"\\" * ((len(part) - len(part.rstrip(b"\\"))) % 2)  # what it escapes is in the next part
+        part = part[: len(part) - len(rest)].replace(rb"\\", b"__").replace(rb"\"", b"__")
+        pieces = part.split(b'"')
+        values += sum(map(_values, pieces[quotes % 2 :: 2]))
+        length += len(pieces[0])
+        is_long = quotes % 2 == 1 and length > _TEXT
+        if len(pieces) > 1:
+            length = len(pieces[-1])
+        quotes += len(pieces) - 1
+        if values > _VALUES or quotes > 4 * _VALUES + 4:  # each value may have a name; no JSON has more texts
+            raise TooLarge(f"the body has more than {_VALUES:,} values; send it in parts")
+        if is_long:
+            raise TooLarge(f"a text of the body has more than {_TEXT} bytes; a catalog needs no such text")
 
 
 def _parsed(text: bytes, **hooks: Any) -> Any:

@@ -7,6 +7,7 @@ from tests.faults.fault import Fault
 __all__ = ["IN_SERVERS"]
 
 _CONFINED = "tests/iceberg/test_confined.py"
+_OF_USERS = "tests/iceberg/test_folders_of_users.py"
 _LIMITS = "tests/iceberg/test_limits.py"
 _PLACES = "metastore/pyiceberg/places.py"
 
@@ -49,8 +50,8 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Iceberg: a table keeps the folder of its old name",
         _PLACES,
-        'own = "" if self._trusting else f"-{SYSTEM.operation_id().hex}"',
-        'own = ""',
+        "        if self._trusting:\n            return begin\n",
+        "        return begin\n",
         _CONFINED,
     ),
     Fault(
@@ -58,14 +59,14 @@ IN_SERVERS: tuple[Fault, ...] = (
         "metastore/pyiceberg/catalog.py",
         "            self._tables.try_create(table_names(identifier))\n",
         "            pass\n",
-        _CONFINED,
+        _OF_USERS,
     ),
     Fault(
         "Iceberg: a commit writes files before its right is asked",
         "metastore/pyiceberg/commits.py",
         "        require_alter(self._store, current.entity)\n",
         "",
-        _CONFINED,
+        _OF_USERS,
     ),
     Fault(
         "Server: any Host will do",
@@ -98,9 +99,30 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Iceberg: a user chooses the folder of another table",
         _PLACES,
-        "if leads_out or (location != begin and not location.startswith(",
-        "if leads_out and (location != begin and not location.startswith(",
-        _CONFINED,
+        "if leads_out or part is None or part[2] != _mark(part[1], begin, user) or",
+        "if leads_out or part is None or",
+        _OF_USERS,
+    ),
+    Fault(
+        "Iceberg: a user takes the folder that its table had long ago",
+        _PLACES,
+        "return abs(SYSTEM.micros() // 1000 - made) < _HOLDS",
+        "return True",
+        _OF_USERS,
+    ),
+    Fault(
+        "Rights: a user lets its table have the metadata file of another",
+        "metastore/operation/authorized.py",
+        "    if access.swaps or write.doc is None or",
+        "    if access.who.name or write.doc is None or",
+        _OF_USERS,
+    ),
+    Fault(
+        "Iceberg: a new table of a user names files of another",
+        "metastore/pyiceberg/catalog.py",
+        "            check_own_metadata(metadata)\n",
+        "",
+        _OF_USERS,
     ),
     Fault(
         "Jobs: a copy runs the jobs of the original",

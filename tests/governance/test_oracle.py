@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 import metastore as ms
@@ -30,9 +28,9 @@ def test_users_see_everything_that_the_rules_say(seed: int, decisions: int) -> N
     assert swept(decisions, seed) == []
 
 
-def _judged(stores: list[Store], seed: int, decisions: int, asking: list[Asking]) -> int:
+def _judged(stores: list[Store], seed: int, decisions: int, asking: list[Asking], **options: Any) -> int:
     found: list[Difference] = []
-    made = compared(sweep(stores, seed, decisions, asking), found)
+    made = compared(sweep(stores, seed, decisions, asking, **options), found)
     assert found == []
     assert stores[0].verify() == []
     return made
@@ -44,26 +42,14 @@ def test_users_see_everything_that_the_rules_say_on_postgresql(postgres_url: str
 
 
 @pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.long)], ids=["application", "server"])
-def test_both_servers_show_and_do_what_the_rules_say(sqlite_url: str, real: bool) -> None:
+def test_both_servers_show_and_do_what_the_rules_say(sqlite_url: str, tmp_path: Path, real: bool) -> None:
     pytest.importorskip("pyiceberg", reason="needs the extra [serve]")
-    from metastore.serve import Principals, application
-    from tests.governance.oracle.served import Served
-    from tests.iceberg.server import running
+    from tests.governance.oracle.served import icebergs, serving
 
-    with ms.open(sqlite_url if real else "memory://", principal="root") as store, ExitStack() as stack:
-        app = application(store, principals=Principals(header="X-User"), authorization=True)
-        transport: Any = httpx.ASGITransport(app)
-        port = 80
-        if real:
-            transport, (_, port) = None, stack.enter_context(running(app))
-        runner = stack.enter_context(asyncio.Runner())
-        client = httpx.AsyncClient(transport=transport, base_url=f"http://localhost:{port}")
-
-        def send(method: str, url: str, user: str, body: object = None) -> httpx.Response:
-            return runner.run(client.request(method, url, json=body, headers={"X-User": user}))
-
-        served = Served(send)
-        assert _judged([store], 3, 4_500, [served]) >= 4_500
+    with (
+        ms.open(sqlite_url if real else "memory://", principal="root") as store,
+        serving(store, tmp_path, real=real) as served,
+    ):
+        assert _judged([store], 3, 3_000, [served], fields=icebergs(tmp_path)) >= 3_000
         assert served.made >= 400
         assert {"done", "denied", "hidden"} <= served.answers
-        runner.run(client.aclose())

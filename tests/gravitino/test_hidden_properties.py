@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import httpx
 import pytest
 
+import metastore as ms
 from metastore import SetProperty, secret
 from metastore.secrets.names import MASK, hiding_secrets
+from metastore.serve import Principals, application
 from tests.gravitino.conftest import Api
+from tests.iceberg.server import running
 
 CATALOG = "/metalakes/lake/catalogs/hive"
 SCHEMA = "/metalakes/lake/catalogs/cat/schemas/s"
@@ -30,6 +34,36 @@ def test_no_answer_shows_a_secret(lake: Api) -> None:
     lake.ask("POST", f"{SCHEMA}/models/m/versions", version)
     for path in (f"{SCHEMA}/models/m", f"{SCHEMA}/models/m/versions/0"):
         assert "hunter" not in lake.client.get(f"/api{path}").text
+
+
+def test_who_makes_something_below_a_secret_is_not_given_it() -> None:
+    """A catalog that gives no credentials keeps its password, also from a table that asks for it."""
+    keys = {"jdbc-user": "app", "jdbc-password": "hunter2"}
+    with ms.open("memory://", principal="root") as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational", properties=keys)
+        store.tables.create("lake.c.s.t", parents=True, properties={"credential-providers": "jdbc-user-password"})
+        store.users.create("lake.bob")
+        store.owners.set("lake.c.s.t", "lake.bob")
+        store.roles.create("lake.r")
+        store.roles.assign("lake.r", "lake.bob")
+        for word in ("use_catalog", "use_schema"):
+            store.roles.grant("lake.r", word, "lake.c", kind="catalog")
+        app = application(store, principals=Principals(header="X-User"), authorization=True)
+
+        def asked() -> int:
+            path = "/api/metalakes/lake/objects/table/c.s.t/credentials"
+            answer = client.get(path, headers={"X-User": "bob"})
+            assert answer.is_success == ("hunter2" in answer.text)
+            return answer.status_code
+
+        with running(app) as (_, port), httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+            assert asked() == 403
+            store.roles.grant("lake.r", "use_secret", "lake.c", kind="catalog")
+            assert asked() == 200
+            store.roles.revoke("lake.r", "use_secret", "lake.c", kind="catalog")
+            store.catalogs.alter("lake.c", SetProperty("credential-providers", "jdbc-user-password"))
+            assert asked() == 200
 
 
 def test_a_mask_is_never_written(lake: Api) -> None:

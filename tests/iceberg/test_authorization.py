@@ -75,6 +75,23 @@ def test_who_may_read_reads_and_writes_nothing(address: str) -> None:
     assert ann.load_table("sales.t").scan().to_arrow().num_rows == 2, "its files are there"
 
 
+def test_a_right_that_comes_helps_a_repeat_under_its_key(address: str, url: str) -> None:
+    """What is hidden answers 404, which is no last word."""
+    headers = {"Authorization": "Bearer token-of-bob", "Idempotency-Key": str(uuid4())}
+    fields = [{"id": 1, "name": "n", "type": "long", "required": False}]
+    body = {"name": "x", "schema": {"type": "struct", "schema-id": 0, "fields": fields}}
+
+    def created() -> int:
+        path = f"{address}/v1/lake.ice/namespaces/hr/tables"
+        return httpx.post(path, json=body, headers=headers, timeout=20).status_code
+
+    assert created() == 404
+    with ms.open(url) as store:
+        for privilege in ("use_schema", "create_table", "select_table"):
+            store.roles.grant(("lake", "writer"), privilege, on="lake.ice.hr", kind="schema")
+    assert (created(), created()) == (200, 200)
+
+
 def test_a_users_repeats_are_answered_once_more(address: str, url: str) -> None:
     """A right is asked for an attempt, not for the repeat of one that has happened: the name is taken by then."""
     with ms.open(url) as store:

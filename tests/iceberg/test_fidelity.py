@@ -16,6 +16,7 @@ from pyiceberg.types import LongType, NestedField
 import metastore as ms
 from metastore.pyiceberg import MetastoreCatalog, commits
 from metastore.pyiceberg.commits import Commits
+from metastore.pyiceberg.unknown import unknown_fields, with_unknown
 from tests.iceberg.server import served
 from tests.iceberg.test_rest import SCHEMA
 
@@ -172,3 +173,17 @@ def test_a_writer_in_the_line_keeps_its_place(sqlite_url: str, tmp_path: Path, m
         with table.transaction() as tx:
             tx.set_properties({"k": "x"})
         assert len(acquired) == 2, "where nobody loses, nobody waits"
+
+
+def test_a_schema_that_gets_a_new_id_keeps_its_unknown_fields() -> None:
+    """Only a schema does: another part under another id is another one."""
+    known: dict[str, Any] = {
+        "schemas": [{"schema-id": 0, "fields": [1]}, {"schema-id": 1, "fields": [2]}],
+        "specs": [{"spec-id": 0}],
+    }
+    found = json.loads(json.dumps(known))
+    found["schemas"][0]["x"] = found["specs"][0]["x"] = "kept"
+    unknown = unknown_fields(json.dumps(found).encode(), json.dumps(known))
+    known["schemas"][0]["schema-id"], known["specs"][0]["spec-id"] = 7, 7
+    whole = json.loads(with_unknown(json.dumps(known), unknown))
+    assert whole == {**known, "schemas": [{**known["schemas"][0], "x": "kept"}, known["schemas"][1]]}

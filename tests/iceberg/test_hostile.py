@@ -204,3 +204,23 @@ def test_a_table_of_version_3_is_read_and_not_served(client: httpx.Client, tmp_p
         catalog.register_table("a.r", str(file))
         assert catalog.load_table("a.r").format_version == 3
     assert client.get("/namespaces/a/tables/r").status_code == 406
+
+
+def test_what_other_readers_could_not_read_is_refused(client: httpx.Client) -> None:
+    """A partition of a column that is not there; a schema at whose depth a reader of Python gives up."""
+    spec = {"action": "add-spec", "spec": {"spec-id": 1, "fields": [{**IDENTITY, "source-id": 99}]}}
+    field = {"source-id": 99, "transform": "identity", "direction": "asc", "null-order": "nulls-first"}
+    order = {"action": "add-sort-order", "sort-order": {"order-id": 1, "fields": [field]}}
+    for update in (spec, order):
+        answer = client.post(TABLE, json={"requirements": [], "updates": [update]})
+        assert (answer.status_code, "source" in answer.text.lower()) == (400, True), answer.text
+    for depth, status in ((15, 200), (90, 400)):
+        deep: Any = "long"
+        for number in range(depth):
+            inner = {"id": number + 1, "name": "n", "type": deep, "required": False}
+            deep = {"type": "struct", "fields": [inner]}
+        schema = {**deep, "schema-id": 0}
+        body = {"name": f"d{depth}", "schema": schema}
+        assert client.post("/namespaces/a/tables", json=body).status_code == status
+        view = {"name": f"v{depth}", "schema": schema, "view-version": VERSION}
+        assert client.post("/namespaces/a/views", json=view).status_code == status

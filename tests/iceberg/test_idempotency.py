@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +13,7 @@ import httpx
 import pytest
 
 import metastore as ms
+from metastore.operation import record
 from metastore.pyiceberg.once import Once, Refused
 from tests.iceberg.server import served
 from tests.iceberg.test_rest import SCHEMA
@@ -251,3 +253,23 @@ def test_a_repeat_after_a_thousand_other_commits(servers: list[httpx.Client], ur
             store.tables.alter("lake.ice.a.t", ms.SetProperty("n", str(n)))
     assert servers[1].post(table, json=SET, headers=key).status_code == 200
     assert "k" not in servers[0].get(table).json()["metadata"].get("properties", {})
+
+
+def test_a_key_is_compared_by_the_digest_of_a_large_body(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To write all of it as JSON once more would stop all threads."""
+    digest, sizes = record._digest, list[int]()
+
+    def digested(request: Any) -> str:
+        sizes.append(len(json.dumps(request.arguments(), default=str)))
+        return digest(request)
+
+    monkeypatch.setattr(record, "_digest", digested)
+    with served(sqlite_url, tmp_path) as address, httpx.Client(base_url=f"{address}/v1/lake.ice", timeout=60) as client:
+        body, key = {"namespace": ["n"], "x": "y" * 200_000}, {"Idempotency-Key": str(uuid4())}
+        found = [
+            client.post("/namespaces", json=one, headers=key) for one in (body, body, {**body, "x": "z" * 200_000})
+        ]
+    assert [answer.status_code for answer in found] == [200, 200, 422]
+    assert 0 < max(sizes) < 1000

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from metastore.errors import InvalidArgument
 from metastore.kinds.secret import Secret
+from metastore.secrets.names import hidden_in
 from metastore.serve.gravitino.errors import Refused
 from metastore.serve.gravitino.objects import Target, target_of
 from metastore.serve.web import Answer, BadRequest, Call
@@ -60,8 +63,11 @@ def _holders(store: Store, target: Target) -> list[Any]:
 
 
 def _wanted(holders: Sequence[Any]) -> list[str]:
-    text = next((one.properties[_PROVIDERS] for one in holders if _PROVIDERS in one.properties), "")
-    return [name.strip() for name in text.split(",") if name.strip()]
+    return next((_named(one) for one in holders if _PROVIDERS in one.properties), [])
+
+
+def _named(holder: Any) -> list[str]:
+    return [name.strip() for name in holder.properties.get(_PROVIDERS, "").split(",") if name.strip()]
 
 
 def _credential(store: Store, name: str, holders: Sequence[Any], reveals: Sequence[str]) -> dict[str, Any] | None:
@@ -70,11 +76,22 @@ def _credential(store: Store, name: str, holders: Sequence[Any], reveals: Sequen
         return None
     info = {}
     for key in _STATIC[name]:
-        holder = next((one for one in holders if key in one.properties), None)
-        if holder is None:
+        at = next((number for number, one in enumerate(holders) if key in one.properties), None)
+        if at is None:
             raise BadRequest(f"the credential {name} needs the property {key}, which no object on the path has")
-        info[key] = _value(store, holder, key, reveals)
+        if key in hidden_in(holders[at].properties) and not any(name in _named(one) for one in holders[at:]):
+            _require_right(store, holders[at], key)
+        info[key] = _value(store, holders[at], key, reveals)
     return {"credentialType": name, "expireTimeInMs": 0, "credentialInfo": info}
+
+
+def _require_right(store: Store, holder: Any, key: str) -> None:
+    """Raise PermissionDenied unless the user may see the secrets of an object that gives none by itself.
+
+    Else whoever makes something below it would have its secrets, by asking for them there.
+    """
+    with suppress(InvalidArgument):  # the right is asked first, and then the value is plain
+        store.reveal(holder, key)
 
 
 def _value(store: Store, holder: Any, key: str, reveals: Sequence[str]) -> str:

@@ -111,9 +111,13 @@ def failed(error: Exception) -> Answer:
     return _answer(500, "InternalServerError", "the server failed; its log says how")
 
 
-def is_final(answer: Answer) -> bool:
-    """Whether a repeat of the request would get the same answer, unless others change what it asks for."""
-    return 400 <= answer.status < 500 and answer.status not in _PASSING
+def is_final(answer: Answer, *, checked: bool) -> bool:
+    """Whether a repeat of the request would get the same answer, unless others change what it asks for.
+
+    ``checked``: each request may do what its user may do. Then 404 may mean that a right is missing.
+    """
+    passing = answer.status in _PASSING or (checked and answer.status == 404)
+    return 400 <= answer.status < 500 and not passing
 
 
 def _message(error: Exception) -> str:

@@ -63,13 +63,13 @@ def iceberg_protocol(warehouses: Warehouses, principals: Principals, body_timeou
     def bound(handler: OfCatalog) -> Callable[[Call], Answer]:
         def answer(call: Call) -> Answer:
             once = warehouses.once(call)
-            once.claim([dict(call.query), call.body])
+            once.claim([dict(call.query), call.said])
 
             def work() -> Answer:
                 result = handler(warehouses.catalog(call, once), call)
                 return result if isinstance(result, Answer) else result.answer(warehouses.vended(call, result.place))
 
-            return _once(once, work)
+            return _once(once, work, checked=warehouses.checked)
 
         return answer
 
@@ -86,7 +86,7 @@ def iceberg_protocol(warehouses: Warehouses, principals: Principals, body_timeou
     )
 
 
-def _once(once: Once, work: Callable[[], Answer]) -> Answer:
+def _once(once: Once, work: Callable[[], Answer], *, checked: bool) -> Answer:
     """Answer a request; keep an answer that refuses it for good, and give it to each repeat under the same key."""
     try:
         try:
@@ -94,7 +94,7 @@ def _once(once: Once, work: Callable[[], Answer]) -> Answer:
         except Refused:
             raise
         except Exception as error:
-            if not is_final(answer := failed(error)):
+            if not is_final(answer := failed(error), checked=checked):
                 raise
             if once.settle({"body": answer.body, "status": answer.status}):
                 return answer

@@ -33,6 +33,8 @@ __all__ = [
 T = TypeVar("T")
 _ESCAPED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, InvalidMetadata)
 """The errors that PyIceberg's readers raise for a wrong value; pydantic turns only ValueError into its own."""
+_DEEPEST: Final = 64
+"""How deep a body may be nested: PyIceberg's readers call themselves at each level, and must read a table again."""
 _SEPARATOR: Final = "\x1f"
 _LARGEST_PAGE: Final = 1000
 
@@ -89,11 +91,22 @@ def body(call: Call, shape: TypeAdapter[T]) -> T:
     """Return the body as ``shape``. Raises pydantic's ValidationError, which names the field."""
     if not isinstance(call.body, dict):
         raise BadRequest("the request needs a JSON object as its body")
+    _check_depth(call.body)
     try:
         return shape.validate_python(call.body)
     except _ESCAPED as error:
         field = next((key for key, value in call.body.items() if _escapes(shape, {key: value})), "body")
         raise BadRequest(f"{field}: a value does not fit its type: {error}") from None
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(_DEEPEST):
+        parts = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [one for part in parts for one in part if isinstance(one, dict | list)]
+        if not level:
+            return
+    raise BadRequest(f"the body is nested more than {_DEEPEST} levels deep; use a flatter schema")
 
 
 def _escapes(shape: TypeAdapter[T], part: dict[str, Any]) -> bool:

@@ -73,6 +73,11 @@ class Warehouses:
                 raise ServiceUnavailableError("the credentials for the table's files cannot be made now") from None
             return None
 
+    @property
+    def checked(self) -> bool:
+        """Whether each request may do what its user may do, and no more."""
+        return self._actors.authorization
+
     def prefixes(self) -> list[str]:
         """Return the prefixes of the paths of all warehouses that have a folder."""
         return [format_path(root) for root in self._places]
@@ -108,7 +113,7 @@ class Warehouses:
             properties["warehouse"] = place
         if isinstance(vendor := self._vendors.get(root), Static):
             properties |= vendor.properties()
-        store = self._actors.of(call.principal)
+        store = self._actors.of(call.principal, swaps=True)
         merging = call.headers.get(_MERGE, "").strip().lower() == "true"
         return MetastoreCatalog.of_store(
             store, root, properties, once, leases=self._store.leases, allowed=self._allowed, merging=merging

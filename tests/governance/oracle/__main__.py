@@ -1,7 +1,8 @@
 """Compare many decisions with the oracle: ``python -m tests.governance.oracle --decisions N``.
 
 It goes on over worlds with new seeds, on each backend in turn, and ends with 1 after a difference. Most decisions are
-those of sweeps, which ask for everything at once; one of a hundred is a call of its own, of any kind.
+those of sweeps, which ask for everything at once. One of a hundred is a call of its own, of any kind; one of a hundred
+is of a world whose REST servers are asked, too.
 """
 
 from __future__ import annotations

@@ -13,12 +13,14 @@ from metastore import Store
 from tests.governance.oracle.compare import Difference, compare
 from tests.governance.oracle.sweep import sweep
 
-__all__ = ["compared", "run", "swept", "worker"]
+__all__ = ["compared", "run", "swept", "through_servers", "worker"]
 
 _WORLD, _SWEPT = 3_000, 20_000
 """How many decisions one world has, of calls and of sweeps: later it holds so much that each call is slow."""
 _CALLS = 100
-"""One decision of so many is a call of its own."""
+"""One decision of so many is a call of its own; and one is of a world whose servers are asked, too."""
+_SERVED = 3_000
+"""How many decisions such a world has."""
 
 
 @contextmanager
@@ -59,6 +61,24 @@ def swept(decisions: int, first: int, step: int = 1) -> list[Difference]:
     raise AssertionError
 
 
+def through_servers(decisions: int, first: int, step: int = 1) -> list[Difference]:
+    """Compare so many decisions of sweeps that ask the two REST servers, too: one of five is an answer of theirs."""
+    from tests.governance.oracle.served import icebergs, serving
+
+    made, found = 0, list[Difference]()
+    for seed in count(first, step):
+        if made >= decisions:
+            return found
+        with _stores(seed) as stores, tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            with serving(stores[0], folder) as served:
+                told = sweep(stores, seed, min(_SERVED, decisions - made), [served], icebergs(folder))
+                made += compared(told, found)
+            _verified(stores, seed, found)
+        print(f"seed {seed}: {made:,} decisions with servers, {served.made:,} of them by servers", flush=True)
+    raise AssertionError
+
+
 def compared(told: Iterator[Difference | int], found: list[Difference]) -> int:
     """Return how many decisions were compared; note the differences."""
     made = 0
@@ -80,5 +100,5 @@ def _verified(stores: Sequence[Store], seed: int, found: list[Difference]) -> No
 def worker(decisions: int, first: int, workers: int, number: int) -> int:
     """Compare one worker's part of so many decisions; return how many differences there are."""
     calls = max(1, decisions // _CALLS // workers)
-    found = run(calls, first + number, workers)
-    return len(found) + len(swept(decisions // workers - calls, first + number, workers))
+    found = run(calls, first + number, workers) + through_servers(calls, first + number, workers)
+    return len(found) + len(swept(decisions // workers - 2 * calls, first + number, workers))

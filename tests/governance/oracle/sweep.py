@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import metastore as ms
@@ -30,13 +30,20 @@ _WRITES = 10
 """How many things each user changes in each round."""
 
 
-def sweep(stores: list[Store], seed: int, decisions: int, asking: Iterable[Asking] = ()) -> Iterator[Difference | int]:
+def sweep(
+    stores: list[Store],
+    seed: int,
+    decisions: int,
+    asking: Iterable[Asking] = (),
+    fields: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Iterator[Difference | int]:
     """Yield each difference, and how many decisions each round was, until there were ``decisions``.
 
     ``stores``: the trusted one, and those that serve the users. ``asking``: other ways to ask, such as a server.
+    ``fields``: what all entities of a kind have besides.
     """
     chance = random.Random(seed)
-    world = World(stores[0], chance)
+    world = World(stores[0], chance, fields or {})
     views = [{name: store.as_user(name) for name in USERS} for store in stores]
     made, last = 0, list[str]()
     for user in USERS:

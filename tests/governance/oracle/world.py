@@ -7,7 +7,7 @@ and what it means.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,9 @@ _LEAVES: dict[str, dict[str, Any]] = {
 }
 
 
+_NONE: Mapping[str, Mapping[str, Any]] = {}
+
+
 @dataclass
 class Act:
     """A change: what it is in words, the calls of the trusted store, and the same for the sets."""
@@ -45,8 +48,10 @@ class Act:
 class World:
     """Two metalakes with users, groups, roles and objects; users of one name in both."""
 
-    def __init__(self, store: Store, chance: random.Random) -> None:
+    def __init__(self, store: Store, chance: random.Random, fields: Mapping[str, Mapping[str, Any]] = _NONE) -> None:
+        """``fields``: what all entities of a kind have besides."""
         self.store, self.chance, self.rules = store, chance, Rules()
+        self._fields = fields
         self.held: dict[int, Entity] = {}
         """Each entity as it was made, or loaded, some time ago."""
         self.with_rows: list[int] = []
@@ -79,8 +84,9 @@ class World:
         """Create an entity, in the store and in the sets."""
         name = self.name(kind) if name is None else name
         path = name if parent is None else f"{self.rules.path(parent)}.{name}"
-        properties = {"p": ms.secret("env:PATH")}
-        return self.add(self.manager(kind).create(path, properties=properties, **fields), parent)
+        given = {**fields, **self._fields.get(kind, {})}
+        properties = {"p": ms.secret("env:PATH"), **given.pop("properties", {})}
+        return self.add(self.manager(kind).create(path, properties=properties, **given), parent)
 
     def table(self, parent: int) -> int:
         """Create a table with a partition and a statistic."""

@@ -1,0 +1,265 @@
+"""A user of an Iceberg server has its files in no folder of a table of another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import metastore as ms
+from metastore.clock import SYSTEM
+from metastore.pyiceberg import commits, tables, views
+from metastore.serve import Principals, tokens_of
+from tests.iceberg.server import served
+from tests.iceberg.test_confined import TABLES, VIEW, commit
+from tests.iceberg.test_rest import SCHEMA
+
+MADE: list[dict[str, Any]] = [
+    {"action": "assign-uuid", "uuid": "2f9faa83-be3a-4af9-9241-9a513359fdd6"},
+    {"action": "upgrade-format-version", "format-version": 2},
+    {"action": "add-schema", "schema": SCHEMA, "last-column-id": 1},
+    {"action": "set-current-schema", "schema-id": -1},
+    {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
+    {"action": "set-default-spec", "spec-id": -1},
+    {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
+    {"action": "set-default-sort-order", "sort-order-id": -1},
+]
+"""The updates that make a table, but for its location."""
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def users(sqlite_url: str, lake: Path, tmp_path: Path) -> Iterator[dict[str, httpx.Client]]:
+    """Serve the namespaces ``a``, which ann may read and bob may write, and ``b``, for neither."""
+    names = ("root", "ann", "bob")
+    (tmp_path / "tokens").write_text("".join(f"{user} token-of-{user}\n" for user in names))
+    with served(sqlite_url, lake, Principals(tokens_of(tmp_path / "tokens")), admins=["root"]) as address:
+        clients = {
+            user: httpx.Client(
+                base_url=f"{address}/v1/lake.ice", headers={"Authorization": f"Bearer token-of-{user}"}, timeout=60
+            )
+            for user in names
+        }
+        for space in "ab":
+            assert clients["root"].post("/namespaces", json={"namespace": [space]}).status_code == 200
+            made = clients["root"].post(f"/namespaces/{space}/tables", json={"name": "t", "schema": SCHEMA})
+            assert made.status_code == 200
+        with ms.open(sqlite_url) as store:
+            rights = {"ann": ("select_table", "select_view"), "bob": ("select_table", "create_table", "create_view")}
+            for user, privileges in rights.items():
+                store.users.create(("lake", user))
+                store.roles.create(("lake", f"of-{user}"))
+                store.roles.grant(("lake", f"of-{user}"), "use_catalog", on="lake.ice")
+                for privilege in ("use_schema", *privileges):
+                    store.roles.grant(("lake", f"of-{user}"), privilege, on="lake.ice.a", kind="schema")
+                store.roles.assign(("lake", f"of-{user}"), ("lake", user))
+        yield clients
+        for client in clients.values():
+            client.close()
+
+
+def test_rights_come_before_files(users: dict[str, httpx.Client], lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may not do it leaves no folder and no file, not for a moment, and learns nothing of one that is there."""
+    written = list[str]()
+    for module in (commits, tables):
+        monkeypatch.setattr(module, "write_metadata", lambda io, metadata, location: written.append(location))
+    assert users["root"].post("/namespaces/a/views", json=VIEW).status_code == 200
+    monkeypatch.setattr(views, "_write", lambda io, metadata: written.append(metadata.location))
+    pointers = {space: users["root"].get(f"/namespaces/{space}/tables/t").json() for space in "ab"}
+    before = sorted(lake.rglob("*"))
+    new = {"name": "u", "schema": SCHEMA}
+    there, missing = pointers["b"]["metadata-location"], f"{lake}/none.metadata.json"
+    change = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "v"}}]}
+    staged = {"requirements": [{"type": "assert-create"}], "updates": change["updates"]}
+    for path, body in (
+        (TABLES, new),
+        (TABLES, {**new, "stage-create": True}),
+        (TABLES, {**new, "stage-create": True, "location": pointers["b"]["metadata"]["location"]}),
+        ("/namespaces/a/register", {"name": "u", "metadata-location": there}),
+        ("/namespaces/a/register", {"name": "u", "metadata-location": missing}),
+        ("/namespaces/a/register", {"name": "t", "metadata-location": there, "overwrite": True}),
+        ("/namespaces/a/register-view", {"name": "u", "metadata-location": there}),
+        (f"{TABLES}/t", change),
+        (f"{TABLES}/u", staged),
+        ("/namespaces/a/views", {**VIEW, "name": "u"}),
+        ("/namespaces/a/views/v", change),
+    ):
+        answer = users["ann"].post(path, json=body, headers={"X-Iceberg-Access-Delegation": "vended-credentials"})
+        assert answer.status_code == 403, (path, body, answer.text)
+        assert "ann" in answer.text, "it is a right that is missing"
+    assert sorted(lake.rglob("*")) == before
+    assert written == []
+
+
+def test_a_user_chooses_no_folder_of_another_table(users: dict[str, httpx.Client], lake: Path) -> None:
+    """A client gets the credentials for its table's location: that is never the place of another table."""
+    bob, secret = users["bob"], users["root"].get("/namespaces/b/tables/t").json()
+    place = secret["metadata"]["location"]
+    for body in (
+        {"name": "u", "schema": SCHEMA, "location": place},
+        {"name": "u", "schema": SCHEMA, "location": str(lake)},
+        {"name": "u", "schema": SCHEMA, "location": f"{lake.as_uri()}/a", "stage-create": True},
+        {"name": "u", "schema": SCHEMA, "location": f"{lake.as_uri()}/a/u-/../../b", "stage-create": True},
+    ):
+        assert bob.post(TABLES, json=body).status_code == 403
+    taken = {"name": "u", "metadata-location": secret["metadata-location"]}
+    assert bob.post("/namespaces/a/register", json=taken).status_code == 403
+    staged = bob.post(TABLES, json={"name": "u", "schema": SCHEMA, "stage-create": True})
+    assert staged.status_code == 200, staged.text
+    assert bob.post(TABLES, json={"name": "t", "schema": SCHEMA, "stage-create": True}).status_code == 409
+    chosen = {"name": "u", "schema": SCHEMA, "location": staged.json()["metadata"]["location"]}
+    assert users["ann"].post(TABLES, json=chosen).status_code == 403, "it is bob's"
+    own = bob.post(TABLES, json=chosen)
+    assert own.status_code == 200, own.text
+    moved = {"requirements": [], "updates": [{"action": "set-location", "location": place}]}
+    refused = bob.post(f"{TABLES}/u", json=moved)
+    assert (refused.status_code, "only an operator moves it" in refused.text) == (403, True)
+
+
+def test_a_user_takes_no_folder_by_a_name_that_begins_like_it(
+    users: dict[str, httpx.Client], lake: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor that of a table that was renamed, by a namespace of its own, or the one that its own table had long ago."""
+    root, bob = users["root"], users["bob"]
+    for name in ("own", "own-2"):
+        assert root.post(TABLES, json={"name": name, "schema": SCHEMA}).status_code == 200
+    renamed = {"source": {"namespace": ["a"], "name": "own"}, "destination": {"namespace": ["a"], "name": "old"}}
+    assert root.post("/tables/rename", json=renamed).status_code == 204
+    places = [root.get(f"{TABLES}/{name}").json()["metadata"]["location"] for name in ("old", "own-2")]
+    with ms.open(sqlite_url) as store:
+        store.schemas.create("lake.ice.mine", properties={"location": f"{lake.as_uri()}/b"})
+        store.owners.set("lake.ice.mine", "lake.bob", kind="schema")
+    secret = root.get("/namespaces/b/tables/t").json()["metadata"]["location"]
+    for namespace, name, place in (("a", "own", places[0]), ("a", "own", places[1]), ("mine", "t", secret)):
+        answer = bob.post(f"/namespaces/{namespace}/tables", json={"name": name, "schema": SCHEMA, "location": place})
+        assert (answer.status_code, "the server chooses a folder" in answer.text) == (403, True), answer.text
+    staged = bob.post(TABLES, json={"name": "own", "schema": SCHEMA, "stage-create": True}).json()["metadata"]
+    now = SYSTEM.micros()
+    monkeypatch.setattr(type(SYSTEM), "micros", lambda _: now + 25 * 3600 * 1_000_000)
+    late = bob.post(TABLES, json={"name": "own", "schema": SCHEMA, "location": staged["location"]})
+    assert late.status_code == 403
+
+
+def test_a_user_overwrites_a_table_only_by_a_file_of_its_own_folder(users: dict[str, httpx.Client]) -> None:
+    """Whoever made it, and whatever it was called then."""
+    root, bob = users["root"], users["bob"]
+    own, other = (
+        bob.post(TABLES, json={"name": name, "schema": SCHEMA}).json()["metadata-location"] for name in ("own", "u")
+    )
+    renamed = {"source": {"namespace": ["a"], "name": "own"}, "destination": {"namespace": ["a"], "name": "mine"}}
+    assert root.post("/tables/rename", json=renamed).status_code == 204
+    for place, status in ((other, 403), (own, 200)):
+        body = {"name": "mine", "metadata-location": place, "overwrite": True}
+        assert bob.post("/namespaces/a/register", json=body).status_code == status
+
+
+def test_a_user_lets_no_table_have_the_file_of_another(users: dict[str, httpx.Client], sqlite_url: str) -> None:
+    """By no other door: the server would show the other table, and a purge delete its files."""
+    secret = users["root"].get("/namespaces/b/tables/t").json()["metadata-location"]
+    assert users["bob"].post(TABLES, json={"name": "own", "schema": SCHEMA}).status_code == 200
+    assert users["bob"].post("/namespaces/a/views", json=VIEW).status_code == 200
+    pointer = {"metadata_location": secret}
+    with ms.open(sqlite_url) as store:
+        bob = store.as_user("bob")
+        for call in (
+            lambda: bob.tables.alter("lake.ice.a.own", ms.SetProperty("metadata_location", secret)),
+            lambda: bob.views.alter("lake.ice.a.v", ms.SetProperty("metadata_location", secret)),
+            lambda: bob.tables.create("lake.ice.a.u", properties=pointer),
+        ):
+            with pytest.raises(ms.PermissionDenied, match="only a commit of the Iceberg server"):
+                call()
+        bob.tables.alter("lake.ice.a.own", ms.SetComment("mine"))
+    assert users["bob"].get(f"{TABLES}/own").json()["metadata-location"] != secret
+
+
+@pytest.mark.parametrize("key", ["metadata", "data", "object-storage", "folder-storage"])
+def test_a_user_has_no_files_written_into_the_folder_of_another_table(
+    users: dict[str, httpx.Client], lake: Path, key: str
+) -> None:
+    bob, other = users["bob"], f"file://{lake}/a/t/metadata"
+    assert bob.post(TABLES, json={"name": "own", "schema": SCHEMA}).status_code == 200
+    there = {"properties": {f"write.{key}.path": other}}
+    updates = {"action": "set-properties", "updates": there["properties"]}
+    assert commit(bob, updates, table="own").status_code == 403
+    assert bob.post(TABLES, json={"name": "u", "schema": SCHEMA, **there}).status_code == 403
+    assert bob.post(TABLES, json={"name": "u", "schema": SCHEMA, "stage-create": True, **there}).status_code == 403
+    staged = bob.post(TABLES, json={"name": "u", "schema": SCHEMA, "stage-create": True}).json()["metadata"]
+    creation = {"action": "set-location", "location": staged["location"]}
+    change = {"requirements": [{"type": "assert-create"}], "updates": [*MADE, creation, updates]}
+    several = {"table-changes": [{"identifier": {"namespace": ["a"], "name": "u"}, **change}]}
+    for path, body in ((f"{TABLES}/u", change), ("/transactions/commit", several)):
+        assert bob.post(path, json=body).status_code == 403, path
+    location = bob.get(f"{TABLES}/own").json()["metadata"]["location"]
+    below = {"action": "set-properties", "updates": {f"write.{key}.path": f"{location}/elsewhere"}}
+    assert commit(bob, below, table="own").status_code == 200
+
+
+def test_a_users_view_lies_in_no_folder_of_another_table(users: dict[str, httpx.Client]) -> None:
+    """The server would write the view's next metadata file there."""
+    bob, secret = users["bob"], users["root"].get("/namespaces/b/tables/t").json()["metadata"]["location"]
+    made = bob.post("/namespaces/a/views", json=VIEW).json()
+    own, file = made["metadata"]["location"], Path(made["metadata-location"].removeprefix("file://"))
+
+    def moved(place: str) -> int:
+        updates = [{"action": "set-location", "location": place}]
+        return bob.post("/namespaces/a/views/v", json={"updates": updates}).status_code
+
+    assert [moved(place) for place in (secret, f"{own}/../t", own, f"{own}/")] == [403, 403, 200, 200]
+    assert bob.delete("/namespaces/a/views/v").status_code == 204
+    taken = {"name": "v", "metadata-location": made["metadata-location"]}
+    text = file.read_text()
+    for place, status in ((secret, 403), (own, 200)):
+        file.write_text(json.dumps(json.loads(text) | {"location": place}))
+        assert bob.post("/namespaces/a/register-view", json=taken).status_code == status
+
+
+def test_a_user_adds_no_file_of_another_table(users: dict[str, httpx.Client], lake: Path) -> None:
+    """A merge would read it, although the user may not read that table."""
+    bob, other = users["bob"], f"file://{lake}/a/t/metadata/x.avro"
+    assert bob.post(TABLES, json={"name": "own", "schema": SCHEMA}).status_code == 200
+    location = bob.get(f"{TABLES}/own").json()["metadata"]["location"]
+
+    def added(place: str) -> int:
+        summary = {"operation": "append"}
+        snapshot = {"snapshot-id": 5, "sequence-number": 1, "timestamp-ms": SYSTEM.micros() // 1000, "summary": summary}
+        update = {"action": "add-snapshot", "snapshot": {**snapshot, "manifest-list": place, "schema-id": 0}}
+        return commit(bob, update, table="own").status_code
+
+    assert added(other) == 403
+    assert added(f"{location}/metadata/x.avro") == 200
+    for name, more in (
+        ("statistics", {"file-footer-size-in-bytes": 1, "blob-metadata": []}),
+        ("partition-statistics", {}),
+    ):
+        figures = {"snapshot-id": 5, "statistics-path": other, "file-size-in-bytes": 1, **more}
+        update = {"action": f"set-{name}", "snapshot-id": 5, name: figures}
+        assert commit(bob, update, table="own").status_code == 403
+
+
+def test_a_registered_file_names_no_folder_of_another_table(users: dict[str, httpx.Client], lake: Path) -> None:
+    """A user may write files into the folder of its own table: what such a file says is not to be believed."""
+    bob = users["bob"]
+    assert bob.post(TABLES, json={"name": "own", "schema": SCHEMA}).status_code == 200
+    loaded = bob.get(f"{TABLES}/own").json()
+    secret = users["root"].get("/namespaces/b/tables/t").json()["metadata"]["location"]
+    assert bob.delete(f"{TABLES}/own").status_code == 204
+    file = Path(loaded["metadata-location"].removeprefix("file://")).with_name("00001-x.metadata.json")
+    snapshot = {"snapshot-id": 1, "sequence-number": 1, "timestamp-ms": 1, "summary": {"operation": "append"}}
+    for change in (
+        {"location": secret},
+        {"properties": {"write.metadata.path": f"{secret}/metadata"}},
+        {"snapshots": [{**snapshot, "manifest-list": f"{secret}/metadata/snap-1.avro"}]},
+    ):
+        file.write_text(json.dumps(loaded["metadata"] | change))
+        taken = {"name": "own", "metadata-location": file.as_uri()}
+        assert bob.post("/namespaces/a/register", json=taken).status_code == 403
+    taken = {"name": "own", "metadata-location": loaded["metadata-location"]}
+    assert bob.post("/namespaces/a/register", json=taken).status_code == 200
