@@ -286,9 +286,13 @@ class Lane(Generic[Q, A]):
                 tell = together(going)
                 self.leave(term, handle)
                 tell()
-            except PoolExhausted as error:  # each has waited as long as it may; nothing was sent
+            except PoolExhausted as error:  # nothing was sent
+                now = self._clock.monotonic()
+                # a leader with time left has waited for as long as any call may; else its own deadline ended the wait,
+                # and those that have more time go alone
                 for one in [one for one in going if not one.answered]:
-                    one.fail(PoolExhausted(str(error)))
+                    if one.ends <= now or handle.ends - now > self._patience:
+                        one.fail(PoolExhausted(str(error)))
             except Exception as error:  # noqa: BLE001  (each of them meets its own error, alone)
                 _log.debug("a batch failed, and its %d requests go alone: %r", len(batch.members) + 1, error)
 

@@ -14,6 +14,7 @@ import pytest
 
 from metastore.clock import Clock, ThreadWaker
 from metastore.combine.lane import Handle, Lane, Term
+from metastore.errors import PoolExhausted
 from tests.combine.gate import LONGEST, held, until_waiting
 
 Waiters = Sequence[Handle[Any, Any]]
@@ -123,6 +124,21 @@ def test_a_batch_that_fails_is_tried_one_by_one() -> None:
     sender.fails = fail
     assert sender.all([0, 1, 2]) == [0, 1, 2]
     assert sorted(sender.alone) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["its deadline", "the longest wait"])
+def test_a_leader_that_got_no_connection_by_its_own_deadline_speaks_for_itself(own: bool) -> None:
+    sender, leader = Sender(), list[Any]()
+
+    def exhausted(handles: Waiters) -> None:
+        leader.extend(one for one in handles if one.leads)
+        leader[0].ends -= own * LONGEST
+        raise PoolExhausted("all are in use")
+
+    sender.fails = exhausted
+    failed = [isinstance(one, PoolExhausted) for one in sender.all([0, 1, 2])]
+    assert failed == ([n == leader[0].request for n in range(3)] if own else [True] * 3)
+    assert len(sender.alone) == (2 if own else 0)
 
 
 def test_who_gets_no_answer_goes_alone_and_an_error_is_its_owners() -> None:

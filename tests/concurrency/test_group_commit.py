@@ -436,3 +436,13 @@ def test_many_threads_alter_and_all_of_it_is_there(store: ms.Store) -> None:
     assert {store.tables.load(t.path).version for t in tables} == {21}
     assert store.metalakes.load("m").version == 161
     assert store.verify() == []
+
+
+def test_who_waits_for_the_writer_until_its_deadline_is_told_so(crowd: Crowd) -> None:
+    """The file needs no look: whatever the call writes, its time was over."""
+    with crowd.pool.connection() as connection:
+        crowd.pool.begin(connection)
+        for write in (crowd.store.leases.acquire, crowd.store.metalakes.create):
+            with pytest.raises(ms.DeadlineExceeded), until(monotonic() + 0.05):
+                write("a")
+    assert crowd.store.leases.acquire("a", ttl=5.0).release()

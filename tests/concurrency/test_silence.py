@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
+import resource
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -407,19 +409,38 @@ def test_a_session_that_was_kept_may_be_dead(swallower: Swallower, own_url: str)
     pool.close()
 
 
+_MANY_FILES = 1024
+"""More than select(2) can look at."""
+
+
+@contextlib.contextmanager
+def many_files(count: int) -> Iterator[None]:
+    """Let files be open, so that the next ones have high numbers."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 2 * count), hard), hard))
+    null = os.open(os.devnull, os.O_RDONLY)
+    held = [null, *[os.dup(null) for _ in range(count)]]
+    try:
+        yield
+    finally:
+        for file in held:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 class _SoftTimeLimit(Exception):
     """What a task queue raises in a task that takes too long."""
 
 
 @can_stop
 @pytest.mark.parametrize("error", [KeyboardInterrupt, _SoftTimeLimit])
-@pytest.mark.parametrize("overtakes", [False, True], ids=["", "overtaken"])
+@pytest.mark.parametrize("case", ["", "overtaken", "with many files"])
 def test_what_an_interrupt_leaves_running_is_stopped(
-    own_url: str, error: type[BaseException], overtakes: bool, monkeypatch: pytest.MonkeyPatch
+    own_url: str, error: type[BaseException], case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """psycopg does so for an interrupt that meets its wait, and for no other.
 
-    A server that is asked to stop before it reads the statement ignores that.
+    A server that is asked to stop before it reads the statement ignores that. A socket may have any number.
     """
     hears_late_answers(monkeypatch)
     pool = pool_of(own_url)
@@ -433,13 +454,13 @@ def test_what_an_interrupt_leaves_running_is_stopped(
                 stop(self)
                 backend.resume()
 
-            if overtakes:
+            if case == "overtaken":
                 backend.suspend()
                 monkeypatch.setattr(Connection, "stop", stop_first)
             connection.pgconn.send_query(b"SELECT pg_sleep(50)")
             raise error
 
-    with pytest.raises(error):
+    with many_files(_MANY_FILES * (case == "with many files")), pytest.raises(error):
         interrupted()
     assert wait_until(lambda: backends(own_url, "query LIKE '%pg_sleep(50)%' AND state = 'active'") == 0, 10)
     assert pool.fetch("SELECT 1", {}) == [(1,)]

@@ -7,9 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any
 
+import psycopg
 import pytest
 
 import metastore as ms
+from tests.concurrency.raw import dsn, waiting_for_locks
+from tests.servers.process import wait_until
 
 
 @pytest.fixture
@@ -83,6 +86,28 @@ def test_an_owned_row_is_read_at_one_version(store: ms.Store, tables: list[ms.Ta
         tx.partitions.load(tables[0], "p")
         tx.tables.alter(tables[1], ms.SetComment("x"))
     assert store.tables.load(tables[1]).comment is None
+
+
+def test_who_writes_an_owned_row_that_was_read_is_waited_for(postgres_url: str) -> None:
+    """Else two transactions commit, each of which has read what the other one writes."""
+    with ms.open(postgres_url) as store, psycopg.connect(dsn(postgres_url)) as other, ThreadPoolExecutor(1) as pool:
+        store.metalakes.create("l")
+        store.catalogs.create("l.c", type="relational")
+        read, written = [store.tables.create(f"l.c.s.t{n}", parents=True) for n in range(2)]
+        store.partitions.create(read, "p", values={"p": "1"})
+
+        def decide() -> None:
+            with store.transaction() as tx:
+                tx.partitions.load(read, "p")
+                tx.tables.alter(written, ms.SetComment("x"))
+
+        other.execute("UPDATE owned SET version = version + 1")
+        deciding = pool.submit(decide)
+        assert wait_until(lambda: deciding.done() or waiting_for_locks(postgres_url) == 1, 20.0)
+        assert not deciding.done()
+        other.commit()
+        with pytest.raises(ms.VersionConflict):
+            deciding.result(20.0)
 
 
 def test_run_raises_only_what_was_true(store: ms.Store, tables: list[ms.Table]) -> None:

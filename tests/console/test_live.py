@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,6 +36,7 @@ class Stream:
 
     events: list[tuple[str, str, str]] = field(default_factory=list)
     """(event, id, data)."""
+    status: int | None = None
     is_over: bool = False
 
     @property
@@ -50,12 +52,19 @@ class Stream:
 
 @contextmanager
 def followed(console: Console, headers: dict[str, str] | None = None, **query: str) -> Iterator[Stream]:
-    """Follow a stream in a thread."""
+    """Follow a stream in a thread.
+
+    Its end shuts the connection down: a socket that is closed while a thread reads from it stays open until the next
+    byte comes, and the server would count the stream until then.
+    """
     stream, client = Stream(), httpx.Client(cookies=httpx.Cookies(console.client.cookies), timeout=None)
+    sockets: list[socket.socket] = []
 
     def read() -> None:
         try:
             with client.stream("GET", f"{console.address}stream", params=query, headers=headers) as answer:
+                sockets.append(answer.extensions["network_stream"].get_extra_info("socket"))
+                stream.status = answer.status_code
                 now: dict[str, str] = {}
                 for line in answer.iter_lines():
                     key, _, value = line.partition(": ")
@@ -72,8 +81,13 @@ def followed(console: Console, headers: dict[str, str] | None = None, **query: s
     thread.start()
     try:
         assert wait_until(lambda: stream.said("hello") or stream.is_over, 20.0)
+        assert stream.status == 200
         yield stream
     finally:
+        with suppress(OSError):  # the server has ended it
+            for one in sockets:
+                one.shutdown(socket.SHUT_RDWR)
+        thread.join()
         client.close()
 
 

@@ -374,8 +374,15 @@ class TestOtherWrites:
     def test_they_pass_what_is_not_understood(self, ground: Ground, what: str) -> None:
         newer = announce(ground, ground.one, format=FORMAT + 1)
         announce(ground, ground.table)
+        assert ground.backend.pending(ground.one.id, None, 9).intents == []
         committed(ground.send(*PLAIN[what](ground)))
         assert row_of(ground, newer).action == "pending"
+
+    def test_what_is_not_understood_is_seen_when_its_time_is_over(self, ground: Ground) -> None:
+        """Any program may expire it."""
+        announce(ground, ground.one, format=FORMAT + 1)
+        over = announce(ground, ground.one, format=FORMAT + 1, seconds=-1.0)
+        assert [one.operation_id for one in ground.backend.pending(ground.one.id, None, 9).intents] == [over]
 
     def test_what_does_not_write_the_row_passes(self, ground: Ground) -> None:
         ids = [announce(ground, e) for e in (ground.one, ground.table)]

@@ -102,6 +102,13 @@ IN_EDGES: tuple[Fault, ...] = (
         "tests/migration/test_backup.py -k goes_away",
     ),
     Fault(
+        "SQLite: a call whose time is over is told to look at the file",
+        "metastore/backends/sqlite/connect.py",
+        "of_sqlite(code) is Consequence.RETRY and remaining",
+        "of_sqlite(code) is None and remaining",
+        "tests/concurrency/test_group_commit.py -k until_its_deadline",
+    ),
+    Fault(
         "Migration: a gc that is too old goes on",
         "migrations/writers.py",
         '"UPDATE OF forgotten, collected_seq, past_from ON info"',

@@ -22,6 +22,7 @@ _FINDS = {
     "Cache: positions are noted before what they change is evicted": "notebooks-postgres",
     "Deadlines: an interrupt leaves a deadline in the thread's context": "notebooks-postgres",
     "PostgreSQL: a batch is executed while it is sent": "silence-postgres",
+    "PostgreSQL: a batch that fails forgets what it prepared": "failing-postgres",
 }
 """Which plan and database find a fault within the seconds of the test. Others need minutes: ``make joints``."""
 

@@ -27,6 +27,7 @@ from tests.joints.crew import Crew
 from tests.joints.journal import Journal, opened
 from tests.joints.lane import Lane
 from tests.joints.sessions import forgotten
+from tests.joints.starved import note
 
 _FORK: Final = multiprocessing.get_context("fork")
 _LIVES: Final = 1.0
@@ -41,6 +42,7 @@ _ASKED: Final = 0.5
 class _Process:
     def __init__(self, crew: Crew) -> None:
         self._crew, self._folder, self._parent = crew, Path(crew.folder), os.getppid()
+        note(self._folder, crew.name)
         file = opened(self._folder, crew.name)
         self._journals = [Journal(file, name) for name in crew.clients]
         self._looked, self._is_over = 0.0, False

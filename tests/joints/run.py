@@ -30,7 +30,7 @@ __all__ = ["Ground", "ground", "run"]
 Say = Callable[[str, float], None]
 _END: Final = 40.0
 """How long processes may take to end (seconds)."""
-_BEGIN: Final = 60.0
+_BEGIN: Final = 300.0
 """How long processes may take to begin."""
 _SETTLES: Final = 1.0
 """How long nothing is done to processes that have begun: members of the lease cache join."""

@@ -188,6 +188,14 @@ def test_what_cannot_be_is_found(record: Path, lie: str) -> None:
     assert rule in verdict.rules, verdict.found
 
 
+@pytest.mark.parametrize(("waited", "late"), [(19.5, False), (5.0, True)])
+def test_who_got_no_processor_is_not_late(record: Path, waited: float, late: bool) -> None:
+    after = max(line["end"] for line in _lines(_journal(record)) if "end" in line) + 60 * 10**9
+    (record / "starved").mkdir()
+    (record / "starved" / "p1.jsonl").write_text(f"[0, 0.0]\n[{after}, {waited}]\n[{after}, 9")
+    assert ("late" in _changed(record, "load", _late).rules) is late
+
+
 @pytest.mark.parametrize(("database", "rules"), [("sqlite", set()), ("postgres", {"error"})])
 def test_sqlites_one_writer_may_keep_an_announced_change(record: Path, database: str, rules: set[str]) -> None:
     """What withdraws it is a write, too: who was kept out for the whole half second knows nothing."""

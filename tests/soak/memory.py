@@ -42,6 +42,8 @@ _LOCKS: Final = (
     "SELECT FROM guard WHERE kind IN ('schema', 'table') ORDER BY random() LIMIT 1 FOR UPDATE",
 )
 _SESSIONS: Final = "SELECT pid FROM pg_stat_activity WHERE application_name = %s"
+_HOLDS: Final = (0.3, 2.0)
+"""How long they lock what they lock (seconds): longer than a message waits for a row (50 ms), which then fails."""
 Sample = Mapping[int, int]
 """Of each session, by its process id, how much memory it has for itself (bytes)."""
 
@@ -166,7 +168,7 @@ def _strange(dsn: str, dice: random.Random, over: threading.Event) -> None:
             try:
                 for _ in range(2):
                     connection.execute(dice.choice(_LOCKS))
-                over.wait(dice.uniform(0.0, 0.15))
+                over.wait(dice.uniform(*_HOLDS))
             except psycopg.errors.DeadlockDetected:
                 connection.rollback()
             connection.commit()  # what is rolled back counts as a message that failed

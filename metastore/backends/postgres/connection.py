@@ -10,7 +10,6 @@ An answer counts only if nothing that came with it says that it may not be true 
 from __future__ import annotations
 
 import math
-import select
 from collections.abc import Generator
 from contextlib import suppress
 from typing import Any, TypeVar, cast
@@ -115,7 +114,7 @@ class Connection(psycopg.Connection[Any]):
         A server that is asked before it has read the statement ignores the order, and would go on until its time-out.
         """
         self.stop()
-        select.select([self.pgconn.socket], [], [], _OVERTAKEN)
+        SYSTEM.sleep(_OVERTAKEN)  # not select(2): it refuses sockets whose number is 1024 or more
         self.stop()
 
 

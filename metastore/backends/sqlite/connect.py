@@ -7,6 +7,7 @@ connection is never carried over a fork: that loses commits.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sqlite3
 import weakref
@@ -25,6 +26,7 @@ from metastore.deadlines import cleans_up, remaining, stopping
 from metastore.errors import (
     BackendRefused,
     BackendUnavailable,
+    DeadlineExceeded,
     InvalidArgument,
     MetastoreError,
     MigrationNeeded,
@@ -329,6 +331,11 @@ def _translated(error: Exception) -> MetastoreError | Exception:
     if is_no_text(error):
         return UnreadableRow("a row that the call writes or deletes", "one of its texts is not UTF-8")
     code = getattr(error, "sqlite_errorcode", None)
+    if code is not None and of_sqlite(code) is Consequence.RETRY and remaining(SYSTEM, math.inf) <= 0:
+        return DeadlineExceeded(
+            f"others wrote to the database {_file(error)} until the deadline, and SQLite has one writer; nothing was "
+            "applied; call again later"
+        )
     if code is not None:
         return _meaning(error, code)
     if isinstance(error, DRIVER.DataError):

@@ -22,6 +22,8 @@ _STOPPED: Final = frozenset({"KeyboardInterrupt", "TimeoutError"})
 """What a client did to itself."""
 _NETWORK: Final = frozenset({"BackendUnavailable", "OutcomeUnknown", "PoolExhausted"})
 _BUSY: Final = frozenset({"BackendUnavailable", "PoolExhausted"})
+_LAST_ANSWER: Final = 0.25
+"""So long a call waits for the answer of a statement that it has stopped at its deadline (seconds)."""
 _WAITS: Final = 1.0
 """A connection, or SQLite's lock, becomes free sooner than that (seconds)."""
 
@@ -43,10 +45,16 @@ def untrue_errors(evidence: Evidence) -> Iterator[Found]:
             continue
         if call.error in _BUSY and call.deadline < _WAITS:
             continue  # the pool is smaller than the crew, SQLite has one writer, and the deadline was short
-        if _was_kept_out(call, evidence):
+        if _was_kept_out(call, evidence) or _had_no_processor(call, evidence):
             continue
         why = "and nothing was wrong with the network" if call.error in _NETWORK else "which is not an answer to it"
         yield evidence.found("error", f"it raised {call.error}, {why}: {call.message}", call)
+
+
+def _had_no_processor(call: Call, evidence: Evidence) -> bool:
+    """Whether a call's time was over, and its process was not let run for as long as it waits for the last answer."""
+    late = call.error == "OutcomeUnknown" and call.seconds >= call.deadline
+    return late and evidence.starved_in(call) >= _LAST_ANSWER
 
 
 def _was_kept_out(call: Call, evidence: Evidence) -> bool:

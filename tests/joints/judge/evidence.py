@@ -14,6 +14,7 @@ from metastore.checker.tree import Placed, Tree
 from tests.joints.judge.call import Call
 from tests.joints.judge.calls import read
 from tests.joints.record import kept_events
+from tests.joints.starved import Starved
 
 __all__ = ["Evidence", "Found"]
 
@@ -50,6 +51,7 @@ class Evidence:
     """Of the whole feed, as the store gives it."""
     run: dict[str, Any]
     violations: list[str]
+    starved: Starved
 
     @classmethod
     def of(cls, folder: Path) -> Evidence:
@@ -60,7 +62,11 @@ class Evidence:
         positions, run, violations = (json.loads((folder / name).read_text()) for name in files)
         missing = journals.missing + [f"a client died: {line}" for line in _died(folder)]
         events, documents = [event for event, _ in kept], [document for _, document in kept]
-        return cls(journals.calls, missing, events, documents, weather, positions, run, violations)
+        return cls(journals.calls, missing, events, documents, weather, positions, run, violations, Starved(folder))
+
+    def starved_in(self, call: Call) -> float:
+        """Return how long a call's process was ready to go on with it, and got no processor (seconds)."""
+        return self.starved.between(call.client.partition("-")[0], call.start, call.end or call.start)
 
     @cached_property
     def began(self) -> int:

@@ -1,6 +1,7 @@
 """A call ends by its deadline, says so only when it has passed, and is not run again and again.
 
-Where others use the machine too, everything takes longer: limits grow as what they have left shrinks.
+Where others use the machine too, everything takes longer: limits grow as what they have left shrinks. And a process is
+not blamed for the time in which it was ready to go on, and got no processor.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def untimely(evidence: Evidence) -> Iterator[Found]:
     usual = median([call.seconds for call in evidence.calls] or [0.0])
     slow = max(_SLOW / left, _USUAL * usual)
     for call in evidence.calls:
-        moved = call.seconds - _stopped(call, evidence)
+        moved = call.seconds - _stopped(call, evidence) - evidence.starved_in(call)
         if moved - call.deadline > _GRACE / left:
             late = f"it ended {moved - call.deadline:.1f} s after its deadline of {call.deadline} s"
             yield evidence.found("late", late, call)
