@@ -18,7 +18,7 @@ from metastore.backends.postgres.settings import SESSION
 from metastore.feed.stood import tracked
 from metastore.governance import privileges
 from metastore.managers import models
-from metastore.managers.purge import delete_tree
+from metastore.managers.purge import delete_trees
 from metastore.port.conditions import Relations
 from tests.grow.counting import Cost, SqliteCounter, measured
 
@@ -167,7 +167,7 @@ def test_a_purge_goes_down_in_batches(store: ms.Store, monkeypatch: pytest.Monke
     store.schemas.create("m.c.s")
 
 
-def test_gc_passes_once_over_what_is_gone(store: ms.Store, counter: SqliteCounter) -> None:
+def test_gc_passes_once_over_what_is_gone(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(begin: int, end: int) -> None:
         _tables(store, "m.c.s", begin, end)
         for n in range(begin, end):
@@ -183,10 +183,31 @@ def test_gc_passes_once_over_what_is_gone(store: ms.Store, counter: SqliteCounte
         return found
 
     gone(0, 250)
+    deletions = list[str]()
+    for name in ("below", "delete_relations", "delete_entities"):
+        monkeypatch.setattr(type(backend), name, _noted(name, getattr(type(backend), name), deletions))
     backend.dropped_before = noted  # type: ignore[method-assign]
     assert store.gc(retention=timedelta(0), keep_versions=1).entities == 250
     assert sum(asked) == 250
-    assert delete_tree(backend, 10**9) == 0
+    assert len(deletions) <= 9  # three for each hundred
+    assert delete_trees(backend, [10**9]) == 0
+
+
+def test_what_another_process_holds_does_not_keep_gc_from_the_rest(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many roots, one is below another one, and below a third one is a row that another process deletes."""
+    roots = [store.schemas.create(f"m.c.s.r{n}").id for n in range(3)]
+    store.tables.create("m.c.s.r0.t")
+    held = store.tables.create("m.c.s.r1.t").id
+    roots.append(store.schemas.create("m.c.s.r2.inner").id)
+    backend = store._session.backend
+    delete = type(backend).delete_entities
+    monkeypatch.setattr(
+        type(backend), "delete_entities", lambda self, ids: delete(self, [one for one in ids if one != held])
+    )
+    assert delete_trees(backend, roots) == 4
+    assert [one is None for one in backend.by_id(roots)] == [True, False, True, True]
 
 
 def test_the_table_of_privileges_is_built_once(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
