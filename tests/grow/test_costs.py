@@ -110,6 +110,18 @@ def test_pages_of_names_that_find_little_become_longer(store: ms.Store, counter:
     assert measured(counter, lambda: store.find(name="t*", properties={"no": "one"})).statements <= 12
 
 
+def test_a_search_reads_what_a_user_does_not_see_once(
+    store: ms.Store, counter: SqliteCounter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metastore.managers.find._PAGE", 50)
+    store.users.create("m.ann")
+    _tables(store, "m.c.s", 0, 1000)
+    whole = measured(counter, lambda: store.find(properties={}))
+    seen = measured(counter, lambda: store.as_user("ann").find())
+    assert seen.answer < 5 < whole.answer
+    assert seen.blocks < 3 * whole.blocks
+
+
 def test_paths_of_the_past_are_followed_in_one_statement(store: ms.Store, counter: SqliteCounter) -> None:
     _tables(store, "m.c.s", 0, 300)
     then = store.at(store.position())
