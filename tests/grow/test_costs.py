@@ -16,7 +16,7 @@ import metastore as ms
 from metastore.backends.postgres.relations import check
 from metastore.backends.postgres.settings import SESSION
 from metastore.feed.stood import tracked
-from metastore.governance import privileges
+from metastore.governance import decision, privileges
 from metastore.managers import models
 from metastore.managers.purge import delete_trees
 from metastore.port.conditions import Relations
@@ -267,6 +267,20 @@ def test_a_difference_below_a_place_holds_nothing_of_what_changed_elsewhere(
     assert peak(600) < 1.2 * pages
 
 
+def test_a_difference_reads_no_documents(store: ms.Store) -> None:
+    _tables(store, "m.c.s", 0, 1, properties={"long": "x" * 200_000})
+    since = store.position()
+    for n in range(50):
+        store.tables.alter("m.c.s.t00000", ms.SetProperty("k", f"{n}"))
+    tracemalloc.start()
+    try:
+        (found,) = store.diff(since)
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+    assert len(found.changes) == 50
+
+
 @pytest.mark.postgres
 def test_many_targets_of_any_kind_are_found_in_a_statement_for_each_family(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
@@ -298,6 +312,25 @@ def test_a_users_changes_are_read_in_whole_pages(store: ms.Store, counter: Sqlit
     cost = measured(counter, lambda: seen.changes(limit=5))
     assert cost.answer < 5
     assert cost.statements < 60
+
+
+@pytest.mark.parametrize("sees_all", [True, False])
+def test_whether_siblings_are_seen_is_decided_once(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch, sees_all: bool
+) -> None:
+    store.users.create("m.ann")
+    store.roles.create("m.r")
+    store.roles.assign("m.r", "m.ann")
+    for privilege in ("use_catalog", "use_schema"):
+        store.roles.grant("m.r", privilege, "m", kind="metalake")
+    _tables(store, "m.c.s", 0, 300)
+    on, kind = ("m.c.s", "schema") if sees_all else ("m.c.s.t00007", "table")
+    store.roles.grant("m.r", "select_table", on, kind=kind)
+    decided = list[str]()
+    monkeypatch.setattr("metastore.governance.evidence.sees", _noted("sees", decision.sees, decided))
+    tables = [one.path_after for one in store.as_user("ann").changes() if one.kind == "table"]
+    assert tables == [f"m.c.s.t{n:05}" for n in (range(300) if sees_all else [7])]
+    assert len(decided) < 40
 
 
 @pytest.mark.postgres

@@ -146,9 +146,10 @@ class SqliteReads(Questions):
 
     # --- the feed
 
-    def feed(self, after: int, limit: int) -> RowPage[Step]:
+    def feed(self, after: int, limit: int, *, docs: bool = True) -> RowPage[Step]:
         """Every position is decided: numbers are drawn inside the one transaction that writes."""
-        return RowPage(True, [step(row) for row in self._rows(READ.feed, {"after": after, "page_size": limit})])
+        text = READ.feed if docs else READ.feed_bare
+        return RowPage(True, [step(row) for row in self._rows(text, {"after": after, "page_size": limit})])
 
     def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
         named = {"after": after, "gaps": json.dumps(list(gaps)), "page_size": limit + 1}
