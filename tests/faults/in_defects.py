@@ -191,6 +191,20 @@ _USERS = (
         "tests/grow/test_costs.py -k gc",
     ),
     Fault(
+        "gc deletes dropped trees one by one",
+        "metastore/gc.py",
+        "deleted += delete_trees(backend, [one.id for one in gone if one.id not in pending])",
+        "deleted += sum(delete_trees(backend, [one.id]) for one in gone if one.id not in pending)",
+        "tests/grow/test_costs.py -k passes_once",
+    ),
+    Fault(
+        "a user's search reads hidden matches again and again",
+        "metastore/managers/find.py",
+        "few = search.by_name and batch.fit",
+        "few = search.by_name and len(batch.records)",
+        "tests/grow/test_costs.py -k does_not_see_once",
+    ),
+    Fault(
         "a search below a catalog that folds case is exact",
         "metastore/managers/find.py",
         "search = Search(self._top.id, self.wanted.kind, glob, fold(glob),",
