@@ -44,6 +44,8 @@ def _broken(line: Line, growth: float, rights: float) -> Iterator[str]:
     if _TIMED_OUT in (small.refused, large.refused):  # what it cost until then says nothing
         yield f"did not come to its end: {_TIMED_OUT} after {large.seconds:.1f} s"
         return
+    if line.by == TRUSTED and large.refused and line.call not in _REFUSED:
+        yield f"was not measured: it is refused with {large.refused}"
     if line.answer == "one" and large.seconds > DEADLINE + _LATE:  # a listing has a deadline for each step
         yield f"ended after {large.seconds:.1f} s, and its deadline is {DEADLINE:.0f} s"
     answer = "all" if line.by != TRUSTED and (line.call in _FILTERED or large.refused) else line.answer
@@ -64,6 +66,15 @@ TRUSTED: Final = "store"
 """The caller that may see everything."""
 _FILTERED: Final = ("store.changes", "store.find", "changes for one")
 """Calls that read, for a user, what they do not show: it stands in docs/performance-growth.md."""
+_REFUSED: Final = (
+    "attach to what has most",
+    "store.relations",
+    "store.reveal",
+    "crawls.load",
+    "leases.bound",
+    "store.backup",
+)
+"""Calls that a store without declared relations, secrets and crawls refuses, or PostgreSQL, or what is there already."""
 _LISTS: Final = ("tags on a table", "roles of one", "users.groups", "roles.of")
 """Calls that return a list: it takes memory for all its items."""
 
