@@ -74,7 +74,7 @@ _REFUSED: Final = (
     "leases.bound",
     "store.backup",
 )
-"""Calls that a store without declared relations, secrets and crawls refuses, or PostgreSQL, or what is there already."""
+"""Calls that are refused without declared relations, secrets or crawls, or on PostgreSQL; the first is a repetition."""
 _LISTS: Final = ("tags on a table", "roles of one", "users.groups", "roles.of")
 """Calls that return a list: it takes memory for all its items."""
 
