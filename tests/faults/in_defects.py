@@ -205,6 +205,13 @@ _USERS = (
         "tests/grow/test_costs.py -k does_not_see_once",
     ),
     Fault(
+        "SQLite: a user's rights are looked for among all guards",
+        "metastore/backends/sqlite/reads.py",
+        'join="CROSS JOIN {table} {alias} ON {condition}",\n    gathered',
+        'join="JOIN {table} {alias} ON {condition}",\n    gathered',
+        "tests/grow/test_costs.py -k rights_cost",
+    ),
+    Fault(
         "a search below a catalog that folds case is exact",
         "metastore/managers/find.py",
         "search = Search(self._top.id, self.wanted.kind, glob, fold(glob),",

@@ -333,6 +333,19 @@ def test_whether_siblings_are_seen_is_decided_once(
     assert len(decided) < 40
 
 
+def test_a_users_rights_cost_the_same_in_a_larger_store(store: ms.Store, counter: SqliteCounter) -> None:
+    store.users.create("m.ann")
+    store.roles.create("m.r")
+    store.roles.assign("m.r", "m.ann")
+    for privilege in ("use_catalog", "use_schema", "select_table"):
+        store.roles.grant("m.r", privilege, "m", kind="metalake")
+    _tables(store, "m.c.small", 0, 5)
+    page: Callable[[], Any] = lambda: store.as_user("ann").tables.page("m.c.small")  # noqa: E731
+    small, large = _grown(counter, lambda a, b: _tables(store, "m.c.s", a, b), page)
+    assert small.answer == large.answer == 5
+    assert large.blocks <= 1.3 * small.blocks
+
+
 @pytest.mark.postgres
 def test_a_detach_reads_the_relations_in_its_slot(postgres_url: str) -> None:
     """The object with most tags loses the tag that is on most objects: the server expects thousands of rows there."""

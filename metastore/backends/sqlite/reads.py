@@ -67,7 +67,8 @@ _TEXTS = Texts(
     READ_RELATIONS,
     _FIND,
     places="(SELECT value AS id FROM json_each(:places)) AS w",
-    join="JOIN {table} {alias} ON {condition}",
+    # CROSS JOIN: SQLite keeps the order; it would else read all guards first, and look for the few rows to the left
+    join="CROSS JOIN {table} {alias} ON {condition}",
     gathered="json_group_array(json_array(what, one, other, number, word, name))",
 )
 PAST = PastSql(
