@@ -333,6 +333,18 @@ def test_whether_siblings_are_seen_is_decided_once(
     assert len(decided) < 40
 
 
+def test_relations_of_one_are_looked_up(store: ms.Store, counter: SqliteCounter) -> None:
+    store.users.create("m.ann")
+    store.tags.create("m.tag")
+
+    def grow(begin: int, end: int) -> None:
+        _tables(store, "m.c.s", begin, end)
+        store.tags.attach_many("m.tag", [{"target": f"m.c.s.t{n:05}", "kind": "table"} for n in range(begin, end)])
+
+    small, large = _grown(counter, grow, lambda: store.roles.of("m.ann"))
+    assert large.blocks <= 1.3 * small.blocks
+
+
 def test_a_users_rights_cost_the_same_in_a_larger_store(store: ms.Store, counter: SqliteCounter) -> None:
     store.users.create("m.ann")
     store.roles.create("m.r")
