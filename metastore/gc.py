@@ -28,7 +28,7 @@ from metastore.feed.unread import unread
 from metastore.managers.attempts import exclusive
 from metastore.managers.drops.pending import PendingDrop
 from metastore.managers.drops.row import above_pending, is_destroyed, pending_drops
-from metastore.managers.purge import delete_tree
+from metastore.managers.purge import delete_trees
 from metastore.managers.relations.writes import column_path, is_dropping
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Request
@@ -119,7 +119,7 @@ def _delete_trees(backend: Upkeep, pending: set[int]) -> int:
     deleted, after = 0, BEFORE_ALL
     while gone := backend.purging(after, _ROOTS):
         after = gone[-1]  # another gc may delete the rest of a root: this one tries each once
-        deleted += sum(delete_tree(backend, one.id) for one in gone if one.id not in pending)
+        deleted += delete_trees(backend, [one.id for one in gone if one.id not in pending])
     return deleted
 
 

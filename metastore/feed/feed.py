@@ -182,16 +182,18 @@ def _follow(
             check_time(clock)
 
 
-def steps_between(backend: Backend, clock: Clock, low: int, high: int, *, together: bool = True) -> Iterator[Step]:
+def steps_between(
+    backend: Backend, clock: Clock, low: int, high: int, *, together: bool = True, docs: bool = True
+) -> Iterator[Step]:
     """Yield the steps that the past shows at position ``high`` and not at ``low``, in the feed's order.
 
     A commit of several rows counts from its last position on, so that its first rows may lie up to ``low``. Not
-    ``together``: each row counts at its own position.
+    ``together``: each row counts at its own position. ``docs``: see :meth:`metastore.port.feed.Feed.feed`.
     Raises HistoryGone if gc has removed a step after ``low``. The newest step always stays, so a gap shows it.
     """
     seq, begun = low, set[UUID]()
     while seq < high:
-        page = backend.feed(seq, _PAGE)
+        page = backend.feed(seq, _PAGE, docs=docs)
         if _has_gap(page.rows, seq):  # a commit that failed leaves a gap too: only the feed's start tells
             check_kept(backend, low)
         for step in page.rows:

@@ -50,7 +50,7 @@ def _standing(backend: Backend, clock: Clock, entity_id: int, kind: str, seq: in
         return _at(backend.past, entity_id, kind, seq)
     except NotKept as kept:
         since = kept.since
-    moves = (step for step in steps_between(backend, clock, seq, since) if _moves(step, entity_id))
+    moves = (step for step in steps_between(backend, clock, seq, since, docs=False) if _moves(step, entity_id))
     steps = [step._replace(doc=None, changes=None) for step in moves]
     try:
         standing = _at(backend.past, entity_id, kind, since)

@@ -211,8 +211,19 @@ class Access:
         return Scopes.agreed([k.seen_by for i in ids if (k := self.remembered(i)) is not None]) or Scopes()
 
     def visible(self, chains: Sequence[Nodes], probed: Probed | None = None) -> list[KnownFacts | None]:
-        """Return the facts about each object that the user sees; None for the others. See ``facts``."""
-        return [known if known.seen[-1].allowed else None for known in self.facts(chains, probed)]
+        """Return the facts about each object that the user sees; None for the others. See ``facts``.
+
+        Objects that are alike are decided once: a page of the feed may have hundreds below one parent.
+        """
+        first: dict[object, KnownFacts] = {}
+        found = list[KnownFacts | None]()
+        for known in self.facts(chains, probed):
+            like = known if known.alike is None else first.setdefault(known.alike, known)
+            seen = like.seen[-1].allowed
+            if seen and like is not known:
+                known.seen_as(like)
+            found.append(known if seen else None)
+        return found
 
     def facts(self, chains: Sequence[Nodes], probed: Probed | None = None) -> list[KnownFacts]:
         """Return the facts about each object, which must have been read already: what shows it is not older than it.

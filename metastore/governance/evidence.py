@@ -31,6 +31,8 @@ _LISTINGS: Final = 100
 """Of how many listings it is remembered what they show; each may name thousands of children."""
 _USERS: Final = 1_000
 """For how many users something is remembered."""
+_THEMSELVES: Final = ("user", "group", "role")
+"""A user sees itself, its groups and its roles, whatever is granted."""
 _CHILD: Final = -1
 """The id of any child, in decisions about many."""
 
@@ -51,6 +53,11 @@ class KnownFacts:
     facts: Facts
     scopes: Mapping[int, int]
     """Of the members and the roles."""
+    alike: object = field(default=None, compare=False)
+    """Equal for objects of one kind below one parent, from one read, of which nothing is granted or owned by itself.
+
+    The user sees all of these or none, for the same reasons. None: the object is decided by itself.
+    """
     granted: dict[tuple[str, str], Scopes | None] = field(init=False, default_factory=dict, compare=False)
     """By operation and kind, once it was decided: what must hold for it (see ``guards``); None: it is not allowed."""
 
@@ -58,6 +65,10 @@ class KnownFacts:
     def seen(self) -> list[Ruling]:
         """The rulings on whether the user sees the object."""
         return sees(self.facts)
+
+    def seen_as(self, other: KnownFacts) -> None:
+        """Take the rulings from an object that is ``alike``, and seen: they name only what is above both."""
+        self.__dict__.update(seen=other.seen, seen_by=other.seen_by)
 
     @property
     def first_hidden(self) -> int:
@@ -96,7 +107,7 @@ class KnownFacts:
         if not self.facts.members:
             return self
         owners = {**dict.fromkeys(ids, self.facts.members[0].id), **self.facts.owners}
-        return replace(self, facts=replace(self.facts, owners=owners))
+        return replace(self, facts=replace(self.facts, owners=owners), alike=None)
 
     def exceptions(self, kind: str) -> tuple[bool, frozenset[int]]:
         """Return whether the user sees a child of the object by what holds for all, and for which ones that differs.
@@ -225,6 +236,7 @@ class _Rows:
 
     def __init__(self, who: Who, rows: RightRows) -> None:
         self._who = who
+        self._read = object()
         self._members = tuple([Member(row.id, row.kind, row.name, row.enabled) for row in rows.members])
         self._roles = tuple([Has(row.member, row.id, row.name) for row in rows.roles])
         self._scopes = {row.id: row.scope_version for row in rows.members} | {r.id: r.scope_version for r in rows.roles}
@@ -233,17 +245,29 @@ class _Rows:
         self._grants: dict[int, list[Granted]] = {}
         for grant in self._all:
             self._grants.setdefault(grant.on, []).append(grant)
+        self._above: dict[Nodes, Facts] = {}
+        """The facts about the parents of objects. Objects with nothing of their own share its owners and grants."""
 
     def known(self, nodes: Nodes, *, everything: bool) -> KnownFacts:
         """Return the facts about the object at the end of ``nodes``; with ``everything``, also about its children."""
+        own = nodes[-1]
+        if everything or len(nodes) == 1 or own.kind in _THEMSELVES or own.id in self._grants or own.id in self._owners:
+            return KnownFacts(nodes, self._facts(nodes, everything=everything), self._scopes)
+        above = self._above.get(nodes[:-1])
+        if above is None:
+            above = self._above[nodes[:-1]] = self._facts(nodes[:-1], everything=False)
+        chain = (*above.chain, Level(own.id, own.kind, format_path([node.name for node in nodes])))
+        facts = Facts(above.user, chain, above.members, above.roles, above.owners, above.grants)
+        return KnownFacts(nodes, facts, self._scopes, (self._read, nodes[:-1], own.kind))
+
+    def _facts(self, nodes: Nodes, *, everything: bool) -> Facts:
         names = [node.name for node in nodes]
         chain = tuple([Level(n.id, n.kind, format_path(names[: i + 1])) for i, n in enumerate(nodes)])
         if not self._members or not _is_meant(self._who, nodes, self._members[0]):
-            return KnownFacts(nodes, Facts(self._who.name, chain), {})
+            return Facts(self._who.name, chain)
         owners = self._owners if everything else {p.id: self._owners[p.id] for p in chain if p.id in self._owners}
         grants = self._all if everything else tuple([g for p in chain for g in self._grants.get(p.id, ())])
-        facts = Facts(self._who.name, chain, self._members, self._roles, owners, grants)
-        return KnownFacts(nodes, facts, self._scopes)
+        return Facts(self._who.name, chain, self._members, self._roles, owners, grants)
 
 
 def _is_meant(who: Who, nodes: Nodes, user: Member) -> bool:

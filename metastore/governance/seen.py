@@ -321,7 +321,7 @@ class Seen:
         matches = self._base.find(search)
         shown = self._access.visible([record.chain for record in matches.records])
         records = [record for record, known in zip(matches.records, shown, strict=True) if known is not None]
-        return Matches(records, matches.scanned, matches.last)
+        return matches._replace(records=records)
 
 
 def _some(chosen: Chosen) -> bool:

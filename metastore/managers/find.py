@@ -309,7 +309,8 @@ class _Looking:
     def _pages(self, search: Search, containers: list[Container]) -> Iterator[Record]:
         """Yield the records that fit; add what the scan met to ``containers``.
 
-        A scan of names that finds little reads more at once.
+        A scan of names that finds little reads more at once. What a user does not see counts as found: the statement
+        returns only a page of it, and would read the rest of a longer scan in vain, again for each page.
         """
         while True:
             batch = self.ask(search)
@@ -317,7 +318,7 @@ class _Looking:
             yield from batch.records
             if batch.last is None:
                 return
-            few = search.by_name and len(batch.records) * _MORE < search.most
+            few = search.by_name and batch.fit * _MORE < search.most
             limit = min(search.limit * _MORE, _PAGE * _MOST) if few else _PAGE
             search = replace(search, after=batch.last, limit=limit)
 

@@ -36,7 +36,7 @@ from metastore.managers.options import (
     shows_options,
 )
 from metastore.managers.pages.page import Page
-from metastore.managers.purge import delete_tree
+from metastore.managers.purge import delete_trees
 from metastore.managers.reader import E, Reader
 from metastore.managers.secrets.sealing import declared, sealed_call, sets_properties, settles
 from metastore.managers.target import Target
@@ -319,7 +319,7 @@ class Manager(Generic[E]):
         )
         entity_id = mutation.run(self._session, self._kind, call)
         if entity_id and not self._session.in_transaction:  # after a transaction, gc deletes it
-            delete_tree(self._session.of_store().backend, entity_id)
+            delete_trees(self._session.of_store().backend, [entity_id])
         return bool(entity_id)
 
     def _changed(

@@ -1,4 +1,4 @@
-"""Delete a whole subtree in batches, the root last."""
+"""Delete whole subtrees in batches, their roots last."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from collections.abc import Sequence
 
 from metastore.port.upkeep import Upkeep
 
-__all__ = ["delete_tree"]
+__all__ = ["delete_trees"]
 
 _BATCH = 500
 """How many entities one statement deletes at most."""
 
 
-def delete_tree(backend: Upkeep, entity_id: int) -> int:
-    """Delete an entity that is purging and all below it; return how many were deleted.
+def delete_trees(backend: Upkeep, roots: Sequence[int]) -> int:
+    """Delete entities that are purging and all below them; return how many were deleted.
 
     It goes down in batches: the children of a whole batch are asked for at once. Rows that another process deletes at
-    the same time are left to that process.
+    the same time are left to that process, and of several roots the others are deleted one by one then.
     """
     deleted = 0
-    stack: list[Sequence[int]] = [[entity_id]]
+    stack: list[Sequence[int]] = [roots] if roots else []
     while stack:
         if children := backend.below(stack[-1], _BATCH):
             stack.append(children)
             continue
         gone = _delete(backend, stack.pop())
         deleted += gone
-        if not gone:
-            return deleted  # another process deletes them at this moment, and goes on with the rest
+        if not gone:  # another process deletes them at this moment, and goes on with the rest
+            return deleted + sum(delete_trees(backend, [one]) for one in roots if len(roots) > 1)
     return deleted
 
 

@@ -1,7 +1,7 @@
 """The difference between two positions: the changes of the feed between them, folded for each entity.
 
-It reads all changes between the two, and looks up where each changed entity was at both. So its cost grows with the
-number of changes, not with the tree. For changes elsewhere it remembers only ids. An entity whose path
+It reads all changes between the two, and looks up where each changed entity was at both, without documents. So its cost
+grows with the number of changes, not with the tree. For changes elsewhere it remembers only ids. An entity whose path
 changed only because one above it was renamed has no difference. A relation belongs to its object, and exists while both
 of its ends are live.
 """
@@ -122,7 +122,7 @@ def differing(session: Session, a: int, b: int, under: int | None, *, hidden: bo
     low, high = sorted((a, b))
     found = list[Differing]()
     below = None if under is None else _Below(under, before, after, hidden)
-    entities, relations = _folded(steps_between(session.backend, session.clock, low, high), below)
+    entities, relations = _folded(steps_between(session.backend, session.clock, low, high, docs=False), below)
     for some in _batches(entities.values()):
         check_time(session.clock)
         found += _differences(some, before, after, backwards=a > b, hidden=hidden)
@@ -147,7 +147,7 @@ class _Below:
         if len(self._known) > _REMEMBERED:
             self._known.clear()
         if new := list(dict.fromkeys(i for i in ids if i not in self._known)):
-            pairs = list(zip(self.before.by_id(new), self.after.by_id(new), strict=True))
+            pairs = list(zip(self.before.by_id(new, docs=False), self.after.by_id(new, docs=False), strict=True))
             back = self._coming_back([old for old, _ in pairs])
             for i, (old, late) in zip(new, pairs, strict=True):
                 self._known[i] = self.leads(old, late) or (old is not None and not back.isdisjoint(_above(old)))
@@ -158,7 +158,7 @@ class _Below:
         if not self.hidden:
             return set()
         above = sorted({i for known in found if known is not None for i in _above(known)})
-        return {i for i, then in zip(above, self.after.by_id(above), strict=True) if self.leads(None, then)}
+        return {i for i, then in zip(above, self.after.by_id(above, docs=False), strict=True) if self.leads(None, then)}
 
     def wants(self, steps: Sequence[Step]) -> list[bool]:
         """Whether each step may be of something there. The object of an exclusive relation may change."""
@@ -225,7 +225,7 @@ def _differences(
     some: Sequence[_Folded], before: PastReads, after: PastReads, *, backwards: bool, hidden: bool
 ) -> Iterator[Differing]:
     ids = [one.first.owner_id or one.first.entity_id or 0 for one in some]
-    for one, old, new in zip(some, before.by_id(ids), after.by_id(ids), strict=True):
+    for one, old, new in zip(some, before.by_id(ids, docs=False), after.by_id(ids, docs=False), strict=True):
         if one.first.owner_id is not None:
             made = _owned(one, old, new, backwards=backwards, hidden=hidden)
         else:

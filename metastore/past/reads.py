@@ -78,8 +78,8 @@ class PastReads:
         if 0 < above <= len(nodes) and len(self._parents) < _MOST:
             self._parents[lookup.start, lookup.families[:-1], lookup.names[:-1]] = nodes[:above]
 
-    def by_id(self, ids: Sequence[int]) -> list[Known | None]:
-        return self._ask(lambda past: past.by_id(self.at, ids))
+    def by_id(self, ids: Sequence[int], *, docs: bool = True) -> list[Known | None]:
+        return self._ask(lambda past: past.by_id(self.at, ids, docs=docs))
 
     def hold(self, guards: Guards) -> bool:
         return True

@@ -73,7 +73,7 @@ class PastRows(Protocol):
         """Follow each path over the nodes that were live then, as far as it leads."""
         ...
 
-    def by_id(self, at: int, ids: Sequence[int]) -> list[Known | None]:
+    def by_id(self, at: int, ids: Sequence[int], *, docs: bool = True) -> list[Known | None]:
         """Return each entity as it was then, in whatever state; None: there was none, or it is purged."""
         ...
 

@@ -61,6 +61,8 @@ class Matches(NamedTuple):
     """The children that were scanned; a scan of names does not say."""
     last: tuple[Any, ...] | None
     """Where the next page begins; None: the scan is at its end."""
+    fit: int
+    """How many records fit, also those that a user does not see."""
 
 
 class Span(NamedTuple):

@@ -362,7 +362,7 @@ class TestAColumn:
         pending.started()
         assert [one.phase for one in store.drops.pending()] == ["destroyed"], "it is not destroyed again"
         if stopped:
-            monkeypatch.setattr("metastore.managers.manager.delete_tree", lambda *_: 0)
+            monkeypatch.setattr("metastore.managers.manager.delete_trees", lambda *_: 0)
         store.tables.purge(table)
         assert (_state(behind(store), table.id) is None) is not stopped
         assert store.drops.resume(lambda pending: pytest.fail("its data is destroyed")) == 1

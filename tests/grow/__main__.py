@@ -20,7 +20,7 @@ import metastore as ms
 from tests.bad_input import surface
 from tests.grow.counting import Cost, Counter, PostgresCounter, SqliteCounter, measured
 from tests.grow.lines import ANSWERS, MORE, call_of
-from tests.grow.report import TRUSTED, Line, judged, table
+from tests.grow.report import DEADLINE, TRUSTED, Line, judged, table
 from tests.grow.skew import Skew, fill
 from tests.servers.postgres import PostgresServer
 
@@ -39,7 +39,7 @@ def costs(url: str, entities: int, counter: Counter, by: str | None = None) -> C
     if isinstance(counter, PostgresCounter):
         counter.analyze()
     found: Costs = {}
-    with ms.open(url, principal="grow", deadline=30.0) as store:
+    with ms.open(url, principal="grow", deadline=DEADLINE) as store:
         for call, caller, work in calls(store, by):
             found[call, caller] = measured(counter, work)
             mend(store)

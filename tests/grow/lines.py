@@ -96,14 +96,38 @@ def _then(store: ms.Store) -> Any:
 
 
 _NUMBERS: Final = count()
+_BELOW: Final = ("dropped", "dropped_page", "list", "names", "names_page", "page")
+_CALLS: Final[Mapping[str, Callable[[ms.Store], Any]]] = {
+    "store.at": lambda store: store.at(store.position()),
+    "catalogs.restore": lambda store: (store.tables.drop(TABLE), store.tables.restore(TABLE)),
+    "leases.release": lambda store: store.leases.release(_lease(store)),
+    "leases.renew": lambda store: store.leases.renew(_lease(store)),
+    "leases.join": lambda store: store.leases.join((lease := _lease(store)).name, lease.token or 0),
+    "models.load_version": lambda store: store.models.load_version(_MODEL, 1),
+    "models.set_alias": lambda store: store.models.set_alias(_MODEL, "al", 1),
+    "partitions.begin_drop": lambda store: store.partitions.begin_drop("m.c.s.hub", "p=00000001").roll_back(),
+    "roles.grant": lambda store: store.roles.grant("m.role1", "select_table", TABLE, kind="table"),
+    "sources.relations": lambda store: store.sources.relations(store.tables.load(TABLE)),
+    "sources.rows": lambda store: store.sources.rows(store.tables.load(TABLE)),
+}
+"""Calls whose arguments belong together."""
+
+
+def _lease(store: ms.Store) -> ms.Lease:
+    return store.leases.acquire(f"held{next(_NUMBERS)}")
 
 
 def call_of(method: Method, store: ms.Store) -> Callable[[], Any]:
     """Return a call of a method with good arguments: on tables, where they have it."""
+    asked = method
     if method.owner == "catalogs" and method.name != "create" and hasattr(store.tables, method.name):
         method = Method("tables", method.name, method.parameters)
     if method.name in ("create", "create_many", "rename", "acquire", "acquire_many"):
         return _new(method, store)
+    if str(asked) in _CALLS:
+        return lambda: _CALLS[str(asked)](store)
+    if method.name in _BELOW and method.owner == "tables":
+        return lambda: getattr(store.tables, method.name)("m.c.s")
     arguments, named = list[Any](), dict[str, Any]()
     for one in method.parameters:
         if one.default is not one.empty or one.kind is one.VAR_KEYWORD:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+import metastore as ms
 from tests.grow.counting import Cost
 
-__all__ = ["TRUSTED", "Line", "judged", "table"]
+__all__ = ["DEADLINE", "TRUSTED", "Line", "judged", "table"]
 
 _ONE: Final = 1.3
 """How much more blocks and statements what returns one entity or a page may take in the larger store."""
@@ -15,6 +16,8 @@ _EACH: Final = 1.3
 """How much more each item of a longer answer may take."""
 _FEW: Final = 40
 """Blocks and statements that do not count: an index is a level deeper."""
+_LATE: Final = 0.5
+"""So many seconds after its deadline a call may end."""
 _MEMORY: Final = 4_000_000
 """Bytes that a longer listing may take more at most, because of its pages."""
 
@@ -38,6 +41,13 @@ def judged(lines: Sequence[Line], growth: float, rich: str) -> Iterator[str]:
 
 def _broken(line: Line, growth: float, rights: float) -> Iterator[str]:
     small, large = line.small, line.large
+    if _TIMED_OUT in (small.refused, large.refused):  # what it cost until then says nothing
+        yield f"did not come to its end: {_TIMED_OUT} after {large.seconds:.1f} s"
+        return
+    if line.by == TRUSTED and large.refused and line.call not in _REFUSED:
+        yield f"was not measured: it is refused with {large.refused}"
+    if line.answer == "one" and large.seconds > DEADLINE + _LATE:  # a listing has a deadline for each step
+        yield f"ended after {large.seconds:.1f} s, and its deadline is {DEADLINE:.0f} s"
     answer = "all" if line.by != TRUSTED and (line.call in _FILTERED or large.refused) else line.answer
     items = max(1.0, large.answer / max(1, small.answer))
     allowed = {"one": max(_ONE, items * _EACH), "many": items * _EACH, "all": growth * _ONE}[answer]
@@ -49,10 +59,22 @@ def _broken(line: Line, growth: float, rights: float) -> Iterator[str]:
         yield f"{small.peak} bytes became {large.peak}"
 
 
+DEADLINE: Final = 30.0
+"""Of the calls that are measured (seconds)."""
+_TIMED_OUT: Final = ms.DeadlineExceeded.__name__
 TRUSTED: Final = "store"
 """The caller that may see everything."""
 _FILTERED: Final = ("store.changes", "store.find", "changes for one")
 """Calls that read, for a user, what they do not show: it stands in docs/performance-growth.md."""
+_REFUSED: Final = (
+    "attach to what has most",
+    "store.relations",
+    "store.reveal",
+    "crawls.load",
+    "leases.bound",
+    "store.backup",
+)
+"""Calls that are refused without declared relations, secrets or crawls, or on PostgreSQL; the first is a repetition."""
 _LISTS: Final = ("tags on a table", "roles of one", "users.groups", "roles.of")
 """Calls that return a list: it takes memory for all its items."""
 

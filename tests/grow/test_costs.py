@@ -16,9 +16,9 @@ import metastore as ms
 from metastore.backends.postgres.relations import check
 from metastore.backends.postgres.settings import SESSION
 from metastore.feed.stood import tracked
-from metastore.governance import privileges
+from metastore.governance import decision, privileges
 from metastore.managers import models
-from metastore.managers.purge import delete_tree
+from metastore.managers.purge import delete_trees
 from metastore.port.conditions import Relations
 from tests.grow.counting import Cost, SqliteCounter, measured
 
@@ -110,6 +110,18 @@ def test_pages_of_names_that_find_little_become_longer(store: ms.Store, counter:
     assert measured(counter, lambda: store.find(name="t*", properties={"no": "one"})).statements <= 12
 
 
+def test_a_search_reads_what_a_user_does_not_see_once(
+    store: ms.Store, counter: SqliteCounter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metastore.managers.find._PAGE", 50)
+    store.users.create("m.ann")
+    _tables(store, "m.c.s", 0, 1000)
+    whole = measured(counter, lambda: store.find(properties={}))
+    seen = measured(counter, lambda: store.as_user("ann").find())
+    assert seen.answer < 5 < whole.answer
+    assert seen.blocks < 3 * whole.blocks
+
+
 def test_paths_of_the_past_are_followed_in_one_statement(store: ms.Store, counter: SqliteCounter) -> None:
     _tables(store, "m.c.s", 0, 300)
     then = store.at(store.position())
@@ -167,7 +179,7 @@ def test_a_purge_goes_down_in_batches(store: ms.Store, monkeypatch: pytest.Monke
     store.schemas.create("m.c.s")
 
 
-def test_gc_passes_once_over_what_is_gone(store: ms.Store, counter: SqliteCounter) -> None:
+def test_gc_passes_once_over_what_is_gone(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(begin: int, end: int) -> None:
         _tables(store, "m.c.s", begin, end)
         for n in range(begin, end):
@@ -183,10 +195,31 @@ def test_gc_passes_once_over_what_is_gone(store: ms.Store, counter: SqliteCounte
         return found
 
     gone(0, 250)
+    deletions = list[str]()
+    for name in ("below", "delete_relations", "delete_entities"):
+        monkeypatch.setattr(type(backend), name, _noted(name, getattr(type(backend), name), deletions))
     backend.dropped_before = noted  # type: ignore[method-assign]
     assert store.gc(retention=timedelta(0), keep_versions=1).entities == 250
     assert sum(asked) == 250
-    assert delete_tree(backend, 10**9) == 0
+    assert len(deletions) <= 9  # three for each hundred
+    assert delete_trees(backend, [10**9]) == 0
+
+
+def test_what_another_process_holds_does_not_keep_gc_from_the_rest(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many roots, one is below another one, and below a third one is a row that another process deletes."""
+    roots = [store.schemas.create(f"m.c.s.r{n}").id for n in range(3)]
+    store.tables.create("m.c.s.r0.t")
+    held = store.tables.create("m.c.s.r1.t").id
+    roots.append(store.schemas.create("m.c.s.r2.inner").id)
+    backend = store._session.backend
+    delete = type(backend).delete_entities
+    monkeypatch.setattr(
+        type(backend), "delete_entities", lambda self, ids: delete(self, [one for one in ids if one != held])
+    )
+    assert delete_trees(backend, roots) == 4
+    assert [one is None for one in backend.by_id(roots)] == [True, False, True, True]
 
 
 def test_the_table_of_privileges_is_built_once(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,6 +267,20 @@ def test_a_difference_below_a_place_holds_nothing_of_what_changed_elsewhere(
     assert peak(600) < 1.2 * pages
 
 
+def test_a_difference_reads_no_documents(store: ms.Store) -> None:
+    _tables(store, "m.c.s", 0, 1, properties={"long": "x" * 200_000})
+    since = store.position()
+    for n in range(50):
+        store.tables.alter("m.c.s.t00000", ms.SetProperty("k", f"{n}"))
+    tracemalloc.start()
+    try:
+        (found,) = store.diff(since)
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+    assert len(found.changes) == 50
+
+
 @pytest.mark.postgres
 def test_many_targets_of_any_kind_are_found_in_a_statement_for_each_family(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
@@ -265,6 +312,50 @@ def test_a_users_changes_are_read_in_whole_pages(store: ms.Store, counter: Sqlit
     cost = measured(counter, lambda: seen.changes(limit=5))
     assert cost.answer < 5
     assert cost.statements < 60
+
+
+@pytest.mark.parametrize("sees_all", [True, False])
+def test_whether_siblings_are_seen_is_decided_once(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch, sees_all: bool
+) -> None:
+    store.users.create("m.ann")
+    store.roles.create("m.r")
+    store.roles.assign("m.r", "m.ann")
+    for privilege in ("use_catalog", "use_schema"):
+        store.roles.grant("m.r", privilege, "m", kind="metalake")
+    _tables(store, "m.c.s", 0, 300)
+    on, kind = ("m.c.s", "schema") if sees_all else ("m.c.s.t00007", "table")
+    store.roles.grant("m.r", "select_table", on, kind=kind)
+    decided = list[str]()
+    monkeypatch.setattr("metastore.governance.evidence.sees", _noted("sees", decision.sees, decided))
+    tables = [one.path_after for one in store.as_user("ann").changes() if one.kind == "table"]
+    assert tables == [f"m.c.s.t{n:05}" for n in (range(300) if sees_all else [7])]
+    assert len(decided) < 40
+
+
+def test_relations_of_one_are_looked_up(store: ms.Store, counter: SqliteCounter) -> None:
+    store.users.create("m.ann")
+    store.tags.create("m.tag")
+
+    def grow(begin: int, end: int) -> None:
+        _tables(store, "m.c.s", begin, end)
+        store.tags.attach_many("m.tag", [{"target": f"m.c.s.t{n:05}", "kind": "table"} for n in range(begin, end)])
+
+    small, large = _grown(counter, grow, lambda: store.roles.of("m.ann"))
+    assert large.blocks <= 1.3 * small.blocks
+
+
+def test_a_users_rights_cost_the_same_in_a_larger_store(store: ms.Store, counter: SqliteCounter) -> None:
+    store.users.create("m.ann")
+    store.roles.create("m.r")
+    store.roles.assign("m.r", "m.ann")
+    for privilege in ("use_catalog", "use_schema", "select_table"):
+        store.roles.grant("m.r", privilege, "m", kind="metalake")
+    _tables(store, "m.c.small", 0, 5)
+    page: Callable[[], Any] = lambda: store.as_user("ann").tables.page("m.c.small")  # noqa: E731
+    small, large = _grown(counter, lambda a, b: _tables(store, "m.c.s", a, b), page)
+    assert small.answer == large.answer == 5
+    assert large.blocks <= 1.3 * small.blocks
 
 
 @pytest.mark.postgres

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import metastore as ms
 from tests.bad_input.surface import EVERY
-from tests.grow.__main__ import main
-from tests.grow.lines import LINES
-from tests.grow.report import TRUSTED
+from tests.grow.__main__ import RICH, main
+from tests.grow.counting import Cost
+from tests.grow.lines import ANSWERS, LINES
+from tests.grow.report import DEADLINE, TRUSTED, Line, judged
 from tests.grow.skew import Skew, fill
 
 
 def test_every_method_has_a_line() -> None:
     assert {str(method) for method in EVERY} == set(LINES)
+
+
+def test_a_call_that_does_not_end_in_time_breaks_its_bar() -> None:
+    def said(call: str, by: str, **large: Any) -> list[str]:
+        cost = Cost(5, 10, 10, 100, 1000, 0.1)
+        return list(judged([Line(call, by, ANSWERS[call], cost, cost._replace(**large))], 10, RICH))
+
+    assert said("changes for one", "narrow", blocks=1000) == []
+    assert "DeadlineExceeded" in said("changes for one", "narrow", refused="DeadlineExceeded")[0]
+    assert said("find a prefix", TRUSTED, seconds=DEADLINE) == []
+    assert "30.6 s" in said("find a prefix", TRUSTED, seconds=DEADLINE + 0.6)[0]
 
 
 @pytest.mark.long

@@ -22,7 +22,8 @@ def find(tables: Tables, search: Search, known_of: Callable[[int], Known | None]
     if len(fit) >= search.most and fit[search.most - 1][0] != page[-1][0]:
         last = fit[search.most - 1][0]
     scanned = [] if search.by_name else [Container(stand.id, stand.kind, stand.fold) for _, stand in page]
-    return Matches([record for _, record in fit[: search.most]], scanned, last)
+    records = [record for _, record in fit[: search.most]]
+    return Matches(records, scanned, last, len(records))
 
 
 def sizes(tables: Tables, span: Span, most: Sizes) -> Sizes:

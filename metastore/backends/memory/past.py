@@ -78,7 +78,7 @@ class MemoryPast:
         assert last is not None
         return Resolved(tuple(nodes), Record(tuple(nodes), *self._body(last)))
 
-    def by_id(self, at: int, ids: Sequence[int]) -> list[Known | None]:
+    def by_id(self, at: int, ids: Sequence[int], *, docs: bool = True) -> list[Known | None]:
         then = self._then(at)
         return [self._known(then, i) for i in ids]
 

@@ -99,7 +99,7 @@ def found(rows: Sequence[Row], search: Search) -> Matches:
     scanned = [Container(i, kind, bool(folds)) for i, kind, folds in json.loads(rows[0][3] or "[]")]
     ends = list(fit[-1][4:6]) if len(fit) == search.most else last  # there may be more behind the last of a full page
     more = total == search.limit or (len(fit) == search.most and ends != last)
-    return Matches(records, scanned, tuple(ends) if more else None)
+    return Matches(records, scanned, tuple(ends) if more else None, len(records))
 
 
 def _nodes(text: str) -> tuple[Node, ...]:

@@ -123,6 +123,11 @@ ORDER BY up.wanted, up.height DESC"""),
             self.parameter,
         )
 
+    @cached_property
+    def by_id_bare(self) -> str:
+        """The same without the documents."""
+        return self.by_id.replace("b.doc,", "'' AS doc,")
+
     def below(self, table: str) -> str:
         """A page of children, or of owned rows; ``table`` has the rows of today."""
         return from_named(
@@ -267,8 +272,9 @@ class SqlPast:
         self._require(rows[0][0])
         return [row[1:] for row in rows]
 
-    def by_id(self, at: int, ids: Sequence[int]) -> list[Known | None]:
-        rows = self._kept(self._fetch(self._sql.by_id, {"ids": self._listed(list(dict.fromkeys(ids))), "at": at}))
+    def by_id(self, at: int, ids: Sequence[int], *, docs: bool = True) -> list[Known | None]:
+        text = self._sql.by_id if docs else self._sql.by_id_bare
+        rows = self._kept(self._fetch(text, {"ids": self._listed(list(dict.fromkeys(ids))), "at": at}))
         known: dict[int, Known | None] = {}
         for wanted, group in groupby(rows, key=itemgetter(0)):
             known[wanted] = _known(wanted, list(group))

@@ -242,6 +242,11 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""",
         return from_named(self.named_steps + "WHERE o.seq > :after ORDER BY o.seq LIMIT :page_size", self.parameter)
 
     @cached_property
+    def feed_bare(self) -> str:
+        """The same without the documents, which may have a megabyte each; a relation's says what it connects."""
+        return self.feed.replace("o.doc,", "CASE WHEN o.other_id IS NULL THEN NULL ELSE o.doc END AS doc,")
+
+    @cached_property
     def steps(self) -> str:
         """What one operation wrote."""
         return from_named(self.named_steps + "WHERE o.operation_id = :operation_id ORDER BY o.ordinal", self.parameter)

@@ -67,13 +67,14 @@ _TEXTS = Texts(
     READ_RELATIONS,
     _FIND,
     places="(SELECT value AS id FROM json_each(:places)) AS w",
-    join="JOIN {table} {alias} ON {condition}",
+    # CROSS JOIN: SQLite keeps the order; it would else read all guards first, and look for the few rows to the left
+    join="CROSS JOIN {table} {alias} ON {condition}",
     gathered="json_group_array(json_array(what, one, other, number, word, name))",
 )
 PAST = PastSql(
     parameter=":name",
     ids="(SELECT value AS id FROM json_each(:ids)) AS w",
-    join="JOIN {table} {alias} ON {condition}",
+    join="CROSS JOIN {table} {alias} ON {condition}",
     left_join="LEFT JOIN {table} {alias} ON {condition}",
     distinct="DISTINCT",
     many=lambda columns: (
@@ -146,9 +147,10 @@ class SqliteReads(Questions):
 
     # --- the feed
 
-    def feed(self, after: int, limit: int) -> RowPage[Step]:
+    def feed(self, after: int, limit: int, *, docs: bool = True) -> RowPage[Step]:
         """Every position is decided: numbers are drawn inside the one transaction that writes."""
-        return RowPage(True, [step(row) for row in self._rows(READ.feed, {"after": after, "page_size": limit})])
+        text = READ.feed if docs else READ.feed_bare
+        return RowPage(True, [step(row) for row in self._rows(text, {"after": after, "page_size": limit})])
 
     def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
         named = {"after": after, "gaps": json.dumps(list(gaps)), "page_size": limit + 1}

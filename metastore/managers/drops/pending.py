@@ -18,7 +18,7 @@ from metastore.managers.drops import steps
 from metastore.managers.drops.announce import Begin, announce
 from metastore.managers.drops.row import pending_within, read_same
 from metastore.managers.mutation import Mutation, actor_of
-from metastore.managers.purge import delete_tree
+from metastore.managers.purge import delete_trees
 from metastore.managers.target import Target
 from metastore.names import parse_path
 from metastore.operation.perform import perform
@@ -239,4 +239,4 @@ class PendingDrop:
         """Delete the rows of the entity and of all below it, as a purge does; where a drop is below, gc does it."""
         backend = self._session.backend
         if not pending_within(backend, kind_named(self.kind), self.entity_id):
-            delete_tree(backend, self.entity_id)
+            delete_trees(backend, [self.entity_id])
