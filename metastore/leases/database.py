@@ -268,6 +268,11 @@ class DatabaseBook:
         _, rows = self._page([name], "")
         return rows[0].token if rows else 0
 
+    def noted_for(self, name: str) -> str | None:
+        """Return the incarnation that the newest token of a name was noted for."""
+        _, rows = self._page([name], "")
+        return rows[0].incarnation if rows else None
+
 
 class _Place:
     """A place in the queue."""

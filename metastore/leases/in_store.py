@@ -76,3 +76,7 @@ class StoreLeases(Leases):
     def noted(self, name: str) -> int:
         """Return the newest token that was noted for a lease that another book keeps; 0: there is none."""
         return self._database.noted(clean_lease(name))
+
+    def noted_for(self, name: str) -> str | None:
+        """Return the incarnation for which that token was noted; None: there is none."""
+        return self._database.noted_for(clean_lease(name))

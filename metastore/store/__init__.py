@@ -1,7 +1,7 @@
 """The front door: a store (``store.py``), what one request or user sees of it (``views.py``), how it is opened."""
 
 from metastore.database import migrate
-from metastore.store.opening import clean_admins, open_store, prepared, restore
+from metastore.store.opening import clean_admins, open_store, prepared, restore, restore_export
 from metastore.store.store import Store
 
-__all__ = ["Store", "clean_admins", "migrate", "open_store", "prepared", "restore"]
+__all__ = ["Store", "clean_admins", "migrate", "open_store", "prepared", "restore", "restore_export"]

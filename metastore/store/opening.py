@@ -21,9 +21,10 @@ from metastore.urls import Url, parse_url, require_file
 
 if TYPE_CHECKING:
     from metastore.transfer.files import FileOrName
+    from metastore.transfer.reader import Checked
 
 
-__all__ = ["clean_admins", "open_store", "prepared", "restore"]
+__all__ = ["clean_admins", "open_store", "prepared", "restore", "restore_export"]
 
 _DEADLINE = 30.0
 """How long a call takes at most, unless its caller says otherwise (seconds)."""
@@ -98,7 +99,6 @@ def restore(
     database, which no program may have open. Raises InvalidArgument for a bad file, a database that is not empty, and a
     backup of PostgreSQL, which has tools of its own; BackendUnavailable.
     """
-    from metastore.transfer import calls  # noqa: PLC0415
     from metastore.transfer.backup import is_backup, put_back  # noqa: PLC0415
 
     if source is None or (issubclass(type(source), str) and "://" in str.__str__(cast(str, source))):
@@ -108,8 +108,17 @@ def restore(
     if is_backup(source):
         put_back(cast(str | None, url), cast(str, source))
         return Imported(0, 0, 0, "", "", restored=True)
-    backend = connect(parse_url(cast(str | None, url)), _DEADLINE, restoring=True)
+    return restore_export(cast(str | None, url), source, progress)
+
+
+def restore_export(
+    url: str | None, source: FileOrName, progress: Callable[[float], None] | None, checked: Checked | None = None
+) -> Imported:
+    """Import an export with ids into an empty database; see :func:`~metastore.transfer.calls.restore_into`."""
+    from metastore.transfer import calls  # noqa: PLC0415
+
+    backend = connect(parse_url(url), _DEADLINE, restoring=True)
     try:
-        return calls.restore_into(backend, SYSTEM, source, progress)
+        return calls.restore_into(backend, SYSTEM, source, progress, checked)
     finally:
         backend.close()

@@ -24,7 +24,7 @@ from metastore.transfer.export import RightsChanged
 from metastore.transfer.files import FileOrName, reading, writing
 from metastore.transfer.importer import folds_below, import_lines
 from metastore.transfer.outcomes import Exported, Imported
-from metastore.transfer.reader import Progress, check, read_header
+from metastore.transfer.reader import Checked, Progress, check, read_header
 from metastore.transfer.restore import restore
 
 __all__ = ["RightsChanged", "export_to", "has_ids", "import_from", "restore_into"]
@@ -98,13 +98,18 @@ def has_ids(source: FileOrName) -> bool:
         return read_header(stream).ids
 
 
-def restore_into(backend: Backend, clock: Clock, source: FileOrName, progress: Progress | None) -> Imported:
-    """See :func:`metastore.store.restore`."""
+def restore_into(
+    backend: Backend, clock: Clock, source: FileOrName, progress: Progress | None, checked: Checked | None = None
+) -> Imported:
+    """See :func:`metastore.store.restore`.
+
+    ``checked``: what a check of the file would find, if the caller checked each line while it wrote the file.
+    """
     first, second = _halves(progress)
     with reading(source) as stream:
         if not read_header(stream).ids:
             raise InvalidArgument("the file was exported without ids; open the database, and import it there")
-        return restore(backend, clock, stream, check(stream, first), second)
+        return restore(backend, clock, stream, checked or check(stream, first), second)
 
 
 def _halves(progress: Progress | None) -> tuple[Progress, Progress]:

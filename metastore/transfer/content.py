@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
@@ -38,18 +38,28 @@ __all__ = ["lines_of"]
 
 T = TypeVar("T")
 
+_Documents = Callable[[str, tuple[str, int, int], Sequence[Any]], dict[str, Any]]
+"""Makes a document of a row's text, its kind, id and version, and its audit."""
 _OWNED = ("owner_id", "kind", "name", "id", "version", "doc", *AUDIT)
 
 
 def lines_of(
-    snapshot: TableSnapshot, root: GuardRow | None, header: Header, kept: Tally, unreadable: Unreadable | None
+    snapshot: TableSnapshot,
+    root: GuardRow | None,
+    header: Header,
+    kept: Tally,
+    unreadable: Unreadable | None,
+    *,
+    check: bool = True,
 ) -> Iterator[Body]:
     """Yield the lines after the header, from the last line that is kept on.
 
     Raises UnreadableRow for a damaged row. With ``unreadable``, the row and everything below it are left out.
+    ``check``: whether each kind must be able to read its documents, as in a file; else any JSON object is yielded.
     """
     if not kept.operations:
-        yield from _Tree(snapshot, root, header, unreadable).lines(walk(snapshot, root, gone=header.history), kept)
+        tree = _Tree(snapshot, root, header, unreadable, _document if check else _unchecked)
+        yield from tree.lines(walk(snapshot, root, gone=header.history), kept)
     if header.history:
         steps = snapshot.rows("operation", OPERATION, ("operation_id", "ordinal"))
         for row in islice(steps, max(0, kept.operations - 1), None):
@@ -62,9 +72,14 @@ class _Tree:
     """The lines of entities, of the rows that they own, and of the relations that go from them."""
 
     def __init__(
-        self, snapshot: TableSnapshot, root: GuardRow | None, header: Header, unreadable: Unreadable | None
+        self,
+        snapshot: TableSnapshot,
+        root: GuardRow | None,
+        header: Header,
+        unreadable: Unreadable | None,
+        document: _Documents,
     ) -> None:
-        self._snapshot, self._ids, self._unreadable = snapshot, header.ids, unreadable
+        self._snapshot, self._ids, self._unreadable, self._document = snapshot, header.ids, unreadable, document
         self._top, self._history = ROOT_ID if root is None else root.parent_id, header.history
         self._root = None if root is None else root.id
         self._left_out: set[int] = set()
@@ -103,17 +118,17 @@ class _Tree:
                 yield entity
             if owner == visit.row.id:
                 kept = (row for row in group if entity is not None and (self._history or not _is_dropping(row)))
-                lines = (told(partial(_owned, row, self._ids), self._unreadable) for row in kept)
+                lines = (told(partial(_owned, row, self._ids, self._document), self._unreadable) for row in kept)
                 yield from (line for line in lines if line is not None)
                 owner, group = next(groups, (None, iter(())))
             if entity is not None:
-                yield from (_owned(row, self._ids) for row in self._drops.get(visit.row.id, ()))
+                yield from (_owned(row, self._ids, self._document) for row in self._drops.get(visit.row.id, ()))
                 yield from relations.get(visit.row.id, ())
 
     def _entity(self, visit: Visit, row: tuple[Any, ...] | None) -> EntityLine | None:
         if visit.row.parent_id in self._left_out:
             return None
-        entity = told(partial(_entity, visit, row, self._ids), self._unreadable)
+        entity = told(partial(_entity, visit, row, self._ids, self._document), self._unreadable)
         if entity is not None and not self._history:
             # a column that is being dropped in steps is not there
             doc = {key: value for key, value in entity.doc.items() if key != MARKER}
@@ -135,7 +150,7 @@ def _is_dropping(row: tuple[Any, ...]) -> bool:
     return kind == PARTITION.name and f'"{MARKER}"' in doc and MARKER in json.loads(doc)
 
 
-def _entity(visit: Visit, known: tuple[Any, ...] | None, ids: bool) -> EntityLine:
+def _entity(visit: Visit, known: tuple[Any, ...] | None, ids: bool, document: _Documents) -> EntityLine:
     row = visit.row
     if known is None:
         raise damaged(InvalidArgument("it has no document"), row.kind, row.id, None)
@@ -149,18 +164,18 @@ def _entity(visit: Visit, known: tuple[Any, ...] | None, ids: bool) -> EntityLin
         row.family,
         row.kind,
         bool(row.in_use),
-        _document(doc, (row.kind, row.id, number), audit),
+        document(doc, (row.kind, row.id, number), audit),
         dict(zip(AUDIT, audit, strict=True)),
         entity_row((row.id, number, *stands, *marks)) if ids else {},
     )
 
 
-def _owned(row: tuple[Any, ...], ids: bool) -> OwnedLine:
+def _owned(row: tuple[Any, ...], ids: bool, document: _Documents) -> OwnedLine:
     _, kind, name, row_id, number, doc, *audit = row
-    document = _document(doc, (kind, row_id, number), audit)
+    shown = document(doc, (kind, row_id, number), audit)
     _check_text(name, (kind, row_id, number))
     audited = dict(zip(AUDIT, audit, strict=True))
-    return OwnedLine(kind, name, document, audited, *((row_id, number) if ids else (None, None)))
+    return OwnedLine(kind, name, shown, audited, *((row_id, number) if ids else (None, None)))
 
 
 def _check_text(name: str, which: tuple[str, int, int]) -> None:
@@ -178,6 +193,17 @@ def _document(text: str, which: tuple[str, int, int], audit: Sequence[Any]) -> d
     if problem:
         raise damaged(InvalidArgument(problem), *which)
     doc: dict[str, Any] = json.loads(masked(text))
+    return doc
+
+
+def _unchecked(text: str, which: tuple[str, int, int], _: Sequence[Any]) -> dict[str, Any]:
+    """Return a document, for a comparison. Raises UnreadableRow if it is not a JSON object."""
+    try:
+        doc = json.loads(masked(text))
+    except (ValueError, RecursionError) as error:
+        raise damaged(error, *which) from error
+    if not isinstance(doc, dict):
+        raise damaged(InvalidArgument("its document is not a JSON object"), *which)
     return doc
 
 

@@ -38,7 +38,7 @@ from metastore.transfer.tally import Tally
 from metastore.transfer.twice import Twice
 from metastore.verify.history import changes_problem, doc_problem, time_problem
 
-__all__ = ["Checked", "Progress", "body", "check", "check_below", "read_header", "step_problem"]
+__all__ = ["Checked", "Progress", "Structure", "body", "check", "check_below", "read_header", "step_problem"]
 
 _LONGEST: Final = 64 << 20
 """The longest line that is read (bytes). A document has at most a megabyte."""
@@ -86,7 +86,7 @@ def check(stream: BinaryIO, progress: Progress, *, folds: bool = False) -> Check
     header = read_header(stream)
     _require_end(stream, header)
     first = _first(stream)
-    tally, structure = Tally(), _Structure(header, folds=folds)
+    tally, structure = Tally(), Structure(header, folds=folds)
     for number, raw, line in _lines(stream, header, progress):
         if isinstance(line, Footer):
             _finish(structure, number)
@@ -100,7 +100,7 @@ def check(stream: BinaryIO, progress: Progress, *, folds: bool = False) -> Check
     raise InvalidArgument("the file is not whole: its last line is missing")
 
 
-def _finish(structure: _Structure, number: int) -> None:
+def _finish(structure: Structure, number: int) -> None:
     try:
         structure.finish()
     except InvalidArgument as error:
@@ -183,7 +183,7 @@ def _compare(number: int, said: Footer, actual: Footer) -> None:
             )
 
 
-class _Structure:
+class Structure:
     """Checks what holds between the lines."""
 
     def __init__(self, header: Header, *, folds: bool) -> None:

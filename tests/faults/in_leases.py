@@ -78,6 +78,13 @@ IN_LEASES = (
         "tests/leases/test_object_fencing.py -k half_way",
     ),
     Fault(
+        "a place that lost its id gets a new one",
+        "metastore/leases/objects/place.py",
+        "noted or self._clock.operation_id().hex",
+        "self._clock.operation_id().hex",
+        "tests/leases/test_places.py -k lost_everything",
+    ),
+    Fault(
         "two acquisitions of one process are one to the store",
         "metastore/leases/objects/notes.py",
         "{held.incarnation} {held.id}",

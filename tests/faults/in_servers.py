@@ -132,6 +132,20 @@ IN_SERVERS: tuple[Fault, ...] = (
         "tests/jobs/test_copies.py",
     ),
     Fault(
+        "a time that cannot be stored ends an import",
+        "metastore/imports/gravitino/values.py",
+        '    if problem := time_problem("noted", micros):\n        raise ValueError(problem)\n',
+        "",
+        "tests/imports/test_gravitino_stays.py -k damaged",
+    ),
+    Fault(
+        "a partition's name that cannot be stored ends an import",
+        "metastore/imports/gravitino/reading.py",
+        'clean_name(str(row["partition_name"]))',
+        'str(row["partition_name"])',
+        "tests/imports/test_gravitino_stays.py -k damaged",
+    ),
+    Fault(
         "Imports: what was made here is overwritten by Gravitino's entity of the same name",
         "metastore/imports/gravitino/run.py",
         "standing = Standing(target.columns, is_taken)",

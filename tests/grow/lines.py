@@ -32,7 +32,7 @@ LINES: Final[Mapping[str, Answer]] = _lines(
     crawls.names_page crawls.newest crawls.page crawls.put_many drops.resume filesets.create functions.create
     groups.add groups.create groups.remove job_templates.create jobs.cancel jobs.create leases.acquire
     leases.acquire_many leases.audit leases.bound leases.break_ leases.holder leases.join leases.mirror leases.noted
-    leases.release leases.renew metalakes.create models.add_version models.alter_version models.create
+    leases.noted_for leases.release leases.renew metalakes.create models.add_version models.alter_version models.create
     models.drop_alias models.drop_version models.load_version models.set_alias models.versions_page owners.of
     owners.remove owners.set partitions.begin_drop partitions.create policies.attach policies.attach_many
     policies.create policies.detach policies.disable policies.enable policies.on policies.on_columns roles.assign

@@ -115,7 +115,7 @@ def test_what_cannot_be_read_any_more_is_not_gone(sqlite_url: str, source: str, 
         assert [grant.privilege for grant in store.roles.grants("lake.reader")] == ["select_table"]
 
 
-PLANTED = {"double": 6, "double_owner": 1, "unreadable": 14, "unknown": 1}
+PLANTED = {"double": 6, "double_owner": 1, "unreadable": 25, "unknown": 1}
 
 
 def plant(there: World) -> None:
@@ -143,6 +143,21 @@ def plant(there: World) -> None:
     there.add("tag_meta", **lake, tag_id=52, tag_name="when", properties={}, audit_info={"createTime": 1e300})
     there.add("tag_meta", **lake, tag_id=53, tag_name="", tag_comment="", properties={})
     there.add("tag_relation_meta", tag_id=50, metadata_object_id=None, metadata_object_type="TABLE")
+    for key, name, who in ((54, "early", {"createTime": "1960-01-01T00:00:00Z"}), (55, "half", {"creator": "\ud800"})):
+        there.add("tag_meta", **lake, tag_id=key, tag_name=name, properties={}, audit_info=who)
+    there.add("tag_meta", **lake, tag_id=56, tag_name="great", properties={"k": "x" * (1 << 20)})
+    deep, deepest = "[" * 300 + "]" * 300, "[" * 100_000
+    there.add("tag_meta", **lake, tag_id=57, tag_name="deep", tag_comment="", properties={}, audit_info=deepest)
+    there.add("role_meta_securable_object", **{**grant, "privilege_names": deepest}, privilege_conditions=["ALLOW"])
+    there.add("topic_meta", topic_id=1901, topic_name="deep", comment="", properties=deepest, **there.place())
+    there.add("policy_meta", policy_id=61, policy_name="deep", policy_type="custom", **lake)
+    there.add("policy_version_info", policy_id=61, version=1, content=f'{{"customRules": {deep}}}', **lake)
+    there.add("statistic_meta", statistic_id=994, statistic_name="deep", **{**statistic, "statistic_value": deep})
+    there.add("statistic_meta", statistic_id=995, statistic_name="two\nlines", **statistic)
+    of_partition = {"table_id": 1000, "statistic_name": "n", "statistic_value": "7"}
+    for name in ("two\nlines", "city=Zu\u0308rich"):  # a name that another file system decomposed is composed here
+        there.add("partition_statistic_meta", **of_partition, partition_name=name)
+    there.set("topic_meta", {"topic_id": 1300}, audit_info='{"creator": "a\\u0000b"}')
     there.add("user_role_rel", user_id=20, role_id=None)
     there.owner(1000, "TABLE", None)  # type: ignore[arg-type]
     there.add("metalake_meta", metalake_id=1, metalake_name="twice", properties={})
@@ -163,9 +178,10 @@ def test_damaged_and_doubled_rows_are_named_and_the_rest_comes_over(
     report = run(sqlite_url, source, tmp_path)
     assert (report.same, report.problems()) == (True, PLANTED), report.findings
     with ms.open(sqlite_url) as store:
-        assert sorted(store.tags.names("lake")) == ["audit", "pii", "when"]
+        assert sorted(store.tags.names("lake")) == ["audit", "deep", "early", "half", "pii", "when"]
         assert "orders" in list(store.tables.names("lake.sales.eu"))
         assert store.statistics.of(T) == {"custom-rows": 5}
+        assert store.statistics.of(T, partition="city=Z\u00fcrich") == {"n": 7}
 
 
 def _without_keys(there: World) -> None:

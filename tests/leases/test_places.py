@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import metastore as ms
+from metastore.clock import SYSTEM
+from metastore.leases.objects.urls import open_objects
 from tests.leases.worlds import client, s3_options
 from tests.servers.s3 import S3Server
 
@@ -112,20 +114,49 @@ def test_the_holder_of_an_older_program_is_fenced(tmp_path: Path, catalog: ms.St
 
 
 def test_an_id_that_was_lost_is_noticed(tmp_path: Path, catalog: ms.Store) -> None:
-    """Under a new id the tokens of the holders before would count for ever."""
+    """Under another id the tokens of the holders before would count for ever."""
     ms.ObjectStoreLeases(tmp_path, store=catalog).acquire("job").release()
     place = tmp_path / ".metastore-place"
     before = place.read_bytes()
-    for damage in (None, b"", b"[]", before[:-3], b'{"format": "metastore-place/2", "id": "x"}'):
-        place.unlink()
-        if damage is not None:
-            place.write_bytes(damage)
+    for damage in (b"", b"[]", before[:-3], b'{"format": "metastore-place/2", "id": "x"}', before.replace(b"7", b"8")):
+        place.write_bytes(damage)
         leases = ms.ObjectStoreLeases(tmp_path, store=catalog)
         for call in (leases.acquire, leases.break_):
             with pytest.raises(ms.BackendUnavailable, match="put"):
                 call("job")
-    place.write_bytes(before)
-    assert ms.ObjectStoreLeases(tmp_path, store=catalog).acquire("job").token == 3
+    for back in (before, None):
+        place.write_bytes(before) if back else place.unlink()
+        ms.ObjectStoreLeases(tmp_path, store=catalog).acquire("job").release()
+        assert json.loads(place.read_bytes()) == json.loads(before)
+
+
+@pytest.mark.parametrize("kind", ["s3a", "quoted", "a link", "Hudi"])
+def test_a_place_that_lost_everything_is_the_same_place(ways: Ways, catalog: ms.Store, kind: str) -> None:
+    """Its id is lost, and the lock files are. The next holder fences the one before, whichever URL it has."""
+    one, other = ways(kind)
+    late = ms.ObjectStoreLeases(one.url, store=catalog, **one.options).acquire(one.name, owner="late")
+    options = {name: value for name, value in one.options.items() if name != "format"}
+    objects, _ = open_objects(one.url, 5.0, options, SYSTEM)
+    for key in list(objects.keys()):
+        objects.delete(key)
+    ms.ObjectStoreLeases(other.url, store=catalog, **other.options).acquire(other.name)
+    with pytest.raises(ms.LeaseLost):
+        catalog.metalakes.alter("lake", ms.SetComment("late"), lease=late)
+
+
+def test_a_place_whose_id_was_replaced_is_refused(
+    locks_server: S3Server, bucket: str, catalog: ms.Store, tmp_path: Path
+) -> None:
+    """Another store found nothing there, and wrote an id of its own; this store has holders under the first one."""
+    options = s3_options(locks_server.url)
+    first = ms.ObjectStoreLeases(f"s3://{bucket}", store=catalog, **options).name_in_store("job").partition(":")[0]
+    client(locks_server).delete_object(Bucket=bucket, Key=".metastore-place")
+    with ms.open("memory://") as other:
+        ms.ObjectStoreLeases(f"s3://{bucket}", store=other, **options).acquire("job")
+    with pytest.raises(ms.BackendUnavailable, match=f"put {first} back"):
+        ms.ObjectStoreLeases(f"s3a://{bucket}/", store=catalog, **options).acquire("job")
+    elsewhere = ms.ObjectStoreLeases(tmp_path, store=catalog)
+    assert elsewhere.acquire("job").token == 1
 
 
 def test_the_id_survives_every_wrong_answer(locks_server: S3Server, bucket: str, catalog: ms.Store) -> None:

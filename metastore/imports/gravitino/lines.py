@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from metastore.clock import SYSTEM
@@ -38,6 +38,7 @@ from metastore.transfer.lines import (
     default_under,
     write,
 )
+from metastore.transfer.reader import Checked, Structure
 from metastore.transfer.restore import Lines
 from metastore.transfer.tally import Tally
 
@@ -87,30 +88,39 @@ def write_file(
 ) -> Contents:
     """Write all metalakes; return what was written. It adds to ``seen``.
 
-    ``ids``: write ids, versions, audits and earlier versions too, to restore an empty database. ``position``: one of
-    the database whose columns are known. ``progress``: called with the share of a metalake that is done.
+    ``ids``: write ids, versions, audits and earlier versions too, to restore an empty database, and check each line, so
+    that the restore need not. ``position``: one of the database whose columns are known. ``progress``: called with the
+    share of a metalake that is done. Raises InvalidArgument for a line that fails its check.
     """
     numbers, tally, written = _Numbers(), Tally(), Written()
+    header = Header(None, ids, ids, position, "1970-01-01T00:00:00+00:00", SYSTEM_NAME, None)
     with tempfile.TemporaryFile() as body, tempfile.TemporaryFile() as steps:
-        history = _History(steps)
+        structure, history = Structure(header, folds=False), _History(steps)
         for row, tree in _trees(source, report, standing):
             for line in _metalake(source, row, tree, report, standing, numbers, ids, seen or Seen(), progress):
                 if ids:
                     history.add(line.line if isinstance(line, _Earlier) else line, tally)
                 if not isinstance(line, _Earlier):
+                    if ids:
+                        structure.check(line)
                     text = write(line, None)
                     tally.add(line, text)
                     body.write(text)
                     written.add(line)
-        last = Numbers(numbers.last, history.last, _COLLECTED, 0) if ids else None
-        header = Header(None, ids, ids, position, "1970-01-01T00:00:00+00:00", SYSTEM_NAME, last)
+        if ids:
+            structure.finish()
+            header = replace(header, numbers=Numbers(numbers.last, history.last, _COLLECTED, 0))
         stream.write(write(header, None))
         for file in (body, steps):
             file.seek(0)
             shutil.copyfileobj(file, stream)
-    stream.write(write(tally.footer(), None))
+    footer = tally.footer()
+    stream.write(write(footer, None))
     stream.flush()
-    return written.contents()
+    contents = written.contents()
+    if ids:
+        contents.checked = Checked(header, footer, structure.top)
+    return contents
 
 
 class _Earlier(NamedTuple):

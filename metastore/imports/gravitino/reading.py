@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from metastore.errors import MetastoreError
+from metastore.errors import InvalidArgument, MetastoreError
 from metastore.imports.gravitino.past import Past, read_past
 from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.source import Row, Source
 from metastore.imports.gravitino.things import BELOW_METALAKE, BELOW_SCHEMA, CATALOG, METALAKE, SCHEMA, Shape, Thing
 from metastore.imports.gravitino.tree import Tree
-from metastore.imports.gravitino.values import DAMAGED, Key, json_of, known_audit
+from metastore.imports.gravitino.values import DAMAGED, Key, check_size, json_of, known_audit
+from metastore.names import clean_name
 from metastore.serve.gravitino.errors import Refused
 from metastore.serve.web import BadRequest
 
@@ -93,7 +94,10 @@ def _made(
 def read_one(shape: Shape, row: Row, parts: dict[str, list[Row]]) -> Thing | str:
     """Return what a row becomes, or why it cannot be read."""
     try:
-        return shape.make(row, parts)
+        thing = shape.make(row, parts)
+        for doc in (thing.doc, *[doc for _, _, doc in thing.owned]):
+            check_size(doc)
+        return thing
     except (MetastoreError, BadRequest, Refused) as error:
         return str(error)
     except DAMAGED as error:
@@ -127,16 +131,23 @@ def _statistics(
 
     def read(row: Row) -> dict[str, Any]:
         try:
-            return {str(row["statistic_name"]): json_of(row["statistic_value"])}
-        except DAMAGED as error:
-            what = f"statistic {row.get('statistic_name')!r} of the table {'.'.join(names)}"
+            value = {clean_name(str(row["statistic_name"])): json_of(row["statistic_value"])}
+            check_size(_values(value))
+            return value
+        except (*DAMAGED, InvalidArgument) as error:
+            what = f"statistic {str(row.get('statistic_name'))[:255]!r} of the table {'.'.join(names)}"
             report.find("unreadable", f"{what} ({type(error).__name__})")
             return {}
 
     owned = [("statistic", name, _values({"value": value})) for row in statistics for name, value in read(row).items()]
     partitions: dict[str, dict[str, Any]] = {}
     for row in of_partitions:
-        partitions.setdefault(str(row["partition_name"]), {}).update(read(row))
+        try:
+            partition = clean_name(str(row["partition_name"]))
+        except InvalidArgument as error:
+            report.find("unreadable", f"a partition of the table {'.'.join(names)}: {error}")
+        else:
+            partitions.setdefault(partition, {}).update(read(row))
     for name, values in sorted(partitions.items()):
         pairs = dict(part.split("=", 1) for part in name.split("/") if "=" in part)
         owned.append(("partition", name, _values(pairs)))

@@ -19,7 +19,7 @@ from metastore.imports.gravitino.target import Contents, contents_of_store
 from metastore.imports.gravitino.values import Key
 from metastore.kinds.registry import KINDS
 from metastore.operation.request import Call
-from metastore.store import Store, open_store, restore
+from metastore.store import Store, open_store, restore, restore_export
 from metastore.transfer import calls
 
 __all__ = ["PRINCIPAL", "import_gravitino"]
@@ -50,7 +50,7 @@ def import_gravitino(
     with open_source(source) as opened:  # one snapshot for all
         if fresh:
             report, read = _read(opened, place, Standing(), seen, tell, ids=True)
-            done = restore(url, place, progress=lambda share: tell("restoring", share))
+            done = restore_export(url, place, partial(tell, "restoring"), read.checked)
             report.written, report.left = done.written, done.left
         with open_store(url, principal=PRINCIPAL) as store:
             if not fresh:

@@ -13,6 +13,7 @@ from metastore.imports.gravitino.values import Key
 from metastore.transfer.content import lines_of
 from metastore.transfer.digest import Sum, of_entity, of_owned, of_relation
 from metastore.transfer.lines import Body, EntityLine, Header, OwnedLine, RelationLine
+from metastore.transfer.reader import Checked
 from metastore.transfer.tally import Tally
 from metastore.version import __version__
 
@@ -60,6 +61,8 @@ class Contents:
     """Metalakes and catalogs that are disabled."""
     made_here: set[Place] = field(default_factory=set)
     """The places of entities that no import made."""
+    checked: Checked | None = None
+    """What a check of the file finds that was written. None: nobody checked its lines yet."""
 
 
 def contents_of_store(
@@ -67,12 +70,12 @@ def contents_of_store(
 ) -> Contents:
     """Return the imported entities of these metalakes, as the store shows them. Others, and ``left``, do not count.
 
-    ``columns``: with the ids of their columns.
+    ``columns``: with the ids of their columns, of documents that the kinds can read. Raises UnreadableRow.
     """
     wanted, notes = frozenset(metalakes), _Notes(left, columns=columns)
     header = Header(None, True, False, None, "", __version__, None)  # nobody reads it
     with store._session.backend.snapshot() as snapshot:  # noqa: SLF001  (no caller needs lines that are no file)
-        for group in grouped(lines_of(snapshot, None, header, Tally(), None)):
+        for group in grouped(lines_of(snapshot, None, header, Tally(), None, check=columns)):
             if group.entity.names[0] in wanted:
                 notes.add(group)
     return notes.finished()

@@ -9,12 +9,28 @@ from typing import Any, Final
 
 from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.source import Row
+from metastore.kinds.kind import MAX_DOC, check_depth, to_json
+from metastore.verify.history import time_problem
 
-__all__ = ["DAMAGED", "IDENTIFIER", "Key", "audit", "comment", "json_of", "known_audit", "known_version", "properties"]
+__all__ = [
+    "DAMAGED",
+    "IDENTIFIER",
+    "Key",
+    "audit",
+    "check_size",
+    "comment",
+    "json_of",
+    "known_audit",
+    "known_version",
+    "properties",
+]
 
 Key = tuple[str, int]
 """A kind, and Gravitino's id."""
-DAMAGED: Final = (ValueError, TypeError, KeyError, AttributeError, IndexError, StopIteration, OverflowError)
+DAMAGED: Final = (
+    *(ValueError, TypeError, KeyError, AttributeError, IndexError, StopIteration, OverflowError),
+    RecursionError,  # JSON that nests too deep
+)
 """The errors that reading a damaged row raises."""
 
 _IN_USE: Final = "in-use"
@@ -41,13 +57,24 @@ def properties(row: Row, column: str = "properties", *, can_be_disabled: bool = 
     return clean, not can_be_disabled or clean.pop(_IN_USE, "true") != "false"
 
 
+def check_size(doc: Mapping[str, Any]) -> None:
+    """Raise ValueError for a document that is larger or deeper than one may be here."""
+    text = to_json(doc)
+    if len(text) > MAX_DOC:
+        raise ValueError(f"it makes a document of {len(text)} bytes; at most {MAX_DOC} are allowed")
+    check_depth(text, doc)
+
+
 def comment(row: Row, column: str) -> str | None:
     """Return a comment; Gravitino's columns have an empty one for none."""
     return row.get(column) or None
 
 
 def audit(row: Row) -> dict[str, Any]:
-    """Return who made and changed a row, and when: as the lines of an export have it (µs since 1970)."""
+    """Return who made and changed a row, and when: as the lines of an export have it (µs since 1970).
+
+    Raises ValueError for a time or a name that cannot be stored, and what else reading a damaged row raises.
+    """
     stored = json_of(row.get("audit_info"), {}) or {}
     made, by = _micros(stored.get("createTime")), _name(stored.get("creator"))
     changed, changed_by = _micros(stored.get("lastModifiedTime")), _name(stored.get("lastModifier"))
@@ -60,7 +87,13 @@ def audit(row: Row) -> dict[str, Any]:
 
 
 def _name(value: Any) -> str | None:
-    return None if value is None else str(value)
+    if value is None:
+        return None
+    name = str(value)
+    name.encode()  # JSON can hold half of a pair of surrogates, and UTF-8 cannot
+    if "\x00" in name:  # nor can a text of PostgreSQL hold this
+        raise ValueError("the name of a user has a NUL")
+    return name
 
 
 def known_audit(row: Row, report: Report | None = None, what: str = "") -> dict[str, Any]:
@@ -75,8 +108,13 @@ def known_audit(row: Row, report: Report | None = None, what: str = "") -> dict[
 
 def _micros(value: Any) -> int:
     """Return a time that Jackson wrote: a text in ISO 8601, or seconds since 1970."""
-    if value is None:
-        return 0
+    micros = 0 if value is None else _since_1970(value)
+    if problem := time_problem("noted", micros):
+        raise ValueError(problem)
+    return micros
+
+
+def _since_1970(value: Any) -> int:
     if isinstance(value, int | float):
         return (_EPOCH + timedelta(seconds=value) - _EPOCH) // timedelta(microseconds=1)  # checks its range
     text = str(value).replace("Z", "+00:00")

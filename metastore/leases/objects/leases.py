@@ -16,9 +16,9 @@ from metastore.leases.lease import Staging
 from metastore.leases.leases import Leases, clean_lease
 from metastore.leases.objects.book import ObjectBook
 from metastore.leases.objects.format import FORMATS
-from metastore.leases.objects.notes import Notebook, Notes
-from metastore.leases.objects.place import Places
-from metastore.leases.objects.urls import open_objects
+from metastore.leases.objects.notes import Notes
+from metastore.leases.objects.place import Notebook
+from metastore.leases.objects.urls import address_of, open_objects
 from metastore.port.unreadable import Unreadable
 
 __all__ = ["FencedStore", "ObjectStoreLeases"]
@@ -75,9 +75,8 @@ class ObjectStoreLeases(Leases):
         request_timeout = positive_seconds(request_timeout, "request_timeout")
         notebook = None if store is None else _notebook(store)
         objects, place = open_objects(url, request_timeout, options, clock)
-        self._place = place
-        places = Places(objects, form, place, clock)
-        self._notes = None if notebook is None else Notes(notebook, places, form, place, clock)
+        self._place, address = place, address_of(place, options)
+        self._notes = None if notebook is None else Notes(notebook, objects, form, place, address, clock)
         book = ObjectBook(objects, form, place, clock, max_drift, self._notes)
         super().__init__(book, clock, staging=None if notebook is None else notebook.staging)
 

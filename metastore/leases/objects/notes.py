@@ -6,38 +6,27 @@ of them may have one number, because the lock file was removed in between; they 
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
+from metastore.leases.objects.client import Objects
 from metastore.leases.objects.format import Format
 from metastore.leases.objects.lock_file import Holding
-from metastore.leases.objects.place import ID, Places
+from metastore.leases.objects.place import ID, NOBODY, Notebook, Places
+from metastore.leases.objects.urls import Address
 from metastore.names import MAX_NAME
 from metastore.port.conditions import LeaseToken
 
 __all__ = ["Notebook", "Notes"]
 
-NOBODY = "nobody"
-
-
-class Notebook(Protocol):
-    """Where tokens are noted: ``store.leases``."""
-
-    def mirror(self, name: str, token: int | None, owner: str, incarnation: str) -> LeaseToken | None:
-        """Note a token; None: one that is not smaller is noted for another holder. ``token`` None: the next one."""
-        ...
-
-    def noted(self, name: str) -> int:
-        """Return the token that is noted; 0: there is none."""
-        ...
-
 
 class Notes:
     """Notes the tokens of one place."""
 
-    def __init__(self, notebook: Notebook, places: Places, form: Format, url: str, clock: Clock) -> None:
-        self._notebook, self._places, self._form, self._url, self._clock = notebook, places, form, url, clock
+    def __init__(
+        self, notebook: Notebook, objects: Objects, form: Format, url: str, address: Address, clock: Clock
+    ) -> None:
+        self._notebook, self._form, self._url, self._clock = notebook, form, url, clock
+        self._places = Places(objects, form, url, address, notebook, clock)
 
     def check(self, name: str) -> None:
         """Raise InvalidArgument if the store cannot have this name."""

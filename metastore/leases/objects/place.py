@@ -4,41 +4,82 @@
 may have one URL. A store that fences commits needs one name for one lock file, and never one for two. So the first
 process that notes a token writes a random id beside the lock files, on the condition that there is none, and nobody
 ever replaces it. Each lock file holds the id too: so a new id in place of a lost one is noticed.
+
+The lock files may be lost together with the id. Under a new one, the tokens of the holders before would count for ever.
+So the store notes the id under the address, and a place that lost its id gets it again.
 """
 
 from __future__ import annotations
 
 import json
+from hashlib import sha256
+from typing import Protocol
 
 from metastore.clock import Clock
 from metastore.errors import BackendUnavailable
 from metastore.leases.objects.client import ConditionFailed, Objects, Unsettled
 from metastore.leases.objects.effort import Effort
 from metastore.leases.objects.format import Format
+from metastore.leases.objects.urls import Address
+from metastore.port.conditions import LeaseToken
 
-__all__ = ["ID", "Places", "another_place"]
+__all__ = ["ID", "NOBODY", "Notebook", "Places", "another_place"]
 
 ID = 32
 """How many characters an id has."""
+NOBODY = "nobody"
+"""The owner of what is noted and nobody holds."""
 _FORMAT = "metastore-place/1"
+
+
+class Notebook(Protocol):
+    """Where tokens are noted: ``store.leases``."""
+
+    def mirror(self, name: str, token: int | None, owner: str, incarnation: str) -> LeaseToken | None:
+        """Note a token; None: one that is not smaller is noted for another holder. ``token`` None: the next one."""
+        ...
+
+    def noted(self, name: str) -> int:
+        """Return the token that is noted; 0: there is none."""
+        ...
+
+    def noted_for(self, name: str) -> str | None:
+        """Return the incarnation for which that token was noted."""
+        ...
 
 
 class Places:
     """The ids that this process knows. Our lock files have one place for a URL, Hudi's one for each table."""
 
-    def __init__(self, objects: Objects, form: Format, url: str, clock: Clock) -> None:
+    def __init__(
+        self, objects: Objects, form: Format, url: str, address: Address, notebook: Notebook, clock: Clock
+    ) -> None:
         self._objects, self._form, self._url, self._clock = objects, form, url, clock
+        self._address, self._notebook = address, notebook
         self._ids: dict[str, str] = {}
 
     def id_of(self, name: str, ends: float) -> str:
-        """Return the id beside the lock file of a lease, and write one if there is none."""
+        """Return the id beside the lock file of a lease. If there is none, write the one that the store noted, or one.
+
+        Raises BackendUnavailable if the store noted another one.
+        """
         key = self._form.place(name)
         if key not in self._ids:
-            self._ids[key] = self._settled(key, Effort(self._clock, self._url, ends))
+            note = None if self._address is None else _note(self._address, key)
+            noted = None if note is None else self._notebook.noted_for(note)
+            found = self._settled(key, noted or self._clock.operation_id().hex, Effort(self._clock, self._url, ends))
+            if noted is None and note is not None and self._notebook.mirror(note, 1, NOBODY, found) is None:
+                noted = self._notebook.noted_for(note)  # another process was first
+            if noted not in (None, found):
+                raise BackendUnavailable(
+                    f"{self._url}/{key} has the id {found}, and the store knows this place by the id {noted}: the id "
+                    f"was replaced; put {noted} back. If this is another place, open it by another URL"
+                )
+            self._ids[key] = found
         return self._ids[key]
 
-    def _settled(self, key: str, effort: Effort) -> str:
-        new = self._clock.operation_id().hex
+    def _settled(self, key: str, new: str, effort: Effort) -> str:
+        """Return the id that is there, or ``new``, which is written if none is there."""
         while True:
             effort.check()
             try:
@@ -65,6 +106,12 @@ class Places:
                 '"place" of a lock file beside it'
             )
         return found
+
+
+def _note(address: tuple[str, ...], key: str) -> str:
+    """Return the name under which a store notes the id of a place. An address may be longer than a name."""
+    *server, path = address
+    return f"place:{sha256(json.dumps([*server, f'{path}/{key}']).encode()).hexdigest()}"
 
 
 def another_place(where: str, theirs: str, ours: str) -> BackendUnavailable:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -17,14 +18,17 @@ from metastore.leases.objects.files import FileObjects
 if TYPE_CHECKING:
     from obstore.store import MemoryStore
 
-__all__ = ["open_objects"]
+__all__ = ["Address", "address_of", "open_objects"]
 
 _REMOTE = ("s3", "s3a", "az", "abfs", "abfss", "gs")
 _SECRET_USERS = ("s3", "s3a", "gs", "az")
 """Schemes in which the user of a URL is a key; in the others it is a container."""
 _KNOWN = "s3://bucket/prefix, az://container/prefix, abfss://…, gs://bucket/prefix, memory://name, or a local folder"
+Address = tuple[str, ...] | None
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
 
+_ACCOUNTS = ("AZURE_STORAGE_ACCOUNT_NAME",)
+_THIS_MACHINE = ("localhost", "127.", "::1", "0.0.0.0")  # noqa: S104  (nothing is bound to it)
 _memories: dict[str, MemoryStore] = {}
 """The storage of memory:// URLs: one for each name, for as long as the process lives."""
 
@@ -62,6 +66,22 @@ def open_objects(url: object, request_timeout: float, options: Mapping[str, Any]
         raise InvalidArgument("the URL for leases names no bucket; write s3://bucket/prefix")
     place = url.rstrip("/")
     return ObstoreObjects(_remote(place, request_timeout, options), place), place
+
+
+def address_of(place: str, options: Mapping[str, Any]) -> Address:
+    """Return the words that tell an opened place from others, however it is spelt. None: it ends with its process.
+
+    A folder is one of this machine, and so is a server at a loopback address.
+    """
+    parts = urlsplit(place)
+    if parts.scheme == "memory":
+        return None
+    if parts.scheme == "file":
+        return gethostname(), str(Path(unquote(parts.path)).resolve())
+    servers = sorted(_given(options, "endpoint", _ENDPOINTS))
+    here = any((urlsplit(server).hostname or "").startswith(_THIS_MACHINE) for server in servers)
+    scheme, accounts = "s3" if parts.scheme == "s3a" else parts.scheme, sorted(_given(options, "account", _ACCOUNTS))
+    return gethostname() if here else "", *servers, *accounts, scheme, parts.netloc, unquote(parts.path)
 
 
 def _files(path: str, parts: SplitResult, options: Mapping[str, Any], clock: Clock) -> tuple[Objects, str]:
@@ -112,9 +132,13 @@ def _remote(url: str, request_timeout: float, options: Mapping[str, Any]) -> Any
 
 def _is_plain_http(config: Mapping[str, Any]) -> bool:
     """Return whether the endpoint is given without TLS; then TLS is not required."""
-    named = [str(value) for option, value in config.items() if "endpoint" in option.lower()]
-    named = named or [os.environ.get(variable, "") for variable in _ENDPOINTS]
-    return any(value.startswith("http://") for value in named)
+    return any(value.startswith("http://") for value in _given(config, "endpoint", _ENDPOINTS))
+
+
+def _given(options: Mapping[str, Any], word: str, variables: Iterable[str]) -> list[str]:
+    """Return what the options with a word in their names say, else what the environment does."""
+    named = [str(value) for option, value in options.items() if word in option.lower() and "key" not in option.lower()]
+    return named or [os.environ[variable] for variable in variables if variable in os.environ]
 
 
 def _import_obstore() -> None:
