@@ -77,6 +77,10 @@ class Caches(Protocol):
         """Return what is at each key and path, all at one instant; ``ask`` asks the database for all of it."""
         ...
 
+    def forget(self) -> None:
+        """Take nothing that is kept for true any more."""
+        ...
+
 
 @dataclass
 class ManagerSession:

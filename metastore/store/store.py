@@ -58,12 +58,13 @@ from metastore.past.reads import reads_at
 from metastore.past.revert import revert
 from metastore.past.view import Past, past_at
 from metastore.port.backend import Backend
-from metastore.port.replica import ReplicaBackend, Restarts
+from metastore.port.replica import ReplicaBackend
 from metastore.port.unreadable import Unreadable
 from metastore.replicas.reads import ReplicaReads, replicas_opened
 from metastore.replicas.view import Replica
 from metastore.retry.policy import RetryPolicy
 from metastore.stats import Stats
+from metastore.store.restarts import forget_after_restarts
 from metastore.store.who import who_is
 from metastore.transaction.freeze import FreezableSchemas
 from metastore.transaction.transaction import Transaction, run_transaction
@@ -103,8 +104,7 @@ class Store(Managers):
         self._cache = StoreCache(None if cache is None else cached(session, cache), backend)
         session.cache = self._cache.used
         session.seals = Seals(backend)
-        if isinstance(backend, Restarts):
-            backend.when_started(self._forget)
+        forget_after_restarts(session)
         try:
             self._replicas = replicas_opened(session, replicas) if replicas else None
         except BaseException:
@@ -115,16 +115,6 @@ class Store(Managers):
         self._stand_on(session)
         self.leases = StoreLeases(self._session)
         self._hints = Hints(backend, session.metrics, clock) if url.is_postgres else None
-
-    def _forget(self) -> None:
-        """Forget what is remembered: a backup may have been put back, after which ids and versions come again."""
-        session, kept = self._session, self._cache.used
-        session.recent.clear()
-        session.rights.clear()
-        if session.seals is not None:
-            session.seals.clear()
-        if kept is not None:
-            kept.forget()
 
     def _stand_on(self, session: Session) -> None:
         super().__init__(session)

@@ -124,7 +124,10 @@ class World:
             self.comments[name] = mark
         elif what == "retype":
             self.apply(ms.RetypeColumn(name, kind))
-            self.retyped[name] = (kind, self.types.get(name))
+            if kind == self.types.get(name):
+                self.retyped.pop(name, None)  # it has the files' type: nobody can tell that it was chosen
+            else:
+                self.retyped[name] = (kind, self.types.get(name))
         else:
             self.comments.pop(name, None)
             self.retyped.pop(name, None)

@@ -210,6 +210,9 @@ class _Proxy:
         return _Proxy(self._run, "readers.")
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name == "when_started":
+            raise AttributeError(name)  # memory is never started again
+
         def call(*args: Any, **kwargs: Any) -> Any:
             values = tuple([tuple(value) if isinstance(value, list) else value for value in args])  # it may be late
             return self._run.call(Call(f"{self._part}{name}", values, tuple(kwargs.items())))

@@ -41,9 +41,9 @@ class _Slowly:
         if name not in ("find", "feed"):
             return method
 
-        def read(*args: Any) -> Any:
+        def read(*args: Any, **options: Any) -> Any:
             self._clock.pages.append(name)
-            return method(*args)
+            return method(*args, **options)
 
         return read
 
