@@ -121,6 +121,8 @@ def imported(figures: Figures, server: PostgresServer, tables: int, folder: Path
             there.table(10_000 + n, f"table_{n}")
             for m in range(5):
                 there.column(10_000 + n, 1_000_000 + 5 * n + m, f"column_{m}", m)
+        for name in ("table_column_version_info", "table_version_info"):  # as Gravitino's own schemas have them
+            connection.execute(sa.text(f"CREATE INDEX of_{name} ON {name} (table_id)"))
     engine.dispose()
     url, plain = server.create_database(), server.create_database()
     for one in (url, plain):
