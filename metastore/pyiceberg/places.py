@@ -34,6 +34,7 @@ from metastore.pyiceberg.naming import shown
 __all__ = [
     "Places",
     "check_moved",
+    "check_next",
     "check_own",
     "check_own_metadata",
     "check_own_updates",
@@ -211,6 +212,16 @@ def check_same_place(stored: str, location: str) -> None:
             f"the metadata file names the location {location[:200]!r}, and the store {stored[:200]!r}: the file was "
             "replaced, or the store's location was set by hand; an operator makes them equal"
         )
+
+
+def check_next(location: str, current: str, file: str) -> None:
+    """Raise ForbiddenError unless a user's next metadata file lies beside the current one, or below its table.
+
+    An operator may have chosen a folder elsewhere; then the current file lies there. A user may have replaced what is
+    in that file, and the server deletes old files where new ones go.
+    """
+    if file.rpartition("/")[0] != current.rpartition("/")[0]:
+        check_own(location, {"write.metadata.path": file})
 
 
 def check_own_updates(metadata: TableMetadata, updates: Sequence[TableUpdate]) -> None:

@@ -125,6 +125,13 @@ IN_SERVERS: tuple[Fault, ...] = (
         _OF_USERS,
     ),
     Fault(
+        "Iceberg: a user's metadata file that was replaced says where the next one goes",
+        _PLACES,
+        'if file.rpartition("/")[0] != current.rpartition("/")[0]:',
+        "if False:",
+        _OF_USERS,
+    ),
+    Fault(
         "Iceberg: a new table of a user names files of another",
         "metastore/pyiceberg/catalog.py",
         "            check_own_metadata(metadata)\n",

@@ -286,6 +286,11 @@ def test_a_user_replaces_its_metadata_file_in_vain(users: dict[str, httpx.Client
         bob.delete(f"{TABLES}/own?purgeRequested=true"),
     ):
         assert (answer.status_code, "the file was replaced" in answer.text) == (403, True), answer.text
+    there = secret["metadata-location"].rpartition("/")[0]
+    cut = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
+    swapped = {"properties": {"write.metadata.path": there, **cut}, "metadata-log": log}
+    file.write_text(json.dumps(made["metadata"] | swapped))
+    assert bob.post(f"{TABLES}/own", json=change).status_code == 403
     assert Path(secret["metadata-location"].removeprefix("file://")).exists()
     file.write_text(json.dumps(made["metadata"]))
-    assert bob.get(f"{TABLES}/own").status_code == 200
+    assert bob.post(f"{TABLES}/own", json=change).status_code == 200
