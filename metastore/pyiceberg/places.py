@@ -42,7 +42,7 @@ __all__ = [
     "folder",
 ]
 
-_SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "/%")
+_SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "/%?#")
 _DOTS: Final = (".", "..")
 _PLACES: Final = ("write.metadata.path", "write.data.path", "write.object-storage.path", "write.folder-storage.path")
 """Properties of tables that name folders."""
@@ -53,10 +53,13 @@ _HOLDS: Final = 24 * 3600 * 1000
 
 
 def folder(name: str) -> str:
-    """Return the folder of a name: itself, unless it would lead elsewhere, or to the folder of another name."""
+    """Return the folder of a name: itself, unless it would lead elsewhere, or to the folder of another name.
+
+    PyIceberg reads a location as a URL, and leaves out its query and its fragment.
+    """
     if name in _DOTS:
         return name.replace(".", "%2E")
-    return name if "/" not in name and "%" not in name else "".join(map(_quoted, name))
+    return name if not any(char in name for char in "/%?#") else "".join(map(_quoted, name))
 
 
 def _quoted(char: str) -> str:
