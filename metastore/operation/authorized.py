@@ -305,22 +305,26 @@ def _check_references(access: Access, view: View, write: Insert | Update | Put |
 
 
 def _check_pointer(access: Access, view: View, write: Insert | Update) -> None:
-    """Raise PermissionDenied if a user lets a table or view have another metadata file of Iceberg.
+    """Raise PermissionDenied if a user lets a table or view have another metadata file of Iceberg, or location with it.
 
     With that of a table that it does not see, the Iceberg server would show that table, and delete its files.
     """
     if access.swaps or write.doc is None or f'"{_POINTER}"' not in write.doc:
         return
     new = _pointer(write.doc)
-    if write.event.kind in ("table", "view") and new is not None and new != _pointer(_stands(view, write) or "{}"):
+    if write.event.kind in ("table", "view") and new[0] is not None and new != _pointer(_stands(view, write) or "{}"):
         path = write.event.path_after or ""
-        message = f"{access.who.name} may not set {_POINTER} of {path}: only a commit of the Iceberg server does"
+        message = (
+            f"{access.who.name} may set neither {_POINTER} of {path} nor the location of what has it: only a commit of "
+            "the Iceberg server does"
+        )
         raise PermissionDenied(access.who.name, "admin", path, message)
 
 
-def _pointer(doc: str) -> str | None:
-    pointer: str | None = json.loads(doc).get("properties", {}).get(_POINTER)
-    return pointer
+def _pointer(doc: str) -> tuple[str | None, str | None]:
+    """Return which metadata file a table or view has, and its location."""
+    fields = json.loads(doc)
+    return fields.get("properties", {}).get(_POINTER), fields.get("location")
 
 
 def _is_allowed(reference: str, allowed: Sequence[str]) -> bool:

@@ -46,7 +46,7 @@ from metastore.pyiceberg.columns import columns_of
 from metastore.pyiceberg.entities import fields_of, fresh_columns, pointer_changes, pointer_of, schema_changes
 from metastore.pyiceberg.files import delete_quietly, next_location, outlived, write_metadata
 from metastore.pyiceberg.once import Once
-from metastore.pyiceberg.places import Places, check_own_updates
+from metastore.pyiceberg.places import Places, check_next, check_own_updates
 from metastore.pyiceberg.rebase import rebase
 from metastore.pyiceberg.rights import is_of_user, require_alter
 from metastore.pyiceberg.room import require_known_schema
@@ -220,13 +220,14 @@ class Commits:
         current = commit.load()
         require_alter(self._store, current.entity)
         self._places.check_updates(commit.updates)
+        locations = self._places.locations(current.metadata.location, current.metadata.properties)
         if is_of_user(self._store):
             check_own_updates(current.metadata, commit.updates)
+            check_next(current.metadata.location, current.location, locations.new_table_metadata_file_location())
         io = self._places.io(current.metadata.properties, current.location)
         if _is_there(commit.updates, current.metadata):
             return _Prepared(commit.load, current, io, current.metadata, current.location, (), ())
         require_known_schema(current.metadata, commit.requirements, commit.held)
-        locations = self._places.locations(current.metadata.location, current.metadata.properties)
         merging = self._merging or current.metadata.properties.get(_MERGE) == "true"
         rebased = rebase(io, locations, current.metadata, commit.requirements, commit.updates, merging=merging)
         written = list(rebased.written)

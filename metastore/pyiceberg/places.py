@@ -31,9 +31,18 @@ from metastore.clock import SYSTEM
 from metastore.pyiceberg.confined import Confined, Folders
 from metastore.pyiceberg.naming import shown
 
-__all__ = ["Places", "check_moved", "check_own", "check_own_metadata", "check_own_updates", "folder"]
+__all__ = [
+    "Places",
+    "check_moved",
+    "check_next",
+    "check_own",
+    "check_own_metadata",
+    "check_own_updates",
+    "check_same_place",
+    "folder",
+]
 
-_SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "/%")
+_SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "/%?#")
 _DOTS: Final = (".", "..")
 _PLACES: Final = ("write.metadata.path", "write.data.path", "write.object-storage.path", "write.folder-storage.path")
 """Properties of tables that name folders."""
@@ -44,10 +53,13 @@ _HOLDS: Final = 24 * 3600 * 1000
 
 
 def folder(name: str) -> str:
-    """Return the folder of a name: itself, unless it would lead elsewhere, or to the folder of another name."""
+    """Return the folder of a name: itself, unless it would lead elsewhere, or to the folder of another name.
+
+    PyIceberg reads a location as a URL, and leaves out its query and its fragment.
+    """
     if name in _DOTS:
         return name.replace(".", "%2E")
-    return name if "/" not in name and "%" not in name else "".join(map(_quoted, name))
+    return name if not any(char in name for char in "/%?#") else "".join(map(_quoted, name))
 
 
 def _quoted(char: str) -> str:
@@ -163,7 +175,8 @@ class Places:
         table, also of one that was renamed or dropped: its files would be read, written and deleted.
         """
         begin = self.named(names, above)
-        part = _PART.fullmatch(location.removeprefix(f"{begin}-").split("/")[0])
+        start, own, rest = location.partition(f"{begin}-")
+        part = _PART.fullmatch(rest.split("/")[0]) if own and not start else None
         leads_out = {".", ".."}.intersection(location.split("/"))
         if leads_out or part is None or part[2] != _mark(part[1], begin, user) or not _is_new(part[1]):
             raise ForbiddenError(
@@ -189,6 +202,29 @@ def check_moved(location: str, new: str) -> None:
         except ForbiddenError:
             message = f"{new[:200]!r} does not lie below {location}, where it is now; only an operator moves it"
             raise ForbiddenError(message) from None
+
+
+def check_same_place(stored: str, location: str) -> None:
+    """Raise ForbiddenError if the metadata file of a user's table names another location than the store does.
+
+    A user may write to its table's folder, so it can replace the file. With the folder of another table in it, the user
+    would get the credentials for that folder, and a purge would delete the files there.
+    """
+    if location.rstrip("/") != stored.rstrip("/"):
+        raise ForbiddenError(
+            f"the metadata file names the location {location[:200]!r}, and the store {stored[:200]!r}: the file was "
+            "replaced, or the store's location was set by hand; an operator makes them equal"
+        )
+
+
+def check_next(location: str, current: str, file: str) -> None:
+    """Raise ForbiddenError unless a user's next metadata file lies beside the current one, or below its table.
+
+    An operator may have chosen a folder elsewhere; then the current file lies there. A user may have replaced what is
+    in that file, and the server deletes old files where new ones go.
+    """
+    if file.rpartition("/")[0] != current.rpartition("/")[0]:
+        check_own(location, {"write.metadata.path": file})
 
 
 def check_own_updates(metadata: TableMetadata, updates: Sequence[TableUpdate]) -> None:

@@ -25,7 +25,7 @@ from metastore.pyiceberg.layouts import check_writable
 from metastore.pyiceberg.namespaces import Namespaces
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, namespace_names, no_namespace, no_table, shown
 from metastore.pyiceberg.once import Once
-from metastore.pyiceberg.places import Places, check_moved, check_own_metadata
+from metastore.pyiceberg.places import Places, check_moved, check_own_metadata, check_same_place
 from metastore.pyiceberg.rights import is_of_user, require_alter, tried, user_of
 from metastore.store import Store
 
@@ -56,10 +56,13 @@ class Tables:
         return entity
 
     def current(self, names: Identifier) -> Current:
-        """Return a table with its metadata."""
+        """Return a table with its metadata. For a user it raises ForbiddenError if the file was replaced."""
         entity = self.entity(names)
         location = _pointer(entity, names)
-        return Current(entity, read_metadata(self._places.io(EMPTY_DICT, location), location), location)
+        metadata = read_metadata(self._places.io(EMPTY_DICT, location), location)
+        if entity.location is not None and is_of_user(self._store):
+            check_same_place(entity.location, metadata.location)
+        return Current(entity, metadata, location)
 
     def pointer(self, names: Identifier) -> str:
         """Return where a table's metadata file is, without reading the file."""

@@ -118,6 +118,20 @@ IN_SERVERS: tuple[Fault, ...] = (
         _OF_USERS,
     ),
     Fault(
+        "Iceberg: a user's metadata file that was replaced is believed",
+        "metastore/pyiceberg/tables.py",
+        "if entity.location is not None and is_of_user(self._store):",
+        "if False:",
+        _OF_USERS,
+    ),
+    Fault(
+        "Iceberg: a user's metadata file that was replaced says where the next one goes",
+        _PLACES,
+        'if file.rpartition("/")[0] != current.rpartition("/")[0]:',
+        "if False:",
+        _OF_USERS,
+    ),
+    Fault(
         "Iceberg: a new table of a user names files of another",
         "metastore/pyiceberg/catalog.py",
         "            check_own_metadata(metadata)\n",

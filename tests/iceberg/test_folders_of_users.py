@@ -142,6 +142,8 @@ def test_a_user_takes_no_folder_by_a_name_that_begins_like_it(
         answer = bob.post(f"/namespaces/{namespace}/tables", json={"name": name, "schema": SCHEMA, "location": place})
         assert (answer.status_code, "the server chooses a folder" in answer.text) == (403, True), answer.text
     staged = bob.post(TABLES, json={"name": "own", "schema": SCHEMA, "stage-create": True}).json()["metadata"]
+    relative = {"name": "own", "schema": SCHEMA, "location": staged["location"].rpartition("-")[2]}
+    assert bob.post(TABLES, json=relative).status_code == 403
     now = SYSTEM.micros()
     monkeypatch.setattr(type(SYSTEM), "micros", lambda _: now + 25 * 3600 * 1_000_000)
     late = bob.post(TABLES, json={"name": "own", "schema": SCHEMA, "location": staged["location"]})
@@ -173,6 +175,7 @@ def test_a_user_lets_no_table_have_the_file_of_another(users: dict[str, httpx.Cl
             lambda: bob.tables.alter("lake.ice.a.own", ms.SetProperty("metadata_location", secret)),
             lambda: bob.views.alter("lake.ice.a.v", ms.SetProperty("metadata_location", secret)),
             lambda: bob.tables.create("lake.ice.a.u", properties=pointer),
+            lambda: bob.tables.alter("lake.ice.a.own", ms.SetLocation(secret.rpartition("/metadata/")[0])),
         ):
             with pytest.raises(ms.PermissionDenied, match="only a commit of the Iceberg server"):
                 call()
@@ -263,3 +266,31 @@ def test_a_registered_file_names_no_folder_of_another_table(users: dict[str, htt
         assert bob.post("/namespaces/a/register", json=taken).status_code == 403
     taken = {"name": "own", "metadata-location": loaded["metadata-location"]}
     assert bob.post("/namespaces/a/register", json=taken).status_code == 200
+
+
+def test_a_user_replaces_its_metadata_file_in_vain(users: dict[str, httpx.Client]) -> None:
+    """With another table's folder in it, it would get the credentials for that folder, and have its files deleted."""
+    bob, secret = users["bob"], users["root"].get("/namespaces/b/tables/t").json()
+    made = bob.post(TABLES, json={"name": "own", "schema": SCHEMA}).json()
+    file = Path(made["metadata-location"].removeprefix("file://")).with_name("1.metadata.json")
+    file.write_text(json.dumps(made["metadata"]))
+    again = {"name": "own", "metadata-location": file.as_uri(), "overwrite": True}
+    assert bob.post("/namespaces/a/register", json=again).status_code == 200
+    change = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "v"}}]}
+    log = [{"metadata-file": secret["metadata-location"], "timestamp-ms": 1}]
+    file.write_text(json.dumps(made["metadata"] | {"location": secret["metadata"]["location"], "metadata-log": log}))
+    for answer in (
+        bob.get(f"{TABLES}/own"),
+        bob.get(f"{TABLES}/own/credentials"),
+        bob.post(f"{TABLES}/own", json=change),
+        bob.delete(f"{TABLES}/own?purgeRequested=true"),
+    ):
+        assert (answer.status_code, "the file was replaced" in answer.text) == (403, True), answer.text
+    there = secret["metadata-location"].rpartition("/")[0]
+    cut = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
+    swapped = {"properties": {"write.metadata.path": there, **cut}, "metadata-log": log}
+    file.write_text(json.dumps(made["metadata"] | swapped))
+    assert bob.post(f"{TABLES}/own", json=change).status_code == 403
+    assert Path(secret["metadata-location"].removeprefix("file://")).exists()
+    file.write_text(json.dumps(made["metadata"]))
+    assert bob.post(f"{TABLES}/own", json=change).status_code == 200

@@ -57,18 +57,22 @@ def test_a_file_that_is_no_metadata_is_not_shown(
         assert "1234" not in answer.text + caplog.text
 
 
-@pytest.mark.parametrize("names", [("..", "t"), ("a", ".."), ("a", "."), ("a", "x/../../../u"), ("a/..", "t")])
+NAMES = [("..", "t"), ("a", ".."), ("a", "."), ("a", "x/../../../u"), ("a/..", "t"), ("a?", "t#")]
+
+
+@pytest.mark.parametrize("names", NAMES)
 def test_names_lead_nowhere_else(client: httpx.Client, tmp_path: Path, names: tuple[str, str]) -> None:
     client.post("/namespaces", json={"namespace": [names[0]]})
-    path = f"/namespaces/{names[0].replace('/', '%2F').replace('.', '%2E')}/tables"
+    path = f"/namespaces/{names[0].replace('/', '%2F').replace('.', '%2E').replace('?', '%3F')}/tables"
     made = client.post(path, json={"name": names[1], "schema": SCHEMA})
     assert made.status_code == 200, made.text
     place = Path(made.json()["metadata"]["location"].removeprefix("file://")).resolve()
     assert len(place.relative_to(tmp_path / "lake" / "warehouse").parts) == 2
+    assert Path(made.json()["metadata-location"].removeprefix("file://")).exists(), "not cut where a URL has a query"
 
 
 def test_folders_of_names_differ() -> None:
-    names = ["a", ".", "..", "...", "a/b", "a%2Fb", "a%b", "é", "é/", "a b", "%2E"]
+    names = ["a", ".", "..", "...", "a/b", "a%2Fb", "a%b", "é", "é/", "a b", "%2E", "a?b", "a?c", "a#b"]
     folders = [folder(name) for name in names]
     assert len(set(folders)) == len(names)
     assert not any("/" in one or one in (".", "..") for one in folders)

@@ -115,7 +115,7 @@ def test_what_cannot_be_read_any_more_is_not_gone(sqlite_url: str, source: str, 
         assert [grant.privilege for grant in store.roles.grants("lake.reader")] == ["select_table"]
 
 
-PLANTED = {"double": 6, "double_owner": 1, "unreadable": 25, "unknown": 1}
+PLANTED = {"double": 6, "double_owner": 1, "unreadable": 26, "unknown": 1}
 
 
 def plant(there: World) -> None:
@@ -157,6 +157,9 @@ def plant(there: World) -> None:
     of_partition = {"table_id": 1000, "statistic_name": "n", "statistic_value": "7"}
     for name in ("two\nlines", "city=Zu\u0308rich"):  # a name that another file system decomposed is composed here
         there.add("partition_statistic_meta", **of_partition, partition_name=name)
+    for name in "ab":  # each of them fits in a document, and not both
+        great = {"statistic_name": name, "statistic_value": f'"{"x" * 600_000}"'}
+        there.add("partition_statistic_meta", table_id=1000, partition_name="great", **great)
     there.set("topic_meta", {"topic_id": 1300}, audit_info='{"creator": "a\\u0000b"}')
     there.add("user_role_rel", user_id=20, role_id=None)
     there.owner(1000, "TABLE", None)  # type: ignore[arg-type]

@@ -151,7 +151,13 @@ def _statistics(
     for name, values in sorted(partitions.items()):
         pairs = dict(part.split("=", 1) for part in name.split("/") if "=" in part)
         owned.append(("partition", name, _values(pairs)))
-        owned.append(("partition_statistic", name, _values(values)))
+        try:
+            check_size(_values(values))  # each of them fits, but all of a partition share one document
+        except (ValueError, InvalidArgument) as error:
+            what = f"the statistics of the partition {name!r} of the table {'.'.join(names)}"
+            report.find("unreadable", f"{what}: {error}")
+        else:
+            owned.append(("partition_statistic", name, _values(values)))
     return owned
 
 
