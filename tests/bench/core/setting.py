@@ -97,9 +97,9 @@ def captured() -> Iterator[list[tuple[str, dict[str, Any]]]]:
     sent: list[tuple[str, dict[str, Any]]] = []
     fetch: Callable[..., Any] = Pool.fetch
 
-    def spy(pool: Pool, text: str, parameters: Mapping[str, Any], *arguments: Any) -> Any:
+    def spy(pool: Pool, text: str, parameters: Mapping[str, Any], *arguments: Any, **options: Any) -> Any:
         sent.append((text, dict(parameters)))
-        return fetch(pool, text, parameters, *arguments)
+        return fetch(pool, text, parameters, *arguments, **options)
 
     with patch.object(Pool, "fetch", spy):
         yield sent
