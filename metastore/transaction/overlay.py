@@ -93,7 +93,8 @@ class Overlay(Reads):
 
     def commit_value(self, operation_id: UUID) -> Commit:
         """Return everything that was read and written as one commit."""
-        return self._reads.commit(operation_id, self._principal, self._writes, self._family)
+        commit = self._reads.commit(operation_id, self._principal, self._writes, self._family)
+        return commit if self._origin is None else replace(commit, run=self._origin.run)
 
     def reads_value(self, operation_id: UUID) -> Commit:
         """Return what was read as a commit that writes nothing."""

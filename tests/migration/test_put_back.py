@@ -116,7 +116,7 @@ def test_an_entity_from_before_is_no_base(place: Sqlite | Postgres) -> None:
         store.metalakes.create("kept")
         store.catalogs.create("kept.c", type="relational")
     place.back_up()
-    with place.open() as opened:
+    with place.open() as opened, ExitStack() as quiet:
         store = opened()
         kept = store.metalakes.alter("kept", ms.SetProperty("lost", "yes"))
         lost = store.metalakes.create("lost")
@@ -124,6 +124,10 @@ def test_an_entity_from_before_is_no_base(place: Sqlite | Postgres) -> None:
         store.tables.create("kept.c.lost.t")
         with store.transaction() as tx:
             drafted = tx.metalakes.create("drafted")
+        others = []
+        if isinstance(place, Postgres):  # each has written nothing: it asks for members of the cache before it does
+            others = [quiet.enter_context(ms.open(place.url)) for _ in range(3)]
+        held = [(other, other.metalakes.load("kept"), other.metalakes.load("lost")) for other in others]
         if isinstance(place, Sqlite):
             store.close()
         with ExitStack() as block:
@@ -137,6 +141,14 @@ def test_an_entity_from_before_is_no_base(place: Sqlite | Postgres) -> None:
                 schema = other.schemas.create("kept.c.new")
                 other.schemas.create("kept.c.newest")
         assert (there.id, there.version, names[0].id) == (kept.id, kept.version, lost.id)
+        for number, (other, base, gone) in enumerate(held):
+            if number == 0:
+                assert dict(other.metalakes.alter(base, ms.SetProperty("new", "yes")).properties) == {"new": "yes"}
+                continue
+            if number == 1:  # what has the id by now is hot: its changes are announced at once
+                other._session.hot.note(gone.id)
+            with pytest.raises(ms.EntityNotFound):
+                other.metalakes.alter(gone, ms.SetComment("z"))
         store = opened()
         with pytest.raises(ms.VersionConflict, match="an older backup was put back"):
             store.metalakes.alter(kept, ms.SetComment("x"), expected_version=kept.version)
