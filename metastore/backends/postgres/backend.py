@@ -355,9 +355,13 @@ class PostgresBackend(PostgresReads):
         self.pool.when_started = forget
 
     @property
-    def origin(self) -> Origin:
+    def known_origin(self) -> Origin | None:
         known = self._identity
-        return known if known is not None and known.run == self.pool.run else self.identify()
+        return known if known is not None and known.run == self.pool.run else None
+
+    @property
+    def origin(self) -> Origin:
+        return self.known_origin or self.identify()
 
     def identify(self) -> Origin:
         """The feed's epoch and the database's number in its cluster: a copy made as a template has the same epoch."""
