@@ -128,8 +128,8 @@ _PROGRESS = (
     Fault(
         "what a transaction returned is trusted before its commit",
         _TRANSACTION,
-        "Origin(base.database, committed=False,",
-        "Origin(base.database, committed=True,",
+        "Origin(here.database, committed=False,",
+        "Origin(here.database, committed=True,",
         "tests/contract/test_trust_contract.py -k memory",
     ),
     Fault(

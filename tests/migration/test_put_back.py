@@ -143,7 +143,8 @@ def test_an_entity_from_before_is_no_base(place: Sqlite | Postgres) -> None:
         with ExitStack() as block:
             if isinstance(place, Postgres):
                 block.enter_context(pytest.raises(ms.VersionConflict, match="was started again"))
-                block.enter_context(store.transaction()).metalakes.alter("kept", ms.SetProperty("lost", "too"))
+                tx = block.enter_context(store.transaction())
+                assert list(tx.metalakes.names()) == ["drafted", "kept", "lost"]
             place.put_back()
             with ms.open(place.url) as other:
                 there = other.metalakes.alter("kept", ms.SetProperty("new", "yes"))
