@@ -25,13 +25,15 @@ from metastore.port.feed import Hearing
 from metastore.port.leases import LeaseRows
 from metastore.port.leases import Waker as LeaseWaker
 from metastore.port.members import Announces
+from metastore.port.records import Origin
+from metastore.port.replica import Restarts
 from metastore.port.stats import PoolUse
 
 __all__ = ["AioBackend", "AioClock", "alone"]
 
 T = TypeVar("T")
 
-_AT_ONCE: Final = ("close", "hearing", "leases", "origin", "pool_use", "restorer", "snapshot", "waker")
+_AT_ONCE: Final = ("close", "hearing", "leases", "pool_use", "restorer", "snapshot", "waker")
 """Methods that need no thread, or run in one already: whole tables at one instant, a restore."""
 
 
@@ -98,8 +100,19 @@ class AioBackend(_Door):
     def __init__(self, backend: Backend, threads: Threads) -> None:
         super().__init__(backend, threads)
         self._rows = _Rows(backend.leases, threads)
+        self._restarts = isinstance(backend, Restarts)
         if isinstance(backend, Announces):  # from Python 3.12 on, isinstance sees nothing that only __getattr__ finds
             self.cache_members = backend.cache_members
+
+    @property
+    def known_origin(self) -> Origin | None:
+        return cast("Origin | None", self._port.known_origin)
+
+    @property
+    def origin(self) -> Origin:
+        """The backend's origin. After a restart the server is asked for it, in a thread."""
+        known = self.known_origin if self._restarts else self._port.origin
+        return cast(Origin, known or self.identify())
 
     @property
     def leases(self) -> LeaseRows:

@@ -78,13 +78,16 @@ class _Drawn:
             self.creates[name] = Decided(handle, proposal=proposal)
             self._taken.add((write.parent_id, write.key))
 
-    def sent(self) -> tuple[Batch, list[Decided]]:
-        """Return what to commit, and the requests that propose it."""
+    def sent(self, run: str | None) -> tuple[Batch, list[Decided]]:
+        """Return what to commit in a run of the server, and the requests that propose it."""
         creates, groups = list(self.creates.values()), list(self.groups.values())
         altered = [group for group in groups if group.together is not None]
         ended = [group.last for group in groups if group.last is not None]
         batch = Batch(
-            [one.single() for one in creates], [group.alters() for group in altered], [one.single() for one in ended]
+            [one.single() for one in creates],
+            [group.alters() for group in altered],
+            [one.single() for one in ended],
+            run,
         )
         return batch, [*creates, *[member for group in altered for member in group.members], *ended]
 
@@ -165,21 +168,22 @@ class BatchSender:
                 handle.request.under_way.discard(batch)
 
     def _sent(self, handles: Sequence[Waiter]) -> Tell:
-        drawn = self._drawn(handles)
-        batch, members = drawn.sent()
+        run = self._session.backend.origin.run  # before anything is decided
+        drawn = self._drawn(handles, run)
+        batch, members = drawn.sent(run)
         written = commit(members, batch, batches(self._session)) if members else None
         answers = _Answers(batch, written)
         for entity_id, answer in answers.altered.items():
             if answer.pending:
                 self._announced.set(entity_id, self._clock.monotonic() + _STAYS)
-        self._last.note(drawn.left(answers))
+        self._last.note(drawn.left(answers), run)
         if written is not None or not members:
             self._back(sorted(drawn.behind(answers), key=_number))
         return lambda: drawn.tell(answers)
 
-    def _drawn(self, handles: Sequence[Waiter]) -> _Drawn:
+    def _drawn(self, handles: Sequence[Waiter], run: str | None) -> _Drawn:
         """Decide each request: alters before renames and drops, which end an entity's name or life."""
-        self._last.guess([handle.request for handle in handles])
+        self._last.guess([handle.request for handle in handles], run)
         found = list(zip(handles, bases(batches(self._session), handles), strict=True))
         drawn = _Drawn()
         altered = dict[int, None]()

@@ -24,9 +24,12 @@ class LastBatch:
 
     def __init__(self) -> None:
         self._records: dict[Name, Record] = {}
+        self._run: str | None = None
 
-    def guess(self, requests: Iterable[Waiting[object]]) -> None:
-        """Let alters by path begin with what the last batch left."""
+    def guess(self, requests: Iterable[Waiting[object]], run: str | None) -> None:
+        """Let alters by path begin with what the last batch left, in the same run of the server."""
+        if run != self._run:
+            return
         for one in requests:
             if one.record is None and one.below is not None and one.request.verb == "alter":
                 parents = one.below.parents
@@ -34,9 +37,9 @@ class LastBatch:
                 if record is not None and record.chain[:-1] == parents:
                     one.record = record
 
-    def note(self, left: Iterable[Record]) -> None:
+    def note(self, left: Iterable[Record], run: str | None) -> None:
         """Keep what a batch left of these entities, and nothing of earlier batches."""
-        self._records = {_name(record): record for record in left}
+        self._records, self._run = {_name(record): record for record in left}, run
 
 
 def _name(record: Record) -> Name:

@@ -57,6 +57,8 @@ class Waiting(Generic[T]):
     """Where to look for its entity; None: the call has the entity in hand, or needs none."""
     record: Record | None
     """The entity in hand, or its state after a lost batch: a guess, which the commit checks."""
+    run: str | None
+    """The run of the server in which all this was found: in another one, the full operation reads."""
     lost: int = 0
     """How many batches it lost."""
     moved: int = 0
@@ -84,7 +86,7 @@ class Waiting(Generic[T]):
 
     def decide(self, found: Record | None) -> Proposal[T] | T:
         """Return what to commit, or the value of a call that changes nothing. Raises the call's error, and Left."""
-        if self.given_up:
+        if self.given_up or self.run != self.session.backend.origin.run:
             raise Left
         return self.request.attempt(_Seen(self, found))
 
@@ -197,6 +199,7 @@ class Waiting(Generic[T]):
 def waiting(session: Session, request: Request[T], call: Call) -> Waiting[T] | None:
     """Return a request as one that may travel with others; None if it cannot."""
     assert request.where is not None
+    run = session.backend.origin.run
     path: Lookup | None = None
     place: Below | None = None
     record: Record | None = None
@@ -214,7 +217,8 @@ def waiting(session: Session, request: Request[T], call: Call) -> Waiting[T] | N
     principal = session.principal if call.principal is None else call.principal
     deadline = session.policy_of(call).deadline
     ends = started + min(deadline, remaining(session.clock, deadline))
-    return Waiting(session, request, call, session.clock.operation_id(), principal, started, ends, path, place, record)
+    own = session.clock.operation_id()
+    return Waiting(session, request, call, own, principal, started, ends, path, place, record, run)
 
 
 class _Seen(View):

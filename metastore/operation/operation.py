@@ -38,7 +38,7 @@ from metastore.operation.kept_result import encode_error, encode_value, entity_a
 from metastore.operation.leasing import OwnLeases
 from metastore.operation.marks import OwnMark
 from metastore.operation.record import OperationRow, detail, tell_id, winner
-from metastore.operation.request import Call, Merge, Proposal, Request, View
+from metastore.operation.request import Call, Merge, Proposal, Request, View, is_known
 from metastore.operation.session import Session
 from metastore.operation.tickets import OwnTicket, carrying, without_others
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
@@ -203,7 +203,7 @@ class Operation(Generic[T]):
             return self._ended(row.read())
         lost_on, self._announce_on = self._announce_on, None
         hot = None if self._merge is None else self._intent.hot(self._merge, lost_on)
-        if hot is not None:
+        if hot is not None and is_known(self._backend, self._request):
             self._announce_at_once(hot)
         if row.pending_on is not None:
             return self._help(row.pending_on)
@@ -232,9 +232,8 @@ class Operation(Generic[T]):
             raise
 
     def _decide(self, *, trusting: bool) -> Proposal[T] | T:
-        recent = self._session.recent
+        recent, self._run, self._guessed = self._session.recent, self._backend.origin.run, False
         view = View(self._backend, trusting, recent)
-        self._guessed = False
         try:
             decided = self._request.attempt(view)
             self._guessed = view.guessed
@@ -272,6 +271,7 @@ class Operation(Generic[T]):
             leases=self._leases.tokens(),
             patience=_PATIENCE if self._exclusive and held is None else None,
             evidence=proposal.evidence,
+            run=self._run,
         )
         if self._ticket.number is not None:
             commit = carrying(self._session, replace(commit, ticket=self._ticket.number, leaves=self._ticket.ids))

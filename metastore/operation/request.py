@@ -38,6 +38,7 @@ __all__ = [
     "View",
     "clean_principal",
     "committed",
+    "is_known",
 ]
 
 T = TypeVar("T")
@@ -221,6 +222,15 @@ class View:
         """Note where a path led."""
         if self._recent is not None:
             self._recent.note_path(path, chain)
+
+
+def is_known(backend: Reads, request: Request[Any]) -> bool:
+    """Whether a request may be announced before it reads: an entity in hand is :func:`committed`, as far as is known.
+
+    An intent is applied to whatever has the id, and after a backup was put back, another entity may have it.
+    """
+    where = None if request.where is None else request.where()
+    return not isinstance(where, Entity) or committed(backend, where)
 
 
 Attempt = Callable[[View], "Proposal[T] | T"]

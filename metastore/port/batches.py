@@ -118,6 +118,8 @@ class Batch(NamedTuple):
     """Each entity stands there once."""
     updates: Sequence[Single] = ()
     """Each entity stands there once. One that is altered too expects the version that the last alter leaves."""
+    run: str | None = None
+    """See :class:`~metastore.port.commit.Commit`."""
 
     @property
     def operations(self) -> list[UUID]:

@@ -61,6 +61,9 @@ class Commit:
     """The position of a consumer that moves with it."""
     evidence: tuple[tuple[int, int], ...] = ()
     """The guards (id, scope version) on which a user's right to do it rests. The operation's first row notes them."""
+    run: str | None = None
+    """The run of the server (:class:`~metastore.port.records.Origin`) before anything was read for it: nothing is
+    applied in another one. None: what is there when the commit is sent."""
 
 
 Cause = Literal[

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
 from metastore.port.backend import Backend
+from metastore.port.records import Origin
 
 __all__ = ["NewestChange", "ReplicaBackend", "Restarts", "Shown"]
 
@@ -59,4 +60,9 @@ class Restarts(Protocol):
 
     def when_started(self, forget: Callable[[], None]) -> None:
         """Call ``forget`` before the first answer of a server that was started since, or of another one."""
+        ...
+
+    @property
+    def known_origin(self) -> Origin | None:
+        """Return the backend's origin, if no question to the server is needed for it."""
         ...

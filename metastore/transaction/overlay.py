@@ -56,7 +56,8 @@ class Overlay(Reads):
         self._base = base
         self._clock = clock
         self._principal = principal
-        self._origin: Origin | None = None
+        here = base.origin  # before anything is read
+        self._origin = Origin(here.database, committed=False, run=here.run, drafted=True)
         self._reads = ReadSet()
         self._drafts = Drafts()
         self._entities = EntityOverlay(base, self._reads, self._drafts, meet)
@@ -71,9 +72,6 @@ class Overlay(Reads):
     @property
     def origin(self) -> Origin:
         """The origin of every entity that the transaction returns: uncommitted, until it commits."""
-        if self._origin is None:
-            base = self._base.origin
-            self._origin = Origin(base.database, committed=False, run=base.run, drafted=True)
         return self._origin
 
     def identify(self) -> Origin:
@@ -87,13 +85,14 @@ class Overlay(Reads):
     @property
     def is_old(self) -> bool:
         """Whether the server was started since the block read from it: what it read may be lost by now."""
-        return self._origin is not None and self._origin.run != self._base.origin.run
+        return self._origin.run != self._base.origin.run
 
     # --- the transaction as a commit
 
     def commit_value(self, operation_id: UUID) -> Commit:
         """Return everything that was read and written as one commit."""
-        return self._reads.commit(operation_id, self._principal, self._writes, self._family)
+        commit = self._reads.commit(operation_id, self._principal, self._writes, self._family)
+        return replace(commit, run=self._origin.run)
 
     def reads_value(self, operation_id: UUID) -> Commit:
         """Return what was read as a commit that writes nothing."""

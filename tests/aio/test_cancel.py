@@ -12,7 +12,9 @@ import pytest
 
 import metastore as ms
 from metastore.aio.surface import AsyncStore, AsyncTransaction
+from metastore.backends.postgres.backend import PostgresBackend
 from metastore.clock import SYSTEM
+from metastore.port.records import Origin
 from tests.aio.cutting import Cut, cutting
 
 Do = Callable[[AsyncStore, str], Awaitable[Any]]
@@ -454,3 +456,27 @@ async def _blocked(other: Any) -> int:
     text = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     count: int = other.execute(text).fetchone()[0]
     return count
+
+
+@pytest.mark.postgres
+def test_no_question_holds_up_the_other_tasks(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a restart of the server, the store asks where it is now: not in the thread of the event loop."""
+    asked = list[threading.Thread]()
+    identify = PostgresBackend.identify
+
+    def noting(backend: PostgresBackend) -> Origin:
+        asked.append(threading.current_thread())
+        return identify(backend)
+
+    async def main() -> None:
+        async with await ms.open_async(postgres_url) as astore:
+            held = await astore.metalakes.create("held")
+            monkeypatch.setattr(PostgresBackend, "identify", noting)
+            backend = astore._sync._session.backend  # type: ignore[attr-defined]
+            backend.pool.run = "a run before"
+            backend.pool.forget()
+            assert (await astore.metalakes.alter(held, ms.SetComment("x"))).comment == "x"
+
+    asyncio.run(main())
+    assert asked
+    assert threading.main_thread() not in asked

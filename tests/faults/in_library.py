@@ -128,8 +128,8 @@ _PROGRESS = (
     Fault(
         "what a transaction returned is trusted before its commit",
         _TRANSACTION,
-        "Origin(base.database, committed=False,",
-        "Origin(base.database, committed=True,",
+        "Origin(here.database, committed=False,",
+        "Origin(here.database, committed=True,",
         "tests/contract/test_trust_contract.py -k memory",
     ),
     Fault(
@@ -138,6 +138,13 @@ _PROGRESS = (
         "and here.committed and origin.run == here.run",
         "and here.committed",
         "tests/migration/test_put_back.py -k 'no_base and sqlite'",
+    ),
+    Fault(
+        "a commit does not say in which run of the server its base was read",
+        "metastore/operation/operation.py",
+        "run=self._run,",
+        "run=None,",
+        "tests/migration/test_put_back.py -k 'no_base and postgres'",
     ),
     Fault(
         "another entity with the id of the one in hand is taken for it",

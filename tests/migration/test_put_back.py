@@ -110,13 +110,25 @@ def test_what_was_lost_is_told_when_others_have_its_numbers(place: Sqlite | Post
         assert [change.path_after for change in store.changes(after=new[0])] == ["newer", "newest"]
 
 
+def check_first_writes(held: list[tuple[ms.Store, ms.Metalake, ms.Metalake]]) -> None:
+    """Check the first changes of stores that have only read: each asks for members of the cache before it sends."""
+    for number, (store, base, gone) in enumerate(held):
+        if number == 0:
+            assert dict(store.metalakes.alter(base, ms.SetProperty("new", "yes")).properties) == {"new": "yes"}
+            continue
+        if number == 1:  # what has the id by now is hot: its changes are announced at once
+            store._session.hot.note(gone.id)
+        with pytest.raises(ms.EntityNotFound):
+            store.metalakes.alter(gone, ms.SetComment("z"))
+
+
 def test_an_entity_from_before_is_no_base(place: Sqlite | Postgres) -> None:
     """Its id and version may be another entity's, or another state's: the change lands on what is there, or fails."""
     with ms.open(place.url) as store:
         store.metalakes.create("kept")
         store.catalogs.create("kept.c", type="relational")
     place.back_up()
-    with place.open() as opened:
+    with place.open() as opened, ExitStack() as quiet:
         store = opened()
         kept = store.metalakes.alter("kept", ms.SetProperty("lost", "yes"))
         lost = store.metalakes.create("lost")
@@ -124,12 +136,15 @@ def test_an_entity_from_before_is_no_base(place: Sqlite | Postgres) -> None:
         store.tables.create("kept.c.lost.t")
         with store.transaction() as tx:
             drafted = tx.metalakes.create("drafted")
+        stores = [quiet.enter_context(ms.open(place.url)) for _ in range(3 if isinstance(place, Postgres) else 0)]
+        held = [(one, one.metalakes.load("kept"), one.metalakes.load("lost")) for one in stores]
         if isinstance(place, Sqlite):
             store.close()
         with ExitStack() as block:
             if isinstance(place, Postgres):
                 block.enter_context(pytest.raises(ms.VersionConflict, match="was started again"))
-                block.enter_context(store.transaction()).metalakes.alter("kept", ms.SetProperty("lost", "too"))
+                tx = block.enter_context(store.transaction())
+                assert list(tx.metalakes.names()) == ["drafted", "kept", "lost"]
             place.put_back()
             with ms.open(place.url) as other:
                 there = other.metalakes.alter("kept", ms.SetProperty("new", "yes"))
@@ -137,6 +152,7 @@ def test_an_entity_from_before_is_no_base(place: Sqlite | Postgres) -> None:
                 schema = other.schemas.create("kept.c.new")
                 other.schemas.create("kept.c.newest")
         assert (there.id, there.version, names[0].id) == (kept.id, kept.version, lost.id)
+        check_first_writes(held)
         store = opened()
         with pytest.raises(ms.VersionConflict, match="an older backup was put back"):
             store.metalakes.alter(kept, ms.SetComment("x"), expected_version=kept.version)

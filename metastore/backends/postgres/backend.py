@@ -121,21 +121,26 @@ class PostgresBackend(PostgresReads):
                 return self._carrying(commit, write, may)
             if isinstance(write, Insert) and write.id is None:
                 statements = [*preludes(commit), create.statement(commit, write)]
-                return self._sender.one(may.around(statements, operation), lambda row: create.outcome(commit, row))
+                return self._sender.one(
+                    may.around(statements, operation), lambda row: create.outcome(commit, row), run=commit.run
+                )
             if isinstance(write, Update) and write.scope_version is None and write.doc is not None:
                 statements = [*preludes(commit), alter.statement(commit, write)]
                 return self._sender.one(
-                    may.around(statements, operation), lambda row: alter.outcome(commit, write, row)
+                    may.around(statements, operation), lambda row: alter.outcome(commit, write, row), run=commit.run
                 )
             if isinstance(write, Update) and exclusive.fits(commit, write):
                 return self._sender.one(
                     may.around([*preludes(commit), exclusive.statement(commit, write)], operation),
                     lambda row: exclusive.outcome(commit, write, row),
                     commit.patience,
+                    commit.run,
                 )
         if create_owned.fits(commit) and not _is_rare(commit):
             statements = [*preludes(commit), create_owned.statement(commit)]
-            return self._sender.one(may.around(statements, operation), lambda row: create_owned.outcome(commit, row))
+            return self._sender.one(
+                may.around(statements, operation), lambda row: create_owned.outcome(commit, row), run=commit.run
+            )
         return self._general(commit, may)
 
     def _carrying(self, commit: Commit, write: Write, may: Pass) -> CommitOutcome:
@@ -143,7 +148,7 @@ class PostgresBackend(PostgresReads):
         if not isinstance(write, Update) or not carry.fits(commit, write):
             return self._general(commit, may)
         statements = may.around([carry.statement(commit, write)], commit.operation_id)
-        return self._sender.one(statements, lambda row: carry.outcome(commit, write, row))
+        return self._sender.one(statements, lambda row: carry.outcome(commit, write, row), run=commit.run)
 
     def _general(self, commit: Commit, may: Pass) -> CommitOutcome:
         # one that skips what exists may write nothing, and is done all the same
@@ -152,6 +157,7 @@ class PostgresBackend(PostgresReads):
             may.around([*preludes(commit), *general_commit.statements(commit)], again),
             lambda rows: general_commit.outcome(commit, rows),
             commit.patience,
+            commit.run,
         )
 
     # --- requests that travel together
@@ -161,7 +167,7 @@ class PostgresBackend(PostgresReads):
 
     def write_together(self, batch: Batch, patience: int) -> Written | Conflicted | Unknown:
         rows = self._announcing.send(
-            lambda may: self._sender.batch(message.statements(batch, patience), may),
+            lambda may: self._sender.batch(message.statements(batch, patience), may, batch.run),
             lambda: _covered_by(batch),
             lambda: batch.operations,
         )
@@ -349,9 +355,13 @@ class PostgresBackend(PostgresReads):
         self.pool.when_started = forget
 
     @property
-    def origin(self) -> Origin:
+    def known_origin(self) -> Origin | None:
         known = self._identity
-        return known if known is not None and known.run == self.pool.run else self.identify()
+        return known if known is not None and known.run == self.pool.run else None
+
+    @property
+    def origin(self) -> Origin:
+        return self.known_origin or self.identify()
 
     def identify(self) -> Origin:
         """The feed's epoch and the database's number in its cluster: a copy made as a template has the same epoch."""

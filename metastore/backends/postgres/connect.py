@@ -155,9 +155,9 @@ class Pool:
     def _note_run(self, run: str) -> None:
         """Let all that is remembered be forgotten if the server was started since, maybe with a backup put back."""
         if run != self.run:
-            first, self.run = self.run is None, run
-            if not first:
+            if self.run is not None:
                 self.when_started()
+            self.run = run  # last: what another thread takes from the store's memory until then is of the run before
 
     def check_run(self, run: str | None) -> None:
         """Raise AnotherRun if the server was started since it had this run; None: nothing was read of any run."""

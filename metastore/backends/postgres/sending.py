@@ -30,12 +30,19 @@ class Sender:
         self._pool = pool
 
     def one(
-        self, statements: list[Statement], outcome: Callable[[Row], CommitOutcome], patience: int | None = None
+        self,
+        statements: list[Statement],
+        outcome: Callable[[Row], CommitOutcome],
+        patience: int | None = None,
+        run: str | None = None,
     ) -> CommitOutcome:
-        """Send the statements, of which one writes; return the outcome that its row, or an error, means."""
+        """Send the statements, of which one writes; return the outcome that its row, or an error, means.
+
+        ``run``: the run in which the commit's base was read; None: that of now.
+        """
         if len(statements) > 1:
-            return self.several(statements, lambda rows: outcome(rows[0]), patience)
-        run = self._pool.run
+            return self.several(statements, lambda rows: outcome(rows[0]), patience, run)
+        run = run or self._pool.run
         try:
             rows = self._pool.fetch(statements[0].text, statements[0].parameters, run=run)
             if len(rows) != 1:
@@ -49,10 +56,14 @@ class Sender:
         return outcome(rows[0])
 
     def several(
-        self, statements: list[Statement], outcome: Callable[[list[Row]], CommitOutcome], patience: int | None = None
+        self,
+        statements: list[Statement],
+        outcome: Callable[[list[Row]], CommitOutcome],
+        patience: int | None = None,
+        run: str | None = None,
     ) -> CommitOutcome:
         """Send the statements as one transaction; return the outcome that their rows, or an error, mean."""
-        run = self._pool.run
+        run = run or self._pool.run
         try:
             with self._pool.connection() as connection:
                 self._pool.check_run(run)
@@ -65,14 +76,16 @@ class Sender:
             return self._failed(error)
         return outcome(rows)
 
-    def batch(self, statements: list[Statement], may: Pass) -> list[list[Row]] | Conflicted | Unknown:
+    def batch(
+        self, statements: list[Statement], may: Pass, run: str | None = None
+    ) -> list[list[Row]] | Conflicted | Unknown:
         """Send one message for many; if it was announced, with what it must say. Return the rows of each statement.
 
         A request that loses in it goes with another batch, which announces what that one changes: so the announcement
         goes, even if it was of one request.
         """
         sent = may.around(statements, None)
-        before, run = 0 if len(sent) == len(statements) else 1, self._pool.run
+        before, run = 0 if len(sent) == len(statements) else 1, run or self._pool.run
         try:
             if len(sent) == 1:
                 (one,) = sent
