@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -16,19 +15,7 @@ from metastore.pyiceberg import commits, tables, views
 from metastore.serve import Principals, tokens_of
 from tests.iceberg.server import served
 from tests.iceberg.test_confined import TABLES, VIEW, commit
-from tests.iceberg.test_rest import SCHEMA
-
-MADE: list[dict[str, Any]] = [
-    {"action": "assign-uuid", "uuid": "2f9faa83-be3a-4af9-9241-9a513359fdd6"},
-    {"action": "upgrade-format-version", "format-version": 2},
-    {"action": "add-schema", "schema": SCHEMA, "last-column-id": 1},
-    {"action": "set-current-schema", "schema-id": -1},
-    {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
-    {"action": "set-default-spec", "spec-id": -1},
-    {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
-    {"action": "set-default-sort-order", "sort-order-id": -1},
-]
-"""The updates that make a table, but for its location."""
+from tests.iceberg.test_rest import MADE, SCHEMA
 
 
 @pytest.fixture

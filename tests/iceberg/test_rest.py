@@ -20,6 +20,17 @@ from tests.iceberg.server import served
 
 ROWS = pa.table({"n": pa.array([1, 2], pa.int64())})
 SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "n", "type": "long", "required": False}]}
+MADE: list[dict[str, Any]] = [
+    {"action": "assign-uuid", "uuid": "2f9faa83-be3a-4af9-9241-9a513359fdd6"},
+    {"action": "upgrade-format-version", "format-version": 2},
+    {"action": "add-schema", "schema": SCHEMA, "last-column-id": 1},
+    {"action": "set-current-schema", "schema-id": -1},
+    {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
+    {"action": "set-default-spec", "spec-id": -1},
+    {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
+    {"action": "set-default-sort-order", "sort-order-id": -1},
+]
+"""The updates that make a table, but for its location."""
 
 
 @pytest.fixture
@@ -155,13 +166,7 @@ def _creation(name: str, location: str) -> dict[str, Any]:
         "requirements": [{"type": "assert-create"}],
         "updates": [
             {"action": "assign-uuid", "uuid": str(uuid4())},
-            {"action": "upgrade-format-version", "format-version": 2},
-            {"action": "add-schema", "schema": SCHEMA, "last-column-id": 1},
-            {"action": "set-current-schema", "schema-id": -1},
-            {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
-            {"action": "set-default-spec", "spec-id": -1},
-            {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
-            {"action": "set-default-sort-order", "sort-order-id": -1},
+            *MADE[1:],
             {"action": "set-location", "location": location},
         ],
     }

@@ -88,7 +88,7 @@ def _credential(store: Store, name: str, holders: Sequence[Any], reveals: Sequen
 def _require_right(store: Store, holder: Any, key: str) -> None:
     """Raise PermissionDenied unless the user may see the secrets of an object that gives none by itself.
 
-    Else whoever makes something below it would have its secrets, by asking for them there.
+    A user who makes something below that object may ask for its secrets there.
     """
     with suppress(InvalidArgument):  # the right is asked first, and then the value is plain
         store.reveal(holder, key)
