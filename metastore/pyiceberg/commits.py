@@ -66,7 +66,9 @@ _MERGE = "metastore.commit.merge"
 """The property of a table whose writers want appends to be merged by the server."""
 _TTL = 10.0
 """How long the queue waits for a writer that died (seconds)."""
-_CONTENDED: Final[TTLCache[str, bool]] = TTLCache(10_000, 2.0, timer=SYSTEM.monotonic)
+_CONTENDED: Final[TTLCache[tuple[str, str], bool]] = TTLCache(10_000, 2.0, timer=SYSTEM.monotonic)
+"""The tables at which a commit of this process has lost lately: their database, and the lease that orders the writers.
+"""
 _CONTENDED_LOCK: Final = Lock()
 
 
@@ -186,14 +188,14 @@ class Commits:
         ends = SYSTEM.monotonic() + _PATIENCE
         lost = 0
         with ExitStack() as queue:
-            line = self._wait_in_line(queue, None, _contended(commits), _PATIENCE)
+            line = self._wait_in_line(queue, None, self._contended(commits), _PATIENCE)
             while SYSTEM.monotonic() < ends:
                 attempts = self._prepare(commits)
                 if (done := self._swapped(attempts, lost)) is not None:
                     return done
                 lost += 1
                 names = sorted(attempt.queue for attempt in attempts if attempt.queue is not None)
-                _note_contended(names)
+                self._note_contended(names)
                 line = self._wait_in_line(queue, line, names, ends - SYSTEM.monotonic())
         raise CommitFailedException(f"other commits to the table won for {_PATIENCE:.0f} seconds; try again later")
 
@@ -319,24 +321,26 @@ class Commits:
         except LeaseHeld as error:
             raise CommitFailedException(str(error)) from error
 
+    def _contended(self, commits: Sequence[TableCommit | TableCreation]) -> list[str]:
+        """Return the leases of those tables at which a commit has lost lately: new ones wait there too.
 
-def _contended(commits: Sequence[TableCommit | TableCreation]) -> list[str]:
-    """Return the leases of those tables at which a commit of this process has lost lately: new ones wait there too.
+        Else a writer at the head of the line would go on losing to those that have just come.
+        """
+        with _CONTENDED_LOCK:
+            if not _CONTENDED:
+                return []
+        names = sorted(f"iceberg/{one.load().entity.id}" for one in commits if isinstance(one, TableCommit))
+        with _CONTENDED_LOCK:
+            return [name for name in names if (self._database, name) in _CONTENDED]
 
-    Else a writer at the head of the line would go on losing to those that have just come.
-    """
-    with _CONTENDED_LOCK:
-        if not _CONTENDED:
-            return []
-    names = sorted(f"iceberg/{one.load().entity.id}" for one in commits if isinstance(one, TableCommit))
-    with _CONTENDED_LOCK:
-        return [name for name in names if name in _CONTENDED]
+    def _note_contended(self, names: Sequence[str]) -> None:
+        with _CONTENDED_LOCK:
+            for name in names:
+                _CONTENDED[self._database, name] = True
 
-
-def _note_contended(names: Sequence[str]) -> None:
-    with _CONTENDED_LOCK:
-        for name in names:
-            _CONTENDED[name] = True
+    @property
+    def _database(self) -> str:
+        return self._store._session.backend.origin.database  # noqa: SLF001  (the same package)
 
 
 def _is_there(updates: tuple[TableUpdate, ...], metadata: TableMetadata) -> bool:

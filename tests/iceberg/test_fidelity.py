@@ -143,7 +143,6 @@ def test_statistics_are_set_and_removed(client: httpx.Client, tmp_path: Path) ->
 
 def test_a_writer_in_the_line_keeps_its_place(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It loses again to a writer that came later; it does not go to the end of the line, and later ones wait there."""
-    commits._CONTENDED.clear()
     acquired = list[list[str]]()
     swap, lost = Commits._swap, list[int]()
     with closing(MetastoreCatalog("ice", uri=sqlite_url, warehouse=f"file://{tmp_path}")) as catalog:
@@ -169,6 +168,17 @@ def test_a_writer_in_the_line_keeps_its_place(sqlite_url: str, tmp_path: Path, m
         with table.transaction() as tx:
             tx.set_properties({"k": "w"})
         assert len(acquired) == 2, "a new writer waits from its first attempt on"
+        with closing(
+            MetastoreCatalog("ice", uri=f"sqlite:///{tmp_path}/other.db", warehouse=f"file://{tmp_path}/o")
+        ) as other:
+            other.create_namespace("a")
+            twin = other.create_table("a.t", schema=table.schema())
+            before = other.store.position()
+            with twin.transaction() as tx:
+                tx.set_properties({"k": "v"})
+            assert [one.kind for one in other.store.changes(after=before)] == ["table"], (
+                "another store's table has its id"
+            )
         commits._CONTENDED.clear()
         with table.transaction() as tx:
             tx.set_properties({"k": "x"})
