@@ -140,7 +140,7 @@ def test_every_append_is_there_once(
 
     main = client(0)
     main.create_namespace("a")
-    main.create_table("a.t", SCHEMA, properties={"commit.retry.num-retries": "0"})
+    main.create_table("a.t", SCHEMA, properties={"commit.retry.num-retries": "0", "metastore.commit.merge": "true"})
     clients = range(writers)
     with ThreadPoolExecutor(writers) as pool:
         for future in [pool.submit(write, n) for n in clients]:
