@@ -185,7 +185,10 @@ NO_SEAL = Seal(None, None, NOTHING)
 
 def bound_changes(changes: Sequence[EntityChange], entity_id: int, doc: str) -> tuple[EntityChange, ...]:
     """Return changes as they are announced and kept in history, for an entity whose document is ``doc`` now."""
-    if not any(isinstance(one, SetProperty) and _is_sealed(one) for one in changes):
+    for one in changes:
+        if isinstance(one, SetProperty) and _is_sealed(one):
+            break
+    else:
         return tuple(changes)
     now: dict[str, Any] = dict(json.loads(doc)["properties"])
     made = list[EntityChange]()

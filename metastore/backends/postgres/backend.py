@@ -361,7 +361,8 @@ class PostgresBackend(PostgresReads):
 
     @property
     def origin(self) -> Origin:
-        return self.known_origin or self.identify()
+        known = self._identity
+        return known if known is not None and known.run == self.pool.run else self.identify()
 
     def identify(self) -> Origin:
         """The feed's epoch and the database's number in its cluster: a copy made as a template has the same epoch."""

@@ -160,7 +160,7 @@ class Pool:
             self.run = run  # last: what another thread takes from the store's memory until then is of the run before
 
     def check_run(self, run: str | None) -> None:
-        """Raise AnotherRun if the server was started since it had this run; None: nothing was read of any run."""
+        """Raise AnotherRun if the server was started since it had this run. None: nothing was read of any run."""
         if run is not None and run != self.run:
             raise AnotherRun("the server was started again meanwhile")
 
@@ -239,7 +239,8 @@ class Pool:
         :meth:`check_run`.
         """
         with (loan := self.connection()) as connection:
-            self.check_run(run)
+            if run is not None:
+                self.check_run(run)
             if connection.prepare_threshold is None:
                 return connection.execute(text, parameters).fetchall() if pooled is None else pooled(connection)
             return _wire_of(loan.place).rows(text, parameters)

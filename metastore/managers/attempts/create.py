@@ -58,10 +58,11 @@ class Wish:
 
     def new(self, doc: Doc) -> tuple[int | None, Doc]:
         """Return the id and the document of the new entity. Without secrets, the database draws the id."""
-        for value in self.secrets.values():
-            new = value.new_id()
-            return new, with_properties(doc, bound(self.secrets, new, {}))
-        return None, doc
+        secrets = self.secrets if self.properties else {}
+        if not secrets:
+            return None, doc
+        new = next(iter(secrets.values())).new_id()
+        return new, with_properties(doc, bound(secrets, new, {}))
 
     def document(self) -> Doc:
         """Return the document of the new entity."""
