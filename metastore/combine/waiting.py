@@ -13,6 +13,7 @@ from metastore.errors import DeadlineExceeded, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.metrics import Decided
 from metastore.operation.begun import Begun
+from metastore.operation.once import note_end
 from metastore.operation.operation import Operation
 from metastore.operation.record import tell_id, withdraw
 from metastore.operation.request import Call, Merge, Proposal, Request, View, committed
@@ -96,7 +97,7 @@ class Waiting(Generic[T]):
         doubt = self.doubt or (_UNDER_WAY if self.under_way else None)
         if doubt is None and self.session.clock.monotonic() >= self.ends:
             raise self.expired()
-        begun = Begun(self.id, self.started, self.ends, self.lost, doubt, self.announce_on)
+        begun = Begun(self.id, self.started, self.ends, self.lost, doubt, self.announce_on, sent=doubt is not None)
         return Operation(self.session, self.request, self.call, begun, resign).run()
 
     def interrupted(self, interrupt: BaseException) -> None:
@@ -117,12 +118,7 @@ class Waiting(Generic[T]):
         """Count the call, which a batch has decided."""
         session = self.session
         elapsed = session.clock.monotonic() - self.started
-        session.metrics.operation(self.request.verb, self.lost + 1, elapsed, decided)
-        if decided == "error":
-            return
-        logs.done(self.request.what, self.id, self.lost + 1, elapsed)
-        if session.policy.hooks:
-            self._report(None, elapsed, None, None)
+        note_end(session, self.request, self.id, self.lost + 1, elapsed, decided)
 
     def overtaken(self, expected: int, newest: Record) -> None:
         """Take up the newest record, after a batch that lost to another process's commit."""
@@ -183,17 +179,14 @@ class Waiting(Generic[T]):
         if self.lost - self.moved >= ROUNDS and merge is not None and cause != "ancestor":
             self._note_hot(entity_id, merge)
         if session.policy.hooks:
-            self._report(cause, session.clock.monotonic() - self.started, entity_id, expected)
+            elapsed = session.clock.monotonic() - self.started
+            told = Attempt(self.request.what(), self.id, self.lost, cause, elapsed, 0.0, entity_id, expected)
+            call_hooks(session.policy.hooks, told)
 
     def _note_hot(self, entity_id: int, merge: Merge) -> None:
         """Let the full operation begin with an announcement; other changes of the entity are announced too."""
         self.announce_on = entity_id  # what is noted as hot, another operation may find cool
         self.session.hot.note(entity_id, merge.names and (merge.kind, merge.names))
-
-    def _report(self, cause: str | None, elapsed: float, entity_id: int | None, expected: int | None) -> None:
-        number = self.lost + (cause is None)
-        told = Attempt(self.request.what(), self.id, number, cause, elapsed, 0.0, entity_id, expected)
-        call_hooks(self.session.policy.hooks, told)
 
 
 def waiting(session: Session, request: Request[T], call: Call) -> Waiting[T] | None:

@@ -20,7 +20,7 @@ from metastore.combine.decided import Waiter
 from metastore.combine.lane import Lane, Resign, Tell
 from metastore.combine.waiting import Waiting, waiting
 from metastore.deadlines import until
-from metastore.operation.operation import Operation
+from metastore.operation.once import once
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
 
@@ -48,16 +48,16 @@ class Writes:
         """Return the result of a request, or raise its error."""
         travels = request.verb in VERBS and request.where is not None
         if not travels or call.lease is not None or call.operation_id is not None:
-            return Operation(session, request, call).run()
+            return once(session, request, call)
         me, lane = object(), self._lane
         self._active.add(me)
         try:
             term = lane.lead() if len(self._active) == 1 else None
             if term is None:
                 one = waiting(session, request, call)
-                return Operation(session, request, call).run() if one is None else self._with_others(one)
+                return once(session, request, call) if one is None else self._with_others(one)
             try:
-                return Operation(session, request, call, None, lambda: lane.leave(term)).run()
+                return once(session, request, call, lambda: lane.leave(term))
             finally:
                 lane.leave(term)
         finally:

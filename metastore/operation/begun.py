@@ -1,26 +1,59 @@
-"""What was done for an operation before it runs alone."""
+"""What was done for an operation before it runs as a whole: by a call that was alone at first, or by batches."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from metastore.port.commit import Unknown
+from metastore.deadlines import remaining
+from metastore.errors import BackendUnavailable
+from metastore.operation.request import Call, Proposal, Request
+from metastore.operation.session import Session
+from metastore.port.commit import Commit, Conflicted, Unknown
+from metastore.retry.runner import Conflict
 
-__all__ = ["Begun"]
+__all__ = ["Begun", "Met", "begin"]
 
 
 @dataclass(frozen=True, slots=True)
+class Met:
+    """What the first attempt of a call met; the full operation reacts to it."""
+
+    error: BackendUnavailable | Conflict | None = None
+    """The database was away, or the request itself saw that it lost; all else is unset."""
+    proposal: Proposal[Any] | None = None
+    commit: Commit | None = None
+    outcome: Conflicted | Unknown | None = None
+    """None: nothing was sent, because others changed the entity a moment ago."""
+    guessed: bool = False
+    run: str | None = None
+
+
+@dataclass(slots=True)
 class Begun:
-    """The state of an operation whose first attempts were batches: see :mod:`metastore.combine`."""
+    """The state of an operation that did not begin as one: see :mod:`~.once` and :mod:`metastore.combine`."""
 
     id: UUID
     started: float
+    """When the call began, by the clock's ``monotonic`` (seconds)."""
     ends: float
-    """Its deadline, by the clock's ``monotonic`` (seconds)."""
-    lost: int
-    """How many attempts it lost."""
-    doubt: Unknown | None
-    """A message of it was sent, and the answer was lost."""
+    """Its deadline, by the same clock."""
+    lost: int = 0
+    """How many batches it lost."""
+    doubt: Unknown | None = None
+    """A batch with it was sent, and the answer was lost."""
     announce_on: int | None = None
     """The entity on which to announce it before any other attempt, because it lost its batches there; None: on none."""
+    sent: bool = False
+    """A message may be in flight that writes under its id."""
+    met: Met | None = None
+    """What its first attempt met, if that was made."""
+
+
+def begin(session: Session, request: Request[Any], call: Call) -> Begun:
+    """Begin the operation of a call, now."""
+    clock, deadline = session.clock, session.policy_of(call).deadline
+    started = clock.monotonic()
+    operation_id = call.operation_id or request.id or clock.operation_id()
+    return Begun(operation_id, started, started + min(deadline, remaining(clock, deadline)))

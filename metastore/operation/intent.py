@@ -28,10 +28,16 @@ from metastore.port.records import Pending, Record, Step
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict
 
-__all__ = ["Intent", "help_others"]
+__all__ = ["Intent", "help_others", "hot_now"]
 
 _CLOSE = 0.1
 """An intent that expires within this time before its call's deadline expired because of that deadline (seconds)."""
+
+
+def hot_now(session: Session, merge: Merge) -> int | None:
+    """Return the entity of a change that can be announced, if another change of it lost a moment ago."""
+    hot = session.hot.find(merge.entity_id, merge.names and (merge.kind, merge.names))
+    return hot if hot is not None and _can_be_written(merge.changes) else None
 
 
 class Intent:
@@ -54,9 +60,9 @@ class Intent:
         """
         if self._row.claim or self._row.pending_on is not None:
             return None
-        hot = self._session.hot.find(merge.entity_id, merge.names and (merge.kind, merge.names))
-        hot = hot if lost_on is None else lost_on
-        return hot if hot is not None and _can_be_written(merge.changes) else None
+        if lost_on is not None:
+            return lost_on if _can_be_written(merge.changes) else None
+        return hot_now(self._session, merge)
 
     def announce(self, entity_id: int) -> None:
         """Write the operation down as an intent, which every process that writes the entity next applies."""

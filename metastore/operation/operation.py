@@ -1,10 +1,10 @@
 """One logical operation, over all its attempts: from a request to its result, exactly once.
 
-An operation begins on the *fast path*: read what is not in hand, decide, one compare-and-swap. A change that loses is
-*announced*: written down as an intent that every process may apply. From then on each attempt *helps*: it applies all
-pending intents on the entity, its own too, or finds that another process did. An exclusive operation that loses *marks*
-its scope instead, so that others step aside. The table in :mod:`metastore.retry.reactions` says which conflict leads to
-which reaction.
+An attempt begins on the *fast path*: read what is not in hand, decide, one compare-and-swap. ``once.py`` makes the
+first attempt, and most calls need no more; what it met is taken up here. A change that loses is *announced*: written
+down as an intent that every process may apply. From then on each attempt *helps*: it applies all pending intents on the
+entity, its own too, or finds that another process did. An exclusive operation that loses *marks* its scope instead, so
+that others step aside. The table in :mod:`metastore.retry.reactions` says which conflict leads to which reaction.
 
 An operation has parts, each with its own state. Its row (``record.py``) says at any time what became of it. The others
 are its intent (``intent.py``), its mark (``marks.py``), its place in line (``tickets.py``) and its leases
@@ -31,6 +31,7 @@ from metastore.errors import (
 from metastore.kinds.registry import kind_named
 from metastore.metrics import Decided
 from metastore.operation.begun import Begun
+from metastore.operation.decide import commit_of, decide
 from metastore.operation.dropping import pending_name
 from metastore.operation.ending import clean_up, give_up
 from metastore.operation.intent import Intent, help_others
@@ -38,7 +39,7 @@ from metastore.operation.kept_result import encode_error, encode_value, entity_a
 from metastore.operation.leasing import OwnLeases
 from metastore.operation.marks import OwnMark
 from metastore.operation.record import OperationRow, detail, tell_id, winner
-from metastore.operation.request import Call, Merge, Proposal, Request, View, is_known
+from metastore.operation.request import Call, Merge, Proposal, Request, is_known
 from metastore.operation.session import Session
 from metastore.operation.tickets import OwnTicket, carrying, without_others
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
@@ -52,8 +53,6 @@ __all__ = ["Operation"]
 
 T = TypeVar("T")
 
-_PATIENCE = 50
-"""How long an exclusive operation waits for those in flight before it marks its scope (milliseconds)."""
 _ROUNDS = 8
 """How often an attempt begins again when its intent was withdrawn, before it waits."""
 
@@ -61,7 +60,7 @@ _ROUNDS = 8
 class Operation(Generic[T]):
     """One logical operation; see the module. One thread uses it, once.
 
-    ``begun``: its state after batches. ``lost``: a function to call after each lost attempt.
+    ``begun``: its state after a first attempt or batches. ``lost``: a function to call after each lost attempt.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class Operation(Generic[T]):
         session: Session,
         request: Request[T],
         call: Call,
-        begun: Begun | None = None,
+        begun: Begun,
         lost: Callable[[], None] | None = None,
     ) -> None:
         self._session = session
@@ -77,13 +76,9 @@ class Operation(Generic[T]):
         self._request = request
         self._call = call
         self._policy = session.policy_of(call)
-        self._row = OperationRow(session, request, call, self._policy.deadline)
+        self._row = OperationRow(session, request, call, begun)
         self._begun, self._lost = begun, lost
-        self._doubt = None if begun is None else begun.doubt
-        self._announce_on = None if begun is None else begun.announce_on
-        if begun is not None:
-            self._row.id, self._row.ends = begun.id, begun.ends
-            self._row.sent = begun.doubt is not None
+        self._doubt, self._announce_on, self._met = begun.doubt, begun.announce_on, begun.met
         self._leases = OwnLeases(session, self._row, call)
         self._mark = OwnMark(session.backend, self._row.id, exclusive=request.exclusive)
         self._ticket = OwnTicket(session)
@@ -108,15 +103,17 @@ class Operation(Generic[T]):
         """Return the operation's result, or raise its error."""
         session, row = self._session, self._row
         effort = Effort(
-            self._policy, session.clock, session.bucket, self._request.what, row.id, self._winner, self._was_helped
+            self._policy,
+            session.clock,
+            session.bucket,
+            self._request.what,
+            row.id,
+            self._winner,
+            self._was_helped,
+            self._begun.lost,  # a lost batch counts as an attempt
+            self._begun.started,
+            row.ends,
         )
-        if self._begun is None:
-            started = session.clock.monotonic()
-            session.metrics.begun()
-        else:
-            effort.lost, effort.started = self._begun.lost, self._begun.started  # a lost batch counts as an attempt
-            started = self._begun.started
-        effort.ends = row.ends
         try:
             if self._doubt is not None:
                 self._check_doubt(self._doubt)
@@ -134,9 +131,7 @@ class Operation(Generic[T]):
             tell_id(interrupt, row.id)
             raise
         finally:
-            if self._begun is None:
-                session.metrics.ended()
-            seconds = session.clock.monotonic() - started
+            seconds = session.clock.monotonic() - self._begun.started
             session.metrics.operation(self._request.verb, self._attempts, seconds, self._decided_by)
             if self._ticket.number is not None:
                 with cleaning(session.clock.monotonic() + GRACE):
@@ -196,9 +191,8 @@ class Operation(Generic[T]):
 
     def _step(self, number: int, withdrawn: bool) -> T:
         row = self._row
-        if self._doubt is not None:
-            doubt, self._doubt = self._doubt, None
-            return row.lost(doubt)
+        if self._doubt is not None or self._met is not None:
+            return self._take_up()
         if row.look:
             return self._ended(row.read())
         lost_on, self._announce_on = self._announce_on, None
@@ -222,6 +216,25 @@ class Operation(Generic[T]):
             row.keep("unchanged", encode_value(cast(Any, decided)))
         return decided
 
+    def _take_up(self) -> T:
+        """End the attempt that was made elsewhere."""
+        doubt, met, self._doubt, self._met = self._doubt, self._met, None, None
+        if doubt is not None:
+            return self._row.lost(doubt)
+        assert met is not None
+        if met.error is not None:
+            raise met.error
+        assert met.proposal is not None
+        self._guessed, self._run = met.guessed, met.run
+        if met.commit is None or met.outcome is None:
+            return self._send(met.proposal, withdrawn=False)
+        self._propose(met.proposal)
+        return self._answered(met.proposal, met.commit, met.outcome)
+
+    def _decide(self, *, trusting: bool) -> Proposal[T] | T:
+        decided, self._guessed, self._run = decide(self._session, self._request, trusting=trusting)
+        return decided
+
     def _announce_at_once(self, entity_id: int) -> None:
         """Announce before any attempt; once that is refused, the operation reads before it announces."""
         try:
@@ -231,52 +244,41 @@ class Operation(Generic[T]):
                 self._merge = None
             raise
 
-    def _decide(self, *, trusting: bool) -> Proposal[T] | T:
-        recent, self._run, self._guessed = self._session.recent, self._backend.origin.run, False
-        view = View(self._backend, trusting, recent)
-        try:
-            decided = self._request.attempt(view)
-            self._guessed = view.guessed
-            if isinstance(decided, Proposal) or not view.guessed:
-                return decided
-            self._guessed = False
-        except MetastoreError as error:
-            if not view.guessed or isinstance(error, BackendUnavailable):  # no guess caused the latter
-                raise
-        return self._request.attempt(View(self._backend, False, recent))
-
     # --- the fast path
 
-    def _send(self, proposal: Proposal[T], withdrawn: bool) -> T:
-        row, held = self._row, self._mark.held
+    def _propose(self, proposal: Proposal[T]) -> Merge | None:
+        """Note what the commit of this attempt asks for; return what can be announced of it."""
         self._exclusive = self._request.exclusive or proposal.exclusive
-        merge = self._intent.merge = self._merge or self._announceable(proposal)
+        self._intent.merge = self._merge or self._announceable(proposal)
+        return self._intent.merge
+
+    def _send(self, proposal: Proposal[T], withdrawn: bool) -> T:
+        row, held, merge = self._row, self._mark.held, self._propose(proposal)
         updated = _updated(proposal.writes)
         first = self._merge is None and self._request.read_first and not proposal.evidence
         if updated and merge is not None and (withdrawn or (first and self._intent.hot(merge))):
             # it was announced before, or could not be before this attempt: announce it where the path leads now
             self._intent.announce(updated[0])
             return self._help(updated[0])
-        commit = Commit(
+        commit = commit_of(
+            proposal,
             row.id,
             row.principal,
-            proposal.guards,
-            proposal.reads,
-            proposal.writes,
-            proposal.skip_existing,
+            self._run,
+            waits=self._exclusive and held is None,
             claim=row.claim,
             caller=row.caller,
             held=held,
             overlook=self._overlook,
             leases=self._leases.tokens(),
-            patience=_PATIENCE if self._exclusive and held is None else None,
-            evidence=proposal.evidence,
-            run=self._run,
         )
         if self._ticket.number is not None:
             commit = carrying(self._session, replace(commit, ticket=self._ticket.number, leaves=self._ticket.ids))
         row.sent = True
-        outcome = self._committed(commit)
+        return self._answered(proposal, commit, self._committed(commit))
+
+    def _answered(self, proposal: Proposal[T], commit: Commit, outcome: CommitOutcome) -> T:
+        row = self._row
         if isinstance(outcome, Unknown):
             return row.lost(outcome)
         row.sent = False

@@ -1,7 +1,7 @@
 """Run a request, in a store or in a transaction: the entry point of this folder.
 
-In a store a request may travel with others (:mod:`metastore.combine`); else it is one
-:class:`~metastore.operation.operation.Operation`. In a transaction it is laid over the transaction's overlay.
+In a store a request may travel with others (:mod:`metastore.combine`); else ``once.py`` runs it. In a transaction it is
+laid over the transaction's overlay.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from metastore.errors import DeadlineExceeded, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.operation.authorized import authorized
 from metastore.operation.keys import began
-from metastore.operation.operation import Operation
+from metastore.operation.once import once
 from metastore.operation.record import refused_id
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import ManagerSession, Session
@@ -40,7 +40,7 @@ def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
         return _of(session, _in_transaction(session, request, call))
     if session.combiner is not None:
         return _of(session, session.combiner.perform(session, request, call))
-    return _of(session, Operation(session, request, call).run())
+    return _of(session, once(session, request, call))
 
 
 def _of(session: ManagerSession, result: T) -> T:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Literal, NoReturn
 from uuid import UUID
 
-from metastore.deadlines import remaining, until
+from metastore.deadlines import until
 from metastore.errors import (
     BackendRefused,
     BackendUnavailable,
@@ -25,6 +25,7 @@ from metastore.errors import (
     OutcomeUnknown,
     outcome_forgotten,
 )
+from metastore.operation.begun import Begun
 from metastore.operation.kept_result import with_origin
 from metastore.operation.keys import began
 from metastore.operation.request import Call, Request
@@ -47,13 +48,13 @@ _GRACE = 0.5
 class OperationRow:
     """One operation's row: its id, the claim under which it is sent, and what this process knows of the row."""
 
-    def __init__(self, session: Session, request: Request[Any], call: Call, deadline: float) -> None:
+    def __init__(self, session: Session, request: Request[Any], call: Call, begun: Begun) -> None:
         self._session = session
         self._request = request
-        self._deadline = deadline
-        self.ends = session.clock.monotonic() + min(deadline, remaining(session.clock, deadline))
+        self._deadline = session.policy_of(call).deadline
+        self.ends = begun.ends
         self.principal = session.principal if call.principal is None else call.principal
-        self.id = call.operation_id or request.id or session.clock.operation_id()
+        self.id = begun.id
         self.caller: Caller | None = None
         if call.operation_id is not None:
             self.caller = Caller(began(self.id, session.clock), _digest(request))
@@ -62,7 +63,7 @@ class OperationRow:
         """The row must be looked at before anything else."""
         self.pending_on: int | None = None
         """The entity on which the operation is pending."""
-        self.sent = False
+        self.sent = begun.sent
         """A message may be in flight that writes under the operation's id."""
         self.withdrawn = False
         """The intent was withdrawn; that does not count as a lost commit."""

@@ -141,8 +141,8 @@ _PROGRESS = (
     ),
     Fault(
         "a commit does not say in which run of the server its base was read",
-        "metastore/operation/operation.py",
-        "run=self._run,",
+        "metastore/operation/decide.py",
+        "run=run,",
         "run=None,",
         "tests/migration/test_put_back.py -k 'no_base and postgres'",
     ),
@@ -211,9 +211,9 @@ _PROGRESS = (
     ),
     Fault(
         "a call that is made again has a new deadline",
-        "metastore/operation/operation.py",
-        "        effort.ends = row.ends\n",
-        "",
+        "metastore/operation/begun.py",
+        "started + min(deadline, remaining(clock, deadline))",
+        "started + deadline",
         "tests/secrets/test_again.py",
     ),
     Fault(

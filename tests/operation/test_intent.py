@@ -10,6 +10,7 @@ import pytest
 
 import metastore as ms
 from metastore.errors import DeadlineExceeded
+from metastore.operation.begun import begin
 from metastore.operation.helping import BATCH, BatchSize, plan
 from metastore.operation.intent import Intent, help_others
 from metastore.operation.marks import OwnMark
@@ -36,7 +37,7 @@ class One:
 
     def __init__(self, store: Store, comment: str) -> None:
         session, self._store = session_of(store), store
-        self.row = OperationRow(session, request(), Call(), 30.0)
+        self.row = OperationRow(session, request(), Call(), begin(session, request(), Call()))
         self.mark = OwnMark(session.backend, self.row.id, exclusive=False)
         self.intent = Intent(session, self.row, self.mark, lambda: "alter it")
         self.merge = self.intent.merge = merge_of(store, comment)

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from metastore.errors import InvalidArgument, OperationIdReused, OutcomeUnknown
+from metastore.operation.begun import begin
 from metastore.operation.record import OperationRow
 from metastore.operation.request import Call
 from metastore.port.commit import Commit, Conflicted, Unknown
@@ -23,7 +24,8 @@ def store() -> Store:
 
 
 def row_of(store: Store, operation_id: UUID | None = None, **fields: Any) -> OperationRow:
-    return OperationRow(session_of(store), request(**fields), Call(operation_id=operation_id), 30.0)
+    session, wanted, call = session_of(store), request(**fields), Call(operation_id=operation_id)
+    return OperationRow(session, wanted, call, begin(session, wanted, call))
 
 
 def new_id(store: Store) -> UUID:

@@ -1,0 +1,53 @@
+"""Decide what a request comes to, and make the commit that a proposal asks for: what every attempt begins with."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+from uuid import UUID
+
+from metastore.errors import BackendUnavailable, MetastoreError
+from metastore.operation.request import Proposal, Request, View
+from metastore.operation.session import Session
+from metastore.port.commit import Commit
+
+__all__ = ["commit_of", "decide"]
+
+T = TypeVar("T")
+
+_PATIENCE = 50
+"""How long an exclusive operation waits for those in flight before it marks its scope (milliseconds)."""
+
+
+def decide(session: Session, request: Request[T], *, trusting: bool) -> tuple[Proposal[T] | T, bool, str | None]:
+    """Return what to commit, or the value that the caller gets; whether it rests on a guess; and the server's run.
+
+    ``trusting``: what is in hand may be used instead of a read. No value and no error rests on such a guess.
+    """
+    run = session.backend.origin.run  # before anything is read
+    view = View(session.backend, trusting, session.recent)
+    try:
+        decided = request.attempt(view)
+        if isinstance(decided, Proposal) or not view.guessed:
+            return decided, view.guessed, run
+    except MetastoreError as error:
+        if not view.guessed or isinstance(error, BackendUnavailable):  # no guess caused the latter
+            raise
+    return request.attempt(View(session.backend, False, session.recent)), False, run
+
+
+def commit_of(
+    proposal: Proposal[Any], operation_id: UUID, principal: str | None, run: str | None, *, waits: bool, **more: Any
+) -> Commit:
+    """Return the commit of a proposal. ``waits``: for those in flight at its guards. ``more``: its other fields."""
+    return Commit(
+        operation_id,
+        principal,
+        proposal.guards,
+        proposal.reads,
+        proposal.writes,
+        proposal.skip_existing,
+        patience=_PATIENCE if waits else None,
+        evidence=proposal.evidence,
+        run=run,
+        **more,
+    )

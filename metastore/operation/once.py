@@ -1,0 +1,110 @@
+"""A call that meets nobody: decide, commit, finish. Most calls are no more than this.
+
+What the first attempt meets is handed over to the full :class:`~metastore.operation.operation.Operation`, which takes
+it up as its own first attempt: nothing here reacts to a conflict. A call under a lease, one with its caller's operation
+id, and one on an entity that others changed a moment ago are such an operation from the beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+from uuid import UUID
+
+from metastore.deadlines import GRACE, cleaning, until
+from metastore.errors import BackendUnavailable
+from metastore.metrics import Decided
+from metastore.operation.begun import Begun, Met, begin
+from metastore.operation.decide import commit_of, decide
+from metastore.operation.intent import hot_now
+from metastore.operation.operation import Operation
+from metastore.operation.record import tell_id, withdraw
+from metastore.operation.request import Call, Proposal, Request
+from metastore.operation.session import Session
+from metastore.port.commit import Committed, Unknown
+from metastore.retry import logs
+from metastore.retry.policy import Attempt
+from metastore.retry.runner import Conflict, call_hooks
+
+__all__ = ["note_end", "once"]
+
+T = TypeVar("T")
+
+
+def once(session: Session, request: Request[T], call: Call, lost: Callable[[], None] | None = None) -> T:
+    """Return the result of a request, or raise its error. ``lost``: a function to call after each lost attempt."""
+    begun = begin(session, request, call)
+    session.metrics.begun()
+    try:
+        if call.operation_id is None and call.lease is None and not _is_hot(session, request):
+            done = _attempt(session, request, call, begun)
+            if not isinstance(done, Met):
+                return done
+            begun.met = done
+        return Operation(session, request, call, begun, lost).run()
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            _interrupted(session, call, begun, error)
+        raise
+    finally:
+        session.metrics.ended()
+
+
+def _attempt(session: Session, request: Request[T], call: Call, begun: Begun) -> T | Met:
+    """Return what the caller gets, or what this attempt met. Raises the call's error."""
+    by: Decided | None = "error"
+    try:
+        with until(begun.ends):
+            decided, guessed, run = decide(session, request, trusting=True)
+            if not isinstance(decided, Proposal):
+                by = "value"
+                return decided
+            principal = session.principal if call.principal is None else call.principal
+            commit = commit_of(decided, begun.id, principal, run, waits=request.exclusive or decided.exclusive)
+            outcome = None
+            if not (request.read_first and _is_hot(session, decided)):
+                begun.sent = True
+                outcome = session.backend.commit(commit)
+                begun.sent = isinstance(outcome, Unknown)
+            if isinstance(outcome, Committed):
+                result = decided.finish(outcome.results)
+                by = "self"
+                return result
+            by = None
+            return Met(None, decided, commit, outcome, guessed, run)
+    except (BackendUnavailable, Conflict) as error:
+        if isinstance(error, BackendUnavailable) and not error.transient:
+            raise
+        by = None
+        return Met(error)
+    finally:
+        if by is not None:
+            note_end(session, request, begun.id, 1, session.clock.monotonic() - begun.started, by)
+
+
+def _is_hot(session: Session, source: Request[Any] | Proposal[Any]) -> bool:
+    """Whether a change is announced before it is tried: another one of its entity lost a moment ago."""
+    return source.merge is not None and hot_now(session, source.merge) is not None
+
+
+def _interrupted(session: Session, call: Call, begun: Begun, interrupt: BaseException) -> None:
+    """Make sure that a call which was interrupted is not applied from now on."""
+    if begun.sent:
+        with cleaning(session.clock.monotonic() + GRACE):
+            withdraw(session, begun.id, session.policy_of(call).deadline, sent=True)
+    tell_id(interrupt, begun.id)
+
+
+def note_end(
+    session: Session, request: Request[Any], operation_id: UUID, number: int, elapsed: float, by: Decided
+) -> None:
+    """Count a call that has ended with its attempt ``number``, and tell it to the log and the hooks if it did well.
+
+    ``elapsed``: since it began (seconds).
+    """
+    session.metrics.operation(request.verb, number, elapsed, by)
+    if by == "error":
+        return
+    logs.done(request.what, operation_id, number, elapsed)
+    if session.policy.hooks:
+        call_hooks(session.policy.hooks, Attempt(request.what(), operation_id, number, None, elapsed, 0.0, None, None))
