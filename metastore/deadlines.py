@@ -70,12 +70,11 @@ def _innermost() -> _Until | None:
     return block
 
 
-def until(ends: float) -> _Until:
-    """Set the deadline of a ``with`` block to the instant ``ends``, or keep an earlier one around it.
+until: Final = _Until
+"""``with until(ends)``: set the deadline of a block to the instant ``ends``, or keep an earlier one around it.
 
-    ``math.inf``: the block has no deadline of its own, and no default of a backend holds in it. Raises nothing.
-    """
-    return _Until(ends)
+``math.inf``: the block has no deadline of its own, and no default of a backend holds in it. Raises nothing.
+"""
 
 
 def remaining(clock: Clock, default: float) -> float:

@@ -239,7 +239,7 @@ class Metrics:
     def operation(self, verb: str, attempts: int, seconds: float, decided: Decided) -> None:
         """Note what decided an operation that has ended, after so many ``attempts`` and ``seconds``."""
         with self._lock:
-            seen = self._verb(verb)
+            seen = self._verbs.get(verb) or self._verb(verb)
             seen.decided[decided] = seen.decided.get(decided, 0) + 1
             if attempts > 0:
                 seen.attempts.add(attempts)

@@ -7,7 +7,8 @@ lease or with the caller's operation id, a move, a transaction. The full operati
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from metastore.combine.lane import Lane
 from metastore.combine.reads import Finds
@@ -19,26 +20,20 @@ from metastore.port.records import Lookup, Resolved
 
 __all__ = ["Combiner"]
 
-T = TypeVar("T")
-
 
 class Combiner:
     """The lanes of one store; see the module. All sessions of the store share it."""
 
     def __init__(self, session: Session) -> None:
         active = set[object]()
-        self._finds = Finds(session, Lane(session.clock), active)
-        self._writes = Writes(session, Lane(session.clock), active)
+        self.finds = Finds(session, Lane(session.clock), active)
+        self.writes = Writes(session, Lane(session.clock), active)
+        self.resolve: Callable[[Lookup], Resolved] = self.finds.resolve
+        """Follow a path over live nodes as far as it leads."""
+        self.perform: Callable[[Session, Request[Any], Call], Any] = self.writes.run
+        """Run a request until it is committed, or settled on a value or an error."""
 
     @classmethod
     def of(cls, session: Session) -> Combiner | None:
         """Return the combiner of a store; None if its backend gains nothing by batches."""
         return cls(session) if isinstance(session.backend, Batches) else None
-
-    def resolve(self, lookup: Lookup) -> Resolved:
-        """Follow a path over live nodes as far as it leads."""
-        return self._finds.resolve(lookup)
-
-    def perform(self, session: Session, request: Request[T], call: Call) -> T:
-        """Run ``request`` until it is committed, or settled on a value or an error."""
-        return self._writes.run(session, request, call)

@@ -94,12 +94,8 @@ class Lane(Generic[Q, A]):
         self._waker = waker or clock.waker
         self._begin()
 
-    def _after_fork(self) -> None:
-        """Begin with an empty queue in a forked child: what waits there are the parent's requests."""
-        if process_id() != self._pid:
-            self._begin()
-
     def _begin(self) -> None:
+        """Begin with an empty queue. In a forked child, what waits there are the parent's requests."""
         self._pid = process_id()
         self._token = threading.Lock()
         """Taken while a thread leads, or is elected and has not begun. No thread ever waits for it."""
@@ -133,7 +129,8 @@ class Lane(Generic[Q, A]):
 
     def lead(self) -> Term | None:
         """Begin to lead, for one request that goes alone; None: another thread leads. The caller must :meth:`leave`."""
-        self._after_fork()
+        if process_id() != self._pid:  # in a forked child
+            self._begin()
         if not self._token.acquire(False):
             return None
         term = self._term = Term()
@@ -146,7 +143,8 @@ class Lane(Generic[Q, A]):
 
     def submit(self, request: Q, ends: float) -> Handle[Q, A]:
         """Put a request into the queue. Its thread must call :meth:`result` next."""
-        self._after_fork()
+        if process_id() != self._pid:  # in a forked child
+            self._begin()
         handle: Handle[Q, A] = Handle(request, ends, next(self._numbers), self._waker())
         self._queue.append(handle)
         if self._token.acquire(False):  # the leader may have gone before it could see the handle

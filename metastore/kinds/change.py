@@ -76,8 +76,11 @@ class EntityChange:
 
     def to_json(self) -> dict[str, Any]:
         """The fields that are set, as JSON values; override with ``from_json`` where a field is not one."""
-        pairs = [(name, getattr(self, name)) for name in self._field_names()]
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in pairs if v is not UNSET}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name in self._field_names()
+            if (value := getattr(self, name)) is not UNSET
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as plain JSON values, ``{"change": "SetComment", …}``; ``ms.change_from_dict`` reads it."""

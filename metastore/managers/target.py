@@ -53,14 +53,14 @@ _looks: ContextVar[int] = ContextVar("looks", default=0)
 def names_of(kind: Kind, target: Target) -> tuple[str, ...]:
     """Return the names of ``target``, checked."""
     if isinstance(target, Entity):
-        _check_kind(kind, target)
+        if target.kind != kind.name:
+            raise _wrong_kind(kind, target)
         return target.names
     return parse_path(target)
 
 
-def _check_kind(kind: Kind, target: Entity) -> None:
-    if target.kind != kind.name:
-        raise InvalidArgument(f"{target.path} is a {target.kind}, not a {kind.name}; use the manager of its kind")
+def _wrong_kind(kind: Kind, target: Entity) -> InvalidArgument:
+    return InvalidArgument(f"{target.path} is a {target.kind}, not a {kind.name}; use the manager of its kind")
 
 
 def place_of(kind: Kind, target: Target) -> Lookup | Entity:
@@ -72,7 +72,8 @@ def place_of(kind: Kind, target: Target) -> Lookup | Entity:
 def find(view: View, kind: Kind, target: Target) -> Record:
     """Return the live entity that ``target`` means. Raises EntityNotFound, DropPending."""
     if isinstance(target, Entity):
-        _check_kind(kind, target)
+        if target.kind != kind.name:
+            raise _wrong_kind(kind, target)
         if view.trusts(target):
             return target.record
         known = by_id(view.backend, target)

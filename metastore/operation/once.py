@@ -19,7 +19,7 @@ from metastore.operation.decide import commit_of, decide
 from metastore.operation.intent import hot_now
 from metastore.operation.operation import Operation
 from metastore.operation.record import tell_id, withdraw
-from metastore.operation.request import Call, Proposal, Request
+from metastore.operation.request import Call, Merge, Proposal, Request
 from metastore.operation.session import Session
 from metastore.port.commit import Committed, Unknown
 from metastore.retry import logs
@@ -36,7 +36,7 @@ def once(session: Session, request: Request[T], call: Call, lost: Callable[[], N
     begun = begin(session, request, call)
     session.metrics.begun()
     try:
-        if call.operation_id is None and call.lease is None and not _is_hot(session, request):
+        if call.operation_id is None and call.lease is None and not _is_hot(session, request.merge):
             done = _attempt(session, request, call, begun)
             if not isinstance(done, Met):
                 return done
@@ -62,7 +62,7 @@ def _attempt(session: Session, request: Request[T], call: Call, begun: Begun) ->
             principal = session.principal if call.principal is None else call.principal
             commit = commit_of(decided, begun.id, principal, run, waits=request.exclusive or decided.exclusive)
             outcome = None
-            if not (request.read_first and _is_hot(session, decided)):
+            if not (request.read_first and _is_hot(session, decided.merge)):
                 begun.sent = True
                 outcome = session.backend.commit(commit)
                 begun.sent = isinstance(outcome, Unknown)
@@ -82,9 +82,9 @@ def _attempt(session: Session, request: Request[T], call: Call, begun: Begun) ->
             note_end(session, request, begun.id, 1, session.clock.monotonic() - begun.started, by)
 
 
-def _is_hot(session: Session, source: Request[Any] | Proposal[Any]) -> bool:
+def _is_hot(session: Session, merge: Merge | None) -> bool:
     """Whether a change is announced before it is tried: another one of its entity lost a moment ago."""
-    return source.merge is not None and hot_now(session, source.merge) is not None
+    return merge is not None and hot_now(session, merge) is not None
 
 
 def _interrupted(session: Session, call: Call, begun: Begun, interrupt: BaseException) -> None:

@@ -37,15 +37,12 @@ def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
             raise InvalidArgument("a transaction is one operation: leave operation_id out inside of it")
         if call.lease is not None:
             raise InvalidArgument("a transaction is one commit: give the lease to it, store.transaction(lease=…)")
-        return _of(session, _in_transaction(session, request, call))
-    if session.combiner is not None:
-        return _of(session, session.combiner.perform(session, request, call))
-    return _of(session, once(session, request, call))
-
-
-def _of(session: ManagerSession, result: T) -> T:
-    """Note in an entity which database it comes from: later calls trust only what was committed here."""
-    if isinstance(result, Entity):
+        result = _in_transaction(session, request, call)
+    elif session.combiner is not None:
+        result = session.combiner.perform(session, request, call)
+    else:
+        result = once(session, request, call)
+    if isinstance(result, Entity):  # it says which database it comes from: calls trust only what was committed there
         result.__dict__["origin"] = session.backend.origin
     return result
 

@@ -152,7 +152,9 @@ class Undoing:
             return
 
         def attempt(view: View) -> Proposal[Entity] | Entity:
-            return rewrite(kind, find(view, kind, entity), doc, "[]", self._session.principal)
+            record = find(view, kind, entity)
+            names = tuple([node.name for node in record.chain])
+            return rewrite(kind, record, names, doc, "[]", self._session.principal)
 
         Mutation(verb="revert", target=entity, attempt=attempt, replay=first_entity, exclusive=False).run(
             self._session, kind, Call()

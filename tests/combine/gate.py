@@ -40,7 +40,7 @@ def lanes(store: Store) -> tuple[Lane[Any, Any], Lane[Any, Any]]:
     """Return a store's lanes: for reads, and for writes."""
     combiner = store._session.combiner
     assert isinstance(combiner, Combiner)
-    return combiner._finds._lane, combiner._writes._lane
+    return combiner.finds._lane, combiner.writes._lane
 
 
 def waiting(lane: Lane[Any, Any]) -> int:

@@ -359,7 +359,7 @@ class _Run:
         for entity in given.values():  # the process was there before
             if isinstance(entity, Entity):
                 session.recent.note_parents(lookup(kind_named(entity.kind), entity.names), entity.record.chain)
-        lane = session.combiner._writes._lane
+        lane = session.combiner.writes._lane
         term = lane.lead()
         assert term is not None
         self.tasks.run(bodies, lambda: lane.leave(term))

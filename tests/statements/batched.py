@@ -47,7 +47,7 @@ def together(tasks: Tasks, hand: Hand, bodies: Sequence[Callable[[], None]]) -> 
     for entity in hand.given.values():
         if isinstance(entity, Entity):
             session.recent.note_parents(lookup(kind_named(entity.kind), entity.names), entity.record.chain)
-    lanes: list[Lane[Any, Any]] = [session.combiner._finds._lane, session.combiner._writes._lane]
+    lanes: list[Lane[Any, Any]] = [session.combiner.finds._lane, session.combiner.writes._lane]
     terms = [lane.lead() for lane in lanes]
 
     def begin() -> None:

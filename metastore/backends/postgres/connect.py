@@ -90,13 +90,11 @@ class Pool:
     def _new_pool(self) -> WaitingPool:
         return WaitingPool(self._connect, self._settle, self.limits, self._timeout)
 
-    def _after_fork(self) -> None:
-        """Begin with an empty pool in a forked child."""
-        if self._pool.pid != process_id():
-            # kept: to close its connections would end the parent's sessions
-            self._of_parent += (self._pool, self._own)
-            self._own = deque()
-            self._pool = self._new_pool()  # last: it says that all this was done
+    def _begin_anew(self) -> None:
+        """Begin with an empty pool, in a forked child."""
+        self._of_parent += (self._pool, self._own)  # kept: to close its connections would end the parent's sessions
+        self._own = deque()
+        self._pool = self._new_pool()  # last: it says that all this was done
 
     def use(self) -> PoolUse:
         """Return how many connections are in use."""
@@ -199,7 +197,8 @@ class Pool:
                     raise
 
     def _kept_own(self) -> Connection | None:
-        self._after_fork()
+        if self._pool.pid != process_id():
+            self._begin_anew()
         try:
             return self._own.pop()
         except IndexError:
@@ -217,7 +216,8 @@ class Pool:
         """Lend a connection for a ``with`` block; one that broke is thrown away."""
         if self._closed and not cleans_up():  # one that cleans up gets a connection of its own, which is closed then
             raise StoreClosed
-        self._after_fork()
+        if self._pool.pid != process_id():
+            self._begin_anew()
         if remaining(SYSTEM, self._timeout) <= 0:
             raise DeadlineExceeded("the deadline passed before the database was asked; call again, with a longer one")
         return Loan(self._pool)
@@ -239,7 +239,7 @@ class Pool:
         :meth:`check_run`.
         """
         with (loan := self.connection()) as connection:
-            if run is not None:
+            if run not in (None, self.run):
                 self.check_run(run)
             if connection.prepare_threshold is None:
                 return connection.execute(text, parameters).fetchall() if pooled is None else pooled(connection)

@@ -46,4 +46,6 @@ def preludes(commit: Commit) -> list[Statement]:
 
     A commit that only checks writes no row, so that it leaves the claimed one in its place.
     """
+    if commit.caller is None and not commit.claim:
+        return []
     return caller(commit.caller, commit.operation_id, commit.claim if commit.writes else 0)

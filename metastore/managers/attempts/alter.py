@@ -40,13 +40,14 @@ def alter(
 
     def attempt(view: View) -> Proposal[Entity] | Entity:
         record = find(view, kind, target)
-        check_version(view, record, expected_version, target)
+        if expected_version is not None:
+            check_version(view, record, expected_version, target)
         names = tuple([n.name for n in record.chain])
         if view.asking:
-            return rewrite(kind, record, record.doc, dump_changes(changes, names), actor)
+            return rewrite(kind, record, names, record.doc, dump_changes(changes, names), actor)
         made = bound_changes(changes, record.chain[-1].id, record.doc)
         text = altered(record.doc, names, made, kind.check_doc)
-        proposal = rewrite(kind, record, text, dump_changes(made, names), actor)
+        proposal = rewrite(kind, record, names, text, dump_changes(made, names), actor)
         if secret is None or not isinstance(proposal, Proposal):
             return proposal
         return replace(proposal, merge=replace(secret, changes=made))
@@ -63,12 +64,14 @@ def alter(
     )
 
 
-def rewrite(kind: Kind, record: Record, text: str | None, changes: str, actor: str | None) -> Proposal[Entity] | Entity:
-    """Propose a new document for an entity; return the entity as it is if ``text`` is None, because nothing changes."""
+def rewrite(
+    kind: Kind, record: Record, names: tuple[str, ...], text: str | None, changes: str, actor: str | None
+) -> Proposal[Entity] | Entity:
+    """Propose a new document for the entity at ``names``. If ``text`` is None, nothing changes: return the entity."""
     check_in_use(record.chain[:-1])
     if text is None:
         return kind.entity(record)
-    path = format_path([n.name for n in record.chain])
+    path = format_path(names)
     write = Update(record.chain[-1].id, record.version, Event(kind.name, "alter", path, path, changes), doc=text)
 
     def finish(results: Results) -> Entity:

@@ -162,7 +162,8 @@ def _replaced(wish: Wish, record: Record, secrets: Mapping[str, str], actor: str
         doc = with_properties(wish.replacing(old), secrets)
     doc["properties"] = kept_in(doc["properties"], old["properties"])
     text = dump(doc, path)
-    return rewrite(wish.kind, record, None if equal(record.doc, text, doc, same_order=False) else text, "[]", actor)
+    unless_equal = None if equal(record.doc, text, doc, same_order=False) else text
+    return rewrite(wish.kind, record, path, unless_equal, "[]", actor)
 
 
 def with_properties(doc: Doc, more: Mapping[str, str]) -> Doc:
