@@ -12,11 +12,13 @@ from uuid import UUID
 
 from metastore.errors import ScopeFrozen
 from metastore.port.backend import Backend
-from metastore.port.commit import Committed, Unknown
+from metastore.port.commit import Commit, Committed, Unknown
+from metastore.port.conditions import ROOT_ID
 from metastore.port.intents import Mark
+from metastore.port.writes import Update
 from metastore.retry.runner import Conflict
 
-__all__ = ["MARK_TTL", "InTheWay", "OwnMark", "in_the_way"]
+__all__ = ["MARK_TTL", "InTheWay", "OwnMark", "in_the_way", "waits_at"]
 
 MARK_TTL = 1.0
 """How long a mark of a rename, move or drop holds others up if its owner has died, or if it arrived late (seconds)."""
@@ -42,6 +44,15 @@ def in_the_way(backend: Backend, ids: Sequence[int], operation_id: UUID) -> InTh
     quiet = max((one.seconds for one in marked if one.mark is None), default=0.0)
     mine = tuple([one.id for one in marked if one.mark == operation_id])
     return InTheWay(others[0].mark if others else None, quiet, mine)
+
+
+def waits_at(commit: Commit) -> int:
+    """Return where an exclusive operation waits for others: at its exclusive guard, if it has one, else at its entity.
+
+    The root is never marked: a mark there would hold every writer up.
+    """
+    barred = [guard.id for guard in commit.guards if guard.exclusive and guard.id != ROOT_ID]
+    return (barred or [write.id for write in commit.writes if isinstance(write, Update)])[0]
 
 
 class OwnMark:

@@ -37,13 +37,12 @@ from metastore.operation.ending import clean_up, give_up
 from metastore.operation.intent import Intent, help_others
 from metastore.operation.kept_result import encode_error, encode_value, entity_at, merits, replay
 from metastore.operation.leasing import OwnLeases
-from metastore.operation.marks import OwnMark
+from metastore.operation.marks import OwnMark, waits_at
 from metastore.operation.record import OperationRow, detail, tell_id, winner
 from metastore.operation.request import Call, Merge, Proposal, Request, is_known
 from metastore.operation.session import Session
 from metastore.operation.tickets import OwnTicket, carrying, without_others
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
-from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Step
 from metastore.port.writes import Update, Write
 from metastore.retry.reactions import REACTIONS, Reaction
@@ -322,7 +321,7 @@ class Operation(Generic[T]):
             if not (self._guessed and self._request.read_first):
                 self._intent.announce(updated.id)
         if reaction is Reaction.MARK:
-            self._mark.put(updated.id if updated is not None and cause != "busy" else _waits_at(commit))
+            self._mark.put(updated.id if updated is not None and cause != "busy" else waits_at(commit))
         if reaction is Reaction.HELP:
             helped = [help_others(self._session, entity_id) for entity_id in _updated(commit.writes)]
             self._overlook = not all(helped)
@@ -387,15 +386,6 @@ class Operation(Generic[T]):
     def _winner(self) -> str:
         """Return who won the last conflict, if the database still answers."""
         return "" if self._lost_to is None else winner(self._session, self._lost_to, self._row.id)
-
-
-def _waits_at(commit: Commit) -> int:
-    """Return where an exclusive operation waits for others: at its exclusive guard, if it has one, else at its entity.
-
-    The root is never marked: a mark there would hold every writer up.
-    """
-    barred = [guard.id for guard in commit.guards if guard.exclusive and guard.id != ROOT_ID]
-    return (barred or _updated(commit.writes))[0]
 
 
 def _updated(writes: Sequence[Write]) -> list[int]:
