@@ -42,7 +42,8 @@ class _Case:
     def __init__(self, test: str, module: pytest.MarkDecorator | None = None, **params: str) -> None:
         self.nodeid = f"tests/a.py::{test}[{'-'.join(params.values())}]"
         self.callspec = SimpleNamespace(params=params)
-        self.marks = [(SimpleNamespace(nodeid="tests/a.py"), module.mark)] if module else []
+        there: Any = SimpleNamespace(nodeid="tests/a.py")
+        self.marks: list[tuple[Any, pytest.Mark]] = [(there, module.mark)] if module else []
 
     def add_marker(self, mark: pytest.MarkDecorator) -> None:
         self.marks.append((self, mark.mark))
