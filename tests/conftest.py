@@ -5,8 +5,9 @@ them; each is a fresh, migrated database. ``store`` is an open store on ``url``.
 PostgreSQL or Spark is marked ``postgres`` or ``spark`` by itself: ``-m "not spark"`` leaves it out.
 
 What a test of all backends does above the port is the same code on each: such a test is marked
-``each_run_on("sqlite")``. ``make test`` runs it on this backend, ``make test-long`` on the others. ``--share 3/10``
-takes a share of the long tests (tests/long.py).
+``each_run_on("sqlite")``. ``make test`` runs it on this backend, ``make test-long`` on the others. Where many cases
+differ in little, ``one_in(3)`` leaves two of three to ``make test-long``, and ``each_value`` leaves all that repeat
+values of the others. ``--share 3/10`` takes a share of the long tests (tests/long.py).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from urllib.parse import urlsplit
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.long import in_share, leave_out, share
+from tests.long import BACKENDS, in_share, leave_out, named_in, share, thin_out
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Databases, ExternalPostgres, PostgresServer, external_url
 from tests.servers.process import MEMORY, has_room
@@ -41,7 +42,7 @@ ROOT = Path(__file__).resolve().parent.parent
 settings.register_profile(
     "busy",
     deadline=None,
-    max_examples=40,
+    max_examples=25,
     derandomize="CI" in os.environ,  # CI judges a change by the same inputs each time; others look further
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
@@ -59,7 +60,6 @@ os.environ.setdefault("SPARK_LAUNCHER_OPTS", SHORT_LIVED_JVM)
 
 MARKED_BY_FIXTURE = {"postgres": ("postgres_server", "postgres_databases"), "spark": ("spark",)}
 ONE_IS_ENOUGH = ("locks_server", "password_server")  # servers that take seconds to start
-BACKENDS = frozenset({"memory", "sqlite", "postgres", "combined"})
 
 
 def pytest_configure() -> None:
@@ -85,6 +85,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(marker)
         if _on_another_backend(item) or item.get_closest_marker("nightly"):
             item.add_marker(pytest.mark.long)
+    thin_out(items)
+    for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
         elif item.get_closest_marker("xdist_group") is None and (group := _group(item)):
@@ -110,8 +112,7 @@ def pytest_collection() -> Generator[None, object, object]:
 def _on_another_backend(item: pytest.Item) -> bool:
     """Tell whether each run does this test on one backend, and the item is on another one."""
     marker = item.get_closest_marker("each_run_on")
-    params = getattr(getattr(item, "callspec", None), "params", {}).values()
-    on = {one for one in params if isinstance(one, str)} & BACKENDS
+    on = named_in(item, BACKENDS)
     return marker is not None and bool(on) and on.isdisjoint(marker.args)
 
 

@@ -17,6 +17,8 @@ from metastore.clock import SYSTEM
 from metastore.port.records import Origin
 from tests.aio.cutting import Cut, cutting
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 Do = Callable[[AsyncStore, str], Awaitable[Any]]
 Happened = Callable[[AsyncStore, str], Awaitable[bool]]
 

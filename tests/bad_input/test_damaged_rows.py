@@ -22,6 +22,8 @@ from tests.bad_input.conftest import TABLE, prepare
 from tests.cli.test_cli import here
 from tests.transfer.test_bad_input import changed, refused, sealed, small
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 Execute = Callable[[str], Any]
 ROOT = Path(__file__).resolve().parents[2]
 DEEP = '{"comment":null,"properties":{},"x":' + "[" * 5000 + "]" * 5000 + "}"

@@ -47,6 +47,7 @@ class TestOddValues:
         """Some odd values are good names of files."""
         monkeypatch.chdir(tmp_path)
 
+    @pytest.mark.one_in(3)
     def test_in_memory(self, method: Method) -> None:
         for parameter in method.parameters:
             with ms.open("memory://", principal="tester", deadline=5.0) as store:

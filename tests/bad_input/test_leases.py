@@ -18,6 +18,8 @@ from tests.bad_input.test_names import BAD_NAMES
 from tests.contract.ground import interrupted
 from tests.leases.kinds_of_work import NOTHING_TO_WRITE, WORK, S, Work, furnish
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 NO_TIMES: dict[str, Any] = {
     "-1": -1,
     "-0.001": -0.001,

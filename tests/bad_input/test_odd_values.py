@@ -286,6 +286,7 @@ def _try(name: str, store: ms.Store, value: Any) -> None:
     message.encode()  # it can be shown
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.each_run_on("postgres")
 @pytest.mark.parametrize("name", CALLS)
 def test_odd_values_are_refused_in_our_words(odd_store: ms.Store, name: str) -> None:

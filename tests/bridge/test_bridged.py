@@ -15,6 +15,8 @@ from metastore.bridge.exclusive import Exclusive
 from tests.concurrency.checks import seed
 from tests.concurrency.raw import rows
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 ms_path = str | tuple[str, ...]
 TABLE = "lake.cat.s.t"
 

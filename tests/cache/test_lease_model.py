@@ -50,6 +50,7 @@ def test_every_schedule_of_a_small_case(case: str) -> None:
     assert explored.states > 500
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("case", CASES)
 def test_random_schedules(case: str) -> None:
     assert random_schedules(CASES[case], 300, seed=1).found is None
@@ -141,6 +142,7 @@ def test_a_writer_that_is_blocked_is_found(mutant: str) -> None:
     assert "has waited" in found
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("mutant", long_unless(FINDS, lambda mutant: mutant not in DEEP))
 def test_a_broken_rule_is_found(mutant: str) -> None:
     setting, schedules = FINDS[mutant]

@@ -18,6 +18,7 @@ from tests.cli.test_cli import call, environment, here, refused
 MANY = 20_000
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [

@@ -158,6 +158,7 @@ CASES = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CASES)
 def test_what_was_answered_is_there_after_a_crash(server: PostgresServer, crashing_url: str, name: str) -> None:
     case = CASES[name]

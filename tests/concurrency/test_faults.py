@@ -48,6 +48,7 @@ LOST: dict[str, Callable[[ms.Store], object]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("after", [True, False], ids=["answer lost", "request lost"])
 @pytest.mark.parametrize("what", LOST)
 def test_lost_acknowledgement(proxied: tuple[PostgresProxy, ms.Store, str], what: str, after: bool) -> None:

@@ -129,6 +129,7 @@ COMMITS = (transaction, run, freeze, consumer, export)
 BLOCKS = (*COMMITS, lease, follower, store_itself)
 
 
+@pytest.mark.one_in(4, on="postgres")
 @pytest.mark.parametrize("raises", [False, True], ids=["in order", "by an error"])
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.__name__)
 def test_a_child_that_leaves_a_block_ends_nothing(url: str, block: Callable[..., None], raises: bool) -> None:

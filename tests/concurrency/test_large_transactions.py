@@ -61,6 +61,7 @@ def _seconds(store: ms.Store, work: Work, count: int, run: str) -> float:
     return time.process_time() - began
 
 
+@pytest.mark.one_in(2, on="postgres")
 @pytest.mark.parametrize(
     "work",
     [

@@ -129,6 +129,7 @@ def _look(store: ms.Store) -> None:
     assert len(seen) == len(set(seen))
 
 
+@pytest.mark.one_in(2, on="postgres")
 @pytest.mark.each_run_on("postgres")
 @pytest.mark.parametrize("case", long_unless(CASES, lambda case: not case.startswith(("drop tag", "restore", "set"))))
 def test_no_relation_has_a_dead_end(url: str, team: Team, case: str) -> None:

@@ -65,6 +65,7 @@ READS: dict[str, Callable[[ms.Store, str], object]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("what", READS)
 def test_the_first_read_after_a_restart(idle: tuple[ms.Store, str, str], what: str) -> None:
     store, _, before = idle

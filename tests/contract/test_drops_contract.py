@@ -19,6 +19,8 @@ from metastore.port.backend import MOST_AHEAD, Backend
 from metastore.port.conditions import DROPPING, LIVE, PURGING
 from tests.contract.ground import Ground, behind
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 T = "m.c.one.t"
 SOON = 0.05
 """A ttl that passes at once (seconds)."""

@@ -38,6 +38,7 @@ def tidy_up(ground: Ground) -> None:
 
 
 class TestRepeats:
+    @pytest.mark.one_in(4, on="postgres")
     @pytest.mark.parametrize("name", [*CALLS, *FAILING])
     def test_the_first_result(self, ground: Ground, name: str) -> None:
         call, own = (CALLS | FAILING)[name], new_id()

@@ -7,6 +7,8 @@ import pytest
 import metastore as ms
 from tests.contract.ground import Ground
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 
 class TestFind:
     def test_load_many(self, ground: Ground) -> None:

@@ -12,6 +12,8 @@ import pytest
 import metastore as ms
 from metastore import Store
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 
 @dataclass(frozen=True)
 class Sample:

@@ -87,6 +87,7 @@ def within(name: str, ground: Ground, own: UUID | None, seconds: float) -> Any:
 
 
 class TestLostAnswers:
+    @pytest.mark.one_in(3, on="postgres")
     @pytest.mark.parametrize("really", [True, False], ids=["applied", "not applied"])
     @pytest.mark.parametrize("name", LOST)
     def test_repeated_with_its_id(self, ground: Ground, name: str, really: bool) -> None:

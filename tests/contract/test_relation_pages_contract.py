@@ -12,6 +12,8 @@ import metastore as ms
 from metastore import Store
 from tests.contract.authorized import Lake, prepare
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 
 class Noting:
     """A backend that notes what it is asked."""

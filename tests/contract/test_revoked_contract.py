@@ -70,6 +70,7 @@ def _lost(at: Held, write: str, loss: str) -> None:
     assert store.verify() == []
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("write", "loss"), pairs())
 def test_what_rests_on_a_lost_right_does_not_land(at: Held, write: str, loss: str) -> None:
     _lost(at, write, loss)

@@ -15,6 +15,8 @@ from metastore.managers.drops import row
 from metastore.port.conditions import DROPPING, PURGING
 from tests.contract.ground import behind
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 SCHEMA = "m.c.one"
 SOON = 0.05
 """A ttl that passes at once (seconds)."""

@@ -23,6 +23,8 @@ from metastore.port.commit import Commit, CommitOutcome, Unknown
 from metastore.transaction.transaction import Transaction
 from tests.contract.ground import Ground, prepare
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 OURS, THEIRS, LATER = (ms.SetProperty(key, "1") for key in ("ours", "theirs", "later"))
 
 Use = Callable[[ms.Store, Any], Any]

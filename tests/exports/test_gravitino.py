@@ -58,6 +58,7 @@ def moved(source: str, url: str, tmp_path: Path, version: int = NEWEST) -> tuple
     return back, export_gravitino(url, back)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_database_moves_over_and_back(url: str, source: str, tmp_path: Path, version: int) -> None:
     back, report = moved(source, url, tmp_path, version)

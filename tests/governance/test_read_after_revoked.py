@@ -194,6 +194,7 @@ def _others_go_first(world: World, read: str, loss: Callable[[], None], back: Ca
     assert before in shown  # with the right, it shows what was written last
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("cold", [False, True])
 @pytest.mark.parametrize(("read", "sees"), [*[(read, False) for read in READS], ("reveal", True), ("export", True)])
 @pytest.mark.parametrize("loss", [World.leave, World.give_away])

@@ -18,6 +18,8 @@ from metastore.pyiceberg.once import Once, Refused
 from tests.iceberg.server import served
 from tests.iceberg.test_rest import SCHEMA
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 KEY = "0196ff00-0000-7000-8000-000000000000"
 SET = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "v"}}]}
 UNSET = {"requirements": [], "updates": [{"action": "remove-properties", "removals": ["k"]}]}

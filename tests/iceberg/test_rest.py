@@ -18,6 +18,8 @@ from metastore.pyiceberg import files
 from metastore.serve.iceberg import tables
 from tests.iceberg.server import served
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 ROWS = pa.table({"n": pa.array([1, 2], pa.int64())})
 SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "n", "type": "long", "required": False}]}
 MADE: list[dict[str, Any]] = [

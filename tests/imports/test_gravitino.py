@@ -22,6 +22,8 @@ from tests.cli.test_cli import here
 from tests.imports.gravitino_tables import VERSIONS, create_tables
 from tests.imports.gravitino_world import World
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 T = "lake.sales.eu.orders"
 
 

@@ -20,15 +20,17 @@ def _is_long(name: str) -> bool:
 
 
 def _is_tried(program: Program) -> bool:
-    """Whether each run tries it: every second one of the callers' programs, and all with what is in hand."""
+    """Whether ``one_in`` counts it: every second one of the callers' programs, and all with what is in hand."""
     return program in HANDED or CALLERS.index(program) % 2 == 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("program", long_unless([*HANDED, *CALLERS], _is_tried), ids=lambda p: p.name)
 def test_what_is_in_hand_is_a_reference(program: Program) -> None:
     assert explore(program, _LIMIT).finals > 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] if _is_long(n) else []) for n in MET])
 def test_two_writes_in_a_row(name: str) -> None:
     met = [program for program in MET[name] if matters(program)]

@@ -22,6 +22,7 @@ from tests.interleaving.programs import Program
 _LIMIT = 200_000
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("program", GOVERNED, ids=lambda p: p.name)
 def test_no_interleaving_breaks_relations_and_rights(program: Program) -> None:
     explored = explore(program, _LIMIT)  # raises Truncated if that was not all

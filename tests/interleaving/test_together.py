@@ -13,6 +13,7 @@ _LIMIT = 10_000
 """States of one program: one that has more belongs to the long tests."""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("program", [p for p in TOGETHER if not p.full], ids=lambda p: p.name)
 def test_no_interleaving_of_batches_breaks_the_protocol(program: Program) -> None:
     explored = explore(program, _LIMIT)  # raises Truncated if that was not all

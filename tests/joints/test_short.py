@@ -13,7 +13,7 @@ from tests.joints.judge.verdict import judged
 from tests.joints.plans import PLANS
 from tests.joints.run import ground, run
 
-_SECONDS = 5.0
+_SECONDS = 3.0
 
 
 @pytest.mark.parametrize(

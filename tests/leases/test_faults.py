@@ -171,6 +171,7 @@ def proxied(furnished: str, postgres_address: tuple[str, int]) -> Iterator[tuple
         yield proxy, Ground(holder, direct, furnished)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("step", STEPS)
 def test_cut_at_every_message(proxied: tuple[PostgresProxy, Ground], step: Step) -> None:
     """All of the message is lost, or its second half, or the answer to it: it is settled before it returns."""

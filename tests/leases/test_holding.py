@@ -18,6 +18,8 @@ from metastore.store import opening
 from tests.leases.kinds_of_work import S, furnish, picture
 from tests.servers.process import wait_until
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 HOUR = 3600.0
 PATH = f"{S}.t"
 

@@ -14,6 +14,8 @@ from tests.leases.fencing import late_commits
 from tests.leases.kinds_of_work import S, furnish, picture
 from tests.servers.process import wait_until
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 NAME = "work"
 
 

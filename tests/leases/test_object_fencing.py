@@ -12,6 +12,8 @@ from metastore.clock import SYSTEM
 from tests.leases.worlds import Time, client, s3_options
 from tests.servers.s3 import S3Server
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 
 @pytest.fixture
 def catalog(store: ms.Store) -> ms.Store:

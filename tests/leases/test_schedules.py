@@ -89,6 +89,7 @@ def merges(*lists: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
                 yield (one[0], *rest)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("others", TIMES, ids=lambda steps: "-".join(what for what, _ in steps))
 @pytest.mark.parametrize("backend", long_unless(BACKENDS, lambda backend: backend == "memory"))
 def test_every_order_of_two_holders(backend: str, others: list[Step], record_property: Callable[..., None]) -> None:

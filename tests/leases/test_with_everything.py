@@ -20,6 +20,8 @@ from tests.progress.hooks import announces, before
 from tests.progress.parked import Parked
 from tests.servers.process import wait_until
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 PATH = f"{S}.t"
 
 

@@ -37,6 +37,7 @@ def trace(tmp_path: Path) -> Path:
 # --- all of them
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_scenario_runs_alone_and_together(name: str, tmp_path: Path, trace: Path) -> None:
     """By one client, and by four that take turns: something of each is applied, and nothing is unknown."""

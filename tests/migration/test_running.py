@@ -88,6 +88,7 @@ def test_the_embedded_default_migrates_itself(empty_sqlite_url: str, declared_sq
     assert differences(empty_sqlite_url, declared_sqlite_url) == []
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("attempt", range(3))
 def test_six_processes_open_a_new_file_at_once(tmp_path: Path, crowd: Crowd, attempt: int) -> None:
     url = f"sqlite:///{tmp_path / 'new.db'}"

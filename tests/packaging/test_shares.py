@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.long import in_share, share
+from tests.long import in_share, share, thin_out
 from tests.nightly import PARTS, Part, Result, row, run, verdict
 
 
@@ -34,6 +34,44 @@ def test_what_shares_a_module_s_fixtures_shares_a_run() -> None:
 
 def test_what_takes_minutes_is_in_no_share() -> None:
     assert not any(in_share(item("tests/a.py::test", nightly=()), n, 10) for n in range(10))
+
+
+class _Case:
+    """What ``thin_out`` looks at: a case of a test, its parameters, and the marks of the test or of its module."""
+
+    def __init__(self, test: str, module: pytest.MarkDecorator | None = None, **params: str) -> None:
+        self.nodeid = f"tests/a.py::{test}[{'-'.join(params.values())}]"
+        self.callspec = SimpleNamespace(params=params)
+        there: Any = SimpleNamespace(nodeid="tests/a.py")
+        self.marks: list[tuple[Any, pytest.Mark]] = [(there, module.mark)] if module else []
+
+    def add_marker(self, mark: pytest.MarkDecorator) -> None:
+        self.marks.append((self, mark.mark))
+
+    def iter_markers_with_node(self, name: str) -> list[tuple[Any, pytest.Mark]]:
+        return [(node, mark) for node, mark in self.marks if mark.name == name]
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return next((mark for _, mark in self.iter_markers_with_node(name)), None)
+
+
+def _kept(cases: list[Any]) -> list[str]:
+    thin_out(cases)
+    return [case.nodeid.partition("::")[2] for case in cases if case.get_closest_marker("long") is None]
+
+
+def test_every_nth_case_on_a_backend_and_all_on_the_others() -> None:
+    mark = pytest.mark.one_in(3, on="postgres")
+    cases = [_Case(name, mark, url=url) for name in "abcd" for url in ("sqlite", "postgres")]
+    assert _kept(cases) == ["a[sqlite]", "a[postgres]", "b[sqlite]", "c[sqlite]", "d[sqlite]", "d[postgres]"]
+
+
+def test_each_value_of_each_parameter_is_in_a_case() -> None:
+    cases = [_Case("t", x=x, y=y, url=url) for x in "ab" for y in "cde" for url in ("sqlite", "memory")]
+    for case in cases:
+        case.add_marker(pytest.mark.each_value)
+    on_each = [(x, y) for x, y in ("ac", "ad", "ae", "bc")]
+    assert _kept(cases) == [f"t[{x}-{y}-{url}]" for x, y in on_each for url in ("sqlite", "memory")]
 
 
 @pytest.mark.parametrize("text", ["", "3", "3/", "/10", "10/10", "-1/10", "a/b", "3/10/2"])

@@ -26,6 +26,8 @@ from metastore.feed.feed import steps_between
 from tests.past.test_as_of import grown
 from tests.past.trees import tree
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 
 def by_id(found: dict[tuple[str, str], Any]) -> dict[int, tuple[str, int]]:
     """Return path and version of each entity of a tree."""

@@ -24,6 +24,8 @@ from tests.past.test_as_of import grown
 from tests.past.test_diff import shown
 from tests.past.trees import tree
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 
 @pytest.fixture
 def lake(store: Store) -> Store:

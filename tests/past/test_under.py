@@ -22,6 +22,8 @@ from metastore.port.conditions import LIVE
 from metastore.port.records import Step
 from tests.contract import boards
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 Row = tuple[int, int | None]
 """The parent of a row, and its state."""
 

@@ -14,6 +14,8 @@ from metastore.retry.reactions import REACTIONS, Reaction
 from tests.concurrency.checks import seed, violations
 from tests.progress.hooks import CAS, EVERYWHERE, Lost, announces, before, without_helping
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 PATH = "lake.cat.s.t"
 
 

@@ -129,6 +129,7 @@ def is_of_the_call(_: str, message: bytes) -> bool:
     return message[:1] != TERMINATE
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "what", long_unless(CALLS, lambda what: what in ("create", "alter_with_id", "alter_announced", "transaction"))
 )

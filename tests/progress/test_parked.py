@@ -15,6 +15,8 @@ from tests.concurrency.raw import rows
 from tests.progress.hooks import announces
 from tests.progress.parked import Parked
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 PATH = "lake.cat.s.t"
 SOON = 1.2
 """Seconds: a deadline that passes soon, but not before the operation has come to its point on a busy machine."""

@@ -36,6 +36,7 @@ def refuse(url: str, sqlstate: str) -> None:
         )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("sqlstate", ["23514", "22P05", "22003"])
 @pytest.mark.parametrize("place", [0, 4, 8])
 def test_a_poisoned_change_in_a_batch(postgres_url: str, sqlstate: str, place: int) -> None:

@@ -16,6 +16,8 @@ from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import rows
 from tests.progress.hooks import announces
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 PATH = "lake.cat.s.t"
 LATER = 1000
 Call = Callable[[ms.Store, UUID], object]

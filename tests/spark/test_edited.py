@@ -28,6 +28,7 @@ def write(reader: Reader, form: str, name: str, columns: dict[str, list[Any]]) -
         reader.lake.text(f"{name}.csv", text)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("form", FORMATS)
 def test_columns_that_people_changed(reader: Reader, form: str) -> None:
     write(reader, form, "s/t/k=1/a", {"a": [1, 2], "b": ["x", None], "c": [1.5, 2.5], "d": [7, 8]})
@@ -88,6 +89,7 @@ def test_columns_that_some_files_lack(reader: Reader, form: str) -> None:
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_table_whose_column_vanished_from_the_files(reader: Reader, form: str) -> None:
     write(reader, form, "s/t/a", {"a": [1], "b": ["x"], "c": [2]})

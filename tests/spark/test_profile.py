@@ -46,6 +46,7 @@ def values(reader: Reader, path: str) -> dict[str, Any]:
         return dict(statistic.values)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("form", ["parquet", "csv", "json"])
 def test_figures_of_known_values(reader: Reader, form: str) -> None:
     luck = random.Random(7)
@@ -131,6 +132,7 @@ def test_values_of_every_type(reader: Reader) -> None:
     assert found["none"] == {"type": "int", "nulls": 3, "distinct": 0}
 
 
+@pytest.mark.each_run_on("sqlite")
 def test_only_what_changed_is_read_again(anywhere: Reader) -> None:
     anywhere.lake.parquet("s/t/x.parquet", {"a": [1, 2]})
     anywhere.crawl()

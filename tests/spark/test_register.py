@@ -57,6 +57,7 @@ def anywhere(spark: SparkSession, url: str, lake: Lake) -> Iterator[Reader]:
     drop_views(spark)
 
 
+@pytest.mark.each_run_on("sqlite")
 def test_tables_of_a_catalog(anywhere: Reader) -> None:
     lake = anywhere.lake
     lake.parquet("nyc/all/x.parquet", PLAIN)

@@ -190,6 +190,7 @@ def replay_at_once(url: str, team: Team, trace: Trace) -> None:
     check(url, trace)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.each_run_on("postgres")
 @pytest.mark.parametrize("name", SMALL)
 def test_one_by_one(url: str, shared_data: Path, name: str) -> None:

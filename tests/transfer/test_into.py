@@ -21,6 +21,8 @@ from tests.concurrency.workers import Job, Team, Turn, outcome
 from tests.contract.ground import dump
 from tests.transfer.world import build, opened, port
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 NewUrl = Callable[[str], str]
 
 

@@ -130,6 +130,7 @@ def test_hot_entities_keep_the_promises_of_the_sketch() -> None:
 # --- the estimate of concurrent committers
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("competing", [1, 2, 4, 16, 64])
 @pytest.mark.parametrize("spread", [0.1, 1.0])
 def test_concurrent_committers_on_one_entity(competing: int, spread: float) -> None:

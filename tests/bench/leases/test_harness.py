@@ -21,7 +21,11 @@ from tests.bench.leases.measure import Run
 from tests.bench.leases.places import Ground, ground, lock_servers
 from tests.bench.leases.window import enter, leave
 
-pytestmark = [pytest.mark.postgres, pytest.mark.xdist_group("bench-leases")]  # the servers are started once
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.xdist_group("bench-leases"),
+    pytest.mark.one_in(3),
+]  # the servers are started once
 
 LOADS = [Load("pair", 2, "many"), Load("commit", 2, "one")]
 HERE = ["postgres", "sqlite", "advisory"]
