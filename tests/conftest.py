@@ -5,9 +5,10 @@ them; each is a fresh, migrated database. ``store`` is an open store on ``url``.
 PostgreSQL or Spark is marked ``postgres`` or ``spark`` by itself: ``-m "not spark"`` leaves it out.
 
 What a test of all backends does above the port is the same code on each: such a test is marked
-``each_run_on("sqlite")``. ``make test`` runs it on this backend, ``make test-long`` on the others. Where many cases
-differ in little, ``one_in(3)`` leaves two of three to ``make test-long``, and ``each_value`` leaves all that repeat
-values of the others. ``--share 3/10`` takes a share of the long tests (tests/long.py).
+``each_run_on("sqlite")``. ``make test`` runs it on this backend, ``make test-long`` on the others. To be quick, ``make
+test`` leaves out cases that differ in little: two of three by ``one_in(3)``, those that repeat values of others by
+``each_value``, all by ``only_whole``. ``--whole`` runs these too, as CI does. ``--share 3/10`` takes a share of the
+long tests (tests/long.py).
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ def pytest_configure() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--whole", action="store_true", help="run also the cases that `make test` leaves out to be quick")
     parser.addoption("--share", metavar="N/OF", type=share, help="the share of the tests that are chosen, such as 3/10")
 
 
@@ -85,7 +87,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(marker)
         if _on_another_backend(item) or item.get_closest_marker("nightly"):
             item.add_marker(pytest.mark.long)
-    thin_out(items)
+    if not config.getoption("--whole"):
+        thin_out(items)
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))

@@ -1,9 +1,10 @@
 """Which tests ``make test`` leaves out, and which share of them a run takes.
 
 ``make test`` runs what is not marked ``long``, ``make test-long`` the rest. The marks ``one_in`` and ``each_value``
-leave most cases of a test to the long ones. What takes minutes, or starts servers and clusters for minutes, is marked
-``nightly``: it is long, and no share has it. ``--share 3/10`` takes the fourth tenth of the long tests. A test stays in
-its share whatever is added beside it, so ten shares run all.
+leave most cases of a test to the long ones, ``only_whole`` all, unless a run is told to be ``--whole``. What takes
+minutes, or starts servers and clusters for minutes, is marked ``nightly``: it is long, and no share has it. ``--share
+3/10`` takes the fourth tenth of the long tests. A test stays in its share whatever is added beside it, so ten shares
+run all.
 """
 
 from __future__ import annotations
@@ -70,6 +71,9 @@ def thin_out(items: Sequence[pytest.Item]) -> None:
     tried: set[tuple[str, frozenset[str], str, str]] = set()
     for item in items:
         if item.get_closest_marker("long"):
+            continue
+        if item.get_closest_marker("only_whole"):
+            item.add_marker(pytest.mark.long)
             continue
         function, variant, kept = item.nodeid.partition("[")[0], named_in(item, BACKENDS | _FACES), True
         if item.get_closest_marker("each_value"):

@@ -118,7 +118,8 @@ def run(fault: Fault, copy: Path) -> Run:
 
 def run_tests(arguments: Sequence[str], copy: Path, longest: float = LONGEST) -> Ended:
     """Run tests in the copy until the first one fails, and end all processes that they leave behind."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0", "--tb=no", *arguments]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0", "--tb=no", "--whole"]
+    command += arguments
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}  # before the installed one
     with (
         TemporaryFile("w+") as output,

@@ -55,7 +55,7 @@ def _run(suite: Path, fixtures: str, *without: str) -> int:
     return int(last.split(" passed")[0].split()[-1])
 
 
-@pytest.mark.long
+@pytest.mark.only_whole
 @pytest.mark.timeout(600)
 @pytest.mark.xdist_group("behaviour")
 def test_the_suite_passes(suite: Path) -> None:

@@ -228,7 +228,7 @@ def test_all_open(run: Run) -> None:
     assert (run.whole.operations, run.whole.returned, run.seconds, run.fairness) == (3, 0, 0.0, 1.0)
 
 
-@pytest.mark.long
+@pytest.mark.only_whole
 def test_a_run_alone_is_what_it_is_in_a_ramp(spark: Any, ramp: Analysis, tmp_path: Path) -> None:
     CASES["hot_entities"](tmp_path / "alone")
     (run,) = analyse(spark, tmp_path / "alone").runs
@@ -258,7 +258,7 @@ some_operations = st.lists(
 )
 
 
-@pytest.mark.long
+@pytest.mark.only_whole
 @settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(runs=st.lists(some_operations, min_size=5, max_size=10))
 def test_it_equals_plain_python(spark: Any, runs: list[list[Operation]]) -> None:

@@ -97,7 +97,7 @@ def test_the_nearest_tests_come_first(tmp_path: Path) -> None:
     assert found.of("metastore/b.py", "h") == []
 
 
-@pytest.mark.long
+@pytest.mark.only_whole
 def test_what_a_test_calls_is_recorded(tmp_path: Path) -> None:
     test = "tests/mutants/test_mutants.py::test_areas_have_files_and_tests"
     other = "tests/unit/test_names.py"

@@ -105,7 +105,7 @@ def test_start_that_fails_shows_the_log() -> None:
     assert not server.folder.exists()
 
 
-@pytest.mark.long
+@pytest.mark.only_whole
 def test_programs_are_copied_when_the_server_cannot_reach_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root runs the server as somebody else")
@@ -126,7 +126,7 @@ time.sleep(60)
 """
 
 
-@pytest.mark.long
+@pytest.mark.only_whole
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux does it")
 def test_server_ends_with_the_process_that_started_it(how: signal.Signals) -> None:

@@ -48,7 +48,7 @@ def test_the_checker_finds_what_is_wrong(sqlite_url: str, tmp_path: Path) -> Non
     assert sorted(line.partition(":")[0] for line in found) == ["p1-2", "p1-3", "p1-4", "p1-6", "p1-stranger"]
 
 
-@pytest.mark.long
+@pytest.mark.only_whole
 @pytest.mark.postgres
 @pytest.mark.slow
 def test_a_short_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,7 @@ def lake(url: str) -> str:
     return url
 
 
-@pytest.mark.long
+@pytest.mark.only_whole
 def test_tags_are_attached_from_the_executors(
     spark: SparkSession, lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,7 +87,7 @@ def test_histories_of_several_principals(source: SparkSession, sqlite_url: str) 
     assert {row.kind for row in hours if row.contended} <= {"table"}
 
 
-@pytest.mark.long
+@pytest.mark.only_whole
 @pytest.mark.timeout(900)
 def test_a_stream_into_parquet_survives_restarts(source: SparkSession, sqlite_url: str, tmp_path: Path) -> None:
     """Each change is in the files once, although the query was stopped between, and batches are small."""
@@ -334,7 +334,7 @@ def test_the_url_may_name_a_variable(source: SparkSession, sqlite_url: str, monk
         table(source, "env:no_such_variable", "entities").collect()
 
 
-@pytest.mark.long
+@pytest.mark.only_whole
 @pytest.mark.timeout(400)
 def test_the_examples_of_the_page(
     source: SparkSession, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
