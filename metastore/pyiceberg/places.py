@@ -180,7 +180,7 @@ class Places:
         leads_out = {".", ".."}.intersection(location.split("/"))
         if leads_out or part is None or part[2] != _mark(part[1], begin, user) or not _is_new(part[1]):
             raise ForbiddenError(
-                f"the server chooses a folder for {shown(names)}, and holds that of a staged table for a day; leave the "
+                f"the server chooses a folder for {shown(names)}, and holds a staged table's for a day; leave the "
                 "location out, or let an operator choose it"
             )
         return f"{begin}-{part[0]}"

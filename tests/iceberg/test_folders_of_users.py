@@ -151,7 +151,7 @@ def test_a_folder_is_given_once(users: dict[str, httpx.Client]) -> None:
     assert bob.post("/namespaces/a/views", json=VIEW).status_code == 200
     for kind, name in (("table", "own"), ("table", "direct"), ("view", "v")):
         made = root.get(f"/namespaces/a/{kind}s/{name}").json()
-        renamed = {"source": {"namespace": ["a"], "name": name}, "destination": {"namespace": ["a"], "name": f"x{name}"}}
+        renamed = {key: {"namespace": ["a"], "name": to} for key, to in (("source", name), ("destination", f"x{name}"))}
         assert root.post(f"/{kind}s/rename", json=renamed).status_code == 204
         place, register = made["metadata"]["location"], "register" if kind == "table" else "register-view"
         several = {"table-changes": [{"identifier": {"namespace": ["a"], "name": name}, **change}]}
@@ -240,6 +240,43 @@ def test_a_users_view_lies_in_no_folder_of_another_table(users: dict[str, httpx.
     for place, status in ((secret, 403), (held, 200)):
         file.write_text(json.dumps(json.loads(text) | {"location": place}))
         assert bob.post("/namespaces/a/register-view", json=taken).status_code == status
+
+
+def test_a_user_replaces_its_views_file_in_vain(users: dict[str, httpx.Client]) -> None:
+    """With another table's folder in it, the server would write into that folder."""
+    bob, secret = users["bob"], users["root"].get("/namespaces/b/tables/t").json()["metadata"]["location"]
+    made = bob.post("/namespaces/a/views", json=VIEW).json()
+    file, there = Path(made["metadata-location"].removeprefix("file://")), Path(secret.removeprefix("file://"))
+    before, change = sorted(there.rglob("*")), {"updates": [{"action": "set-properties", "updates": {"k": "v"}}]}
+    file.write_text(json.dumps(made["metadata"] | {"location": secret}))
+    answer = bob.post("/namespaces/a/views/v", json=change)
+    assert (answer.status_code, "only an operator" in answer.text) == (403, True), answer.text
+    assert sorted(there.rglob("*")) == before
+    file.write_text(json.dumps(made["metadata"]))
+    assert bob.post("/namespaces/a/views/v", json=change).status_code == 200
+
+
+def test_a_view_keeps_its_files_unless_it_says_otherwise(users: dict[str, httpx.Client], lake: Path) -> None:
+    """History names them. What a client registered from elsewhere is never deleted."""
+    root = users["root"]
+    made = root.post("/namespaces/a/views", json=VIEW).json()
+    file = Path(made["metadata-location"].removeprefix("file://"))
+    elsewhere = lake / "a" / file.name
+    elsewhere.write_text(json.dumps(made["metadata"]))
+    taken = {"name": "w", "metadata-location": elsewhere.as_uri()}
+    assert root.post("/namespaces/a/register-view", json=taken).status_code == 200
+
+    def replaced(name: str, **properties: str) -> Path:
+        body = {"updates": [{"action": "set-properties", "updates": properties}]}
+        answer = root.post(f"/namespaces/a/views/{name}", json=body)
+        assert answer.status_code == 200, answer.text
+        return Path(answer.json()["metadata-location"].removeprefix("file://"))
+
+    second = replaced("v", k="v")
+    third = replaced("v", **{"write.metadata.delete-after-commit.enabled": "true"})
+    replaced("w", **{"write.metadata.delete-after-commit.enabled": "true"})
+    assert [one.exists() for one in (file, second, third, elsewhere)] == [True, False, True, True]
+    assert root.get("/namespaces/a/views/v").status_code == 200
 
 
 def test_a_user_adds_no_file_of_another_table(users: dict[str, httpx.Client], lake: Path) -> None:
