@@ -27,7 +27,11 @@ import metastore as ms
 from tests.servers.process import free_port, wait_until
 
 T = TypeVar("T")
-NO_ANSWER = (requests.ConnectionError, CommitStateUnknownException, ServiceUnavailableError, ServerError)
+NO_ANSWER = (
+    requests.ConnectionError,
+    requests.exceptions.ChunkedEncodingError,  # killed between the header of an answer and the end of its body
+    *(CommitStateUnknownException, ServiceUnavailableError, ServerError),
+)
 SCHEMA = pa.schema([("n", pa.int64())])
 
 
