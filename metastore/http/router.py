@@ -17,7 +17,6 @@ KINDS is the plural of a kind: ``tables``, ``policies``. A slash in a name is ``
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable
@@ -36,6 +35,7 @@ from metastore.http.conditions import conditioned
 from metastore.http.etags import Tags, etag, tags_in
 from metastore.http.fields import fields_of
 from metastore.http.problems import problem
+from metastore.kinds.bodies import LARGE, read_json, read_large_json
 from metastore.kinds.entity import Entity
 from metastore.kinds.read_changes import changes_from_list
 from metastore.kinds.registry import KINDS
@@ -111,10 +111,11 @@ class _Call:
 
     @property
     def json(self) -> Any:
+        text = self.body or b"null"
         try:
-            return json.loads(self.body or b"null")
-        except (ValueError, RecursionError) as error:
-            raise InvalidArgument(f"the body is not JSON: {error}") from None
+            return read_large_json(text) if len(text) > LARGE else read_json(text)
+        except ValueError as error:
+            raise InvalidArgument(str(error)) from None
 
     def text(self, name: str) -> str | None:
         """Return a parameter of the query."""

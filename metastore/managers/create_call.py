@@ -14,7 +14,7 @@ from metastore.kinds.catalog import CATALOG
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import KINDS
-from metastore.managers.attempts.create import Wish, check_if_exists, create
+from metastore.managers.attempts.create import Wish, check_if_exists, create, with_properties
 from metastore.managers.mutation import actor_of, first_entity
 from metastore.managers.options import CREATE_OPTIONS, CreateOptions, call_from
 from metastore.managers.secrets.sealing import declared, seal_of_catalog, sealed_call
@@ -105,7 +105,13 @@ def _request(
         what=lambda: f"create {kind.name} {path!r}",
         attempt=attempt if seal is None else seal.guarding(attempt),
         replay=first_entity,
-        arguments=lambda: [kind.name, list(parse_path(path)), parent and parent.id, doc, if_exists],
+        arguments=lambda: [
+            kind.name,
+            list(parse_path(path)),
+            parent and parent.id,
+            with_properties(doc, wish.secrets),
+            if_exists,
+        ],
         where=_nowhere if if_exists == "error" else None,
     )
     return request, call

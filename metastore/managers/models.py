@@ -177,7 +177,8 @@ class Models(Manager[Model]):
         def replay(steps: Sequence[Step]) -> ModelVersion:
             return _version([s for s in steps if s.action == "create"], steps[0].operation_id)
 
-        return self._perform("add_version", model, seal.guarding(attempt), replay, lambda: [doc, names], options)
+        arguments = lambda: [with_properties(doc, secrets), names]  # noqa: E731
+        return self._perform("add_version", model, seal.guarding(attempt), replay, arguments, options)
 
     @shows_options(CallOptions)
     def alter_version(

@@ -192,7 +192,7 @@ class OwnedManager(Generic[O]):
             owner,
             row.name,
             lambda steps: cast(O, entity_at(steps[0])),
-            lambda: [row.doc],
+            lambda: [with_properties(json.loads(row.doc), secrets) if secrets else row.doc],
         )
 
     def _run(

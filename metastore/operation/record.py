@@ -7,8 +7,6 @@ states, and the proof that at most one of all messages is ever applied.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from contextlib import suppress
 from typing import Any, Literal, NoReturn
 from uuid import UUID
@@ -26,6 +24,7 @@ from metastore.errors import (
     outcome_forgotten,
 )
 from metastore.operation.begun import Begun
+from metastore.operation.digest import digest, is_digest_of
 from metastore.operation.kept_result import with_origin
 from metastore.operation.keys import began
 from metastore.operation.request import Call, Request
@@ -57,7 +56,7 @@ class OperationRow:
         self.id = begun.id
         self.caller: Caller | None = None
         if call.operation_id is not None:
-            self.caller = Caller(began(self.id, session.clock), _digest(request))
+            self.caller = Caller(began(self.id, session.clock), digest(request))
         self.claim = 0
         self.look = False
         """The row must be looked at before anything else."""
@@ -100,7 +99,7 @@ class OperationRow:
     def _is_of(self, caller: Caller, first: Step) -> bool:
         """Whether the row is of a call like this one; of an id that no caller gave before, only the kind is known."""
         if first.digest:
-            return caller.digest == first.digest
+            return is_digest_of(first.digest, self._request, caller.digest)
         kind, *_ = self._request.arguments() or (None,)
         if self._session.access is None:
             return first.kind in (None, kind)
@@ -239,12 +238,3 @@ def winner(session: Session, entity_id: int, loser: UUID) -> str:
             by = "" if steps[0].principal is None else f" by {steps[0].principal}"
             return f"; operation {steps[0].operation_id}{by} made version {steps[0].version}"
     return ""
-
-
-def _digest(request: Request[Any]) -> str:
-    """Return the fingerprint of a call's arguments."""
-    try:
-        text = json.dumps([request.verb, request.arguments()], sort_keys=True, default=str)
-    except Exception as error:  # noqa: BLE001  (a class of the caller's may raise anything here)
-        raise InvalidArgument(f"the arguments of the call would be no JSON: {type(error).__name__}") from None
-    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -182,7 +182,9 @@ class MetastoreCatalog(_PyIcebergBase):
 
         def attempt(options: dict[str, Any]) -> Table:
             self._tables.require_right(table_names(identifier))
-            staged = self._staged(identifier, schema, location, partition_spec, sort_order, properties)
+            staged = self._staged(identifier, schema, location, partition_spec, sort_order, properties, held=False)
+            if location:
+                self._take(staged.name(), location)
             self._tables.create(staged.name(), staged.metadata, staged.metadata_location, options)
             return self._table(staged.name(), staged.metadata, staged.metadata_location)
 
@@ -214,10 +216,12 @@ class MetastoreCatalog(_PyIcebergBase):
         partition_spec: PartitionSpec,
         sort_order: SortOrder,
         properties: Properties,
+        *,
+        held: bool = True,
     ) -> StagedTable:
         names = table_names(identifier)
         converted = self._convert_schema_if_needed(schema, format_version(properties))
-        place = self._location(names, location)
+        place = self._location(names, location, held=held)
         if is_of_user(self._store):
             check_own(place, properties)
         made = new_table_metadata(
@@ -235,14 +239,26 @@ class MetastoreCatalog(_PyIcebergBase):
     def _create_staged_table(self, *arguments: Any) -> StagedTable:  # what create_table_transaction calls
         return self.stage_table(*arguments)
 
-    def _location(self, names: Identifier, location: str | None) -> str:
-        """Return where a new table or view goes. Raises NoSuchNamespaceError, ValueError."""
+    def _location(self, names: Identifier, location: str | None, *, held: bool = False) -> str:
+        """Return where a new table or view goes. Raises NoSuchNamespaceError, ValueError.
+
+        ``held``: nothing is made there yet; the user names the folder later.
+        """
         above, user = self._namespaces.properties(names[:-1]).get(LOCATION), user_of(self._store)
         if not location:
-            return self._places.default(names, above, user)
+            return self._places.default(names, above, user if held else None)
         if user is not None:
             self._places.check_chosen(location, names, above, user)
         return location.rstrip("/")
+
+    def _take(self, names: Identifier, location: str) -> None:
+        """Let a new table or view of a user have the folder that the user named. Raises ForbiddenError if one had it.
+
+        That one may be another's by now, under another name.
+        """
+        if (user := user_of(self._store)) is not None:
+            above = self._namespaces.properties(names[:-1]).get(LOCATION)
+            self._once.take(self._places.check_chosen(location, names, above, user))
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Create a table from a metadata file; with ``overwrite``, let an existing table have it.
@@ -360,6 +376,7 @@ class MetastoreCatalog(_PyIcebergBase):
             self._namespaces.require(names[:-1])
             self._tables.require_right(names)
             self._check_created(names, updates, wanted)
+            self._take(names, wanted.location)
 
         wanted = created(self._empty_table_metadata(), updates)
         return TableCreation(self._tables.path(names), load, absent, wanted)
@@ -378,6 +395,7 @@ class MetastoreCatalog(_PyIcebergBase):
             provider = self._places.locations(metadata.location, metadata.properties)
             location = provider.new_table_metadata_file_location()
             self._namespaces.require(names[:-1])
+            self._take(names, metadata.location)
             self._tables.create(names, metadata, location, options)
             return answer(metadata, location)
 
@@ -416,6 +434,8 @@ class MetastoreCatalog(_PyIcebergBase):
             place = self._location(names, location)
             converted = self._convert_schema_if_needed(schema)
             metadata = new_view_metadata(place, converted, view_version, property_texts(properties))
+            if location:
+                self._take(names, location)
             return self._views.create(names, metadata, options)
 
         return self._once.run(attempt, lambda: self.load_view(names))
@@ -429,6 +449,7 @@ class MetastoreCatalog(_PyIcebergBase):
             self._check_registered(names, metadata_location)
             metadata = self._views.read(metadata_location)
             self._check_registered(names, metadata.location)
+            self._take(names, metadata.location)
             return self._views.register(names, metadata, metadata_location, options)
 
         return self._once.run(attempt, lambda: self.load_view(names))

@@ -7,6 +7,8 @@ the next swap fails, because the pointer has moved.
 Two notes are kept beside the attempts, as results of operations that write nothing. The first says which request the
 key belongs to. The second is the final answer of a request that was refused: it takes the place of the next attempt, so
 that no attempt in flight can commit any more.
+
+A note of the same sort says that a request has used a folder which the server held for a user.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.exceptions import CommitStateUnknownException, ForbiddenError
 
+from metastore.clock import SYSTEM
 from metastore.errors import OperationIdReused
 from metastore.operation.keys import key
 from metastore.operation.perform import perform
@@ -50,6 +53,7 @@ class Once:
         self._text = text
         self._whose = whose
         self._call = call
+        self._who = [text, whose, call] if text is not None else [str(SYSTEM.operation_id())]
         self._over = 0
         """How many attempts, counted from the first one, have failed for good."""
 
@@ -63,6 +67,14 @@ class Once:
         except OperationIdReused:
             message = "the key belongs to another request, with another path, query or body; take a new key"
             raise OperationIdReused(operation, message) from None
+
+    def take(self, folder: str) -> None:
+        """Note that this request makes something in a folder. Raises ForbiddenError if another one has done so."""
+        try:
+            self._note(key(folder, scope="the folder of a new table"), self._who, None)
+        except OperationIdReused:
+            message = f"a table or a view was made in {folder} before; leave the location out, or stage the table again"
+            raise ForbiddenError(message) from None
 
     def settle(self, answer: dict[str, Any]) -> bool:
         """Keep the answer to a refused request for its repeats; False: an attempt has committed, so it was not refused.

@@ -49,7 +49,7 @@ _PLACES: Final = ("write.metadata.path", "write.data.path", "write.object-storag
 _PART: Final = re.compile("([0-9a-f]{32})([0-9a-f]{16})")
 """The part of a user's folder that no other one has: a UUIDv7, and whose folder it is."""
 _HOLDS: Final = 24 * 3600 * 1000
-"""How long a user may name a folder that the server chose for it: to commit what it staged, to register it (ms)."""
+"""How long a user may name a folder that the server chose as it staged a table: to commit it, to register it (ms)."""
 
 
 def folder(name: str) -> str:
@@ -103,12 +103,12 @@ class Places:
         """Whether it is a server that asks, for clients in any language."""
         return not self._trusting
 
-    def default(self, names: Identifier, above: str | None, user: str | None) -> str:
+    def default(self, names: Identifier, above: str | None, user: str | None = None) -> str:
         """Return where a new table or view goes that names no location: below its namespace's, or in the warehouse.
 
         In a server the folder has a part that no other table gets: a table that is renamed keeps its folder, and the
-        next table of its name must not share it. That of a ``user`` says whose it is. Raises ValueError if neither is
-        there.
+        next table of its name must not share it. With ``user`` it is held for this one, who names it later. Raises
+        ValueError if neither is there.
         """
         begin = self.named(names, above)
         if self._trusting:
@@ -168,8 +168,8 @@ class Places:
             raise ValueError(f"location: {location[:200]!r} is relative; name a place such as s3://bucket/folder")
         self._folders.check(location)
 
-    def check_chosen(self, location: str, names: Identifier, above: str | None, user: str) -> None:
-        """Raise ForbiddenError unless a place is, or lies in, a folder that the server chose for this user lately.
+    def check_chosen(self, location: str, names: Identifier, above: str | None, user: str) -> str:
+        """Return the folder that the server chose for this user lately, in which a place lies; else ForbiddenError.
 
         The user names one to commit what it staged, or to register a file. Another one could be the folder of another
         table, also of one that was renamed or dropped: its files would be read, written and deleted.
@@ -180,9 +180,10 @@ class Places:
         leads_out = {".", ".."}.intersection(location.split("/"))
         if leads_out or part is None or part[2] != _mark(part[1], begin, user) or not _is_new(part[1]):
             raise ForbiddenError(
-                f"the server chooses a folder for {shown(names)}, and holds it for you for a day; leave the location "
-                "out, or let an operator choose it"
+                f"the server chooses a folder for {shown(names)}, and holds a staged table's for a day; leave the "
+                "location out, or let an operator choose it"
             )
+        return f"{begin}-{part[0]}"
 
 
 def _mark(part: str, begin: str, user: str) -> str:

@@ -130,10 +130,12 @@ class Tables:
         if user is not None:  # a user wrote this file: it may name the folder of another table
             if current is None:
                 above = self._namespaces.properties(names[:-1]).get(LOCATION)
-                self._places.check_chosen(metadata.location, names, above, user)
+                folder = self._places.check_chosen(metadata.location, names, above, user)
+                check_own_metadata(metadata)
+                self._once.take(folder)
             else:
                 check_moved(current.metadata.location, metadata.location)
-            check_own_metadata(metadata)
+                check_own_metadata(metadata)
         if current is not None:
             self._overwrite(current, metadata, location, options)
         else:

@@ -22,7 +22,14 @@ from metastore.kinds.view.document import SQL
 from metastore.kinds.view.kind import View as StoredView
 from metastore.pyiceberg.columns import columns_of
 from metastore.pyiceberg.entities import POINTER
-from metastore.pyiceberg.files import check_size, deleted_if_refused, read_text
+from metastore.pyiceberg.files import (
+    check_size,
+    delete_quietly,
+    deleted_if_refused,
+    deletes_old,
+    never_changes,
+    read_text,
+)
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, no_namespace, shown
 from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.places import check_moved
@@ -124,6 +131,8 @@ class Views:
         after = updated_view(metadata, updates)
         if is_of_user(self._store):
             check_moved(metadata.location, after.location)
+            # a user may have replaced the file; what the store names of it is true
+            check_moved(location.rpartition("/metadata/")[0] or location, after.location)
         io = self._io_of({}, after.location)
         file = _write(io, after)
         try:
@@ -131,6 +140,9 @@ class Views:
                 self._store.views.alter(stored, *_changes(stored, _fields(after, file), location), **options)
         except (VersionConflict, OperationIdReused):
             return None
+        beside = location.rpartition("/")[0] == file.rpartition("/")[0]
+        if beside and never_changes(location) and deletes_old(after):  # else history has it, or a client named it
+            delete_quietly(io, [location])
         return View(names, after), file
 
     def rename(self, names: Identifier, new: Identifier, options: dict[str, Any]) -> None:

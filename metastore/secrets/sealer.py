@@ -62,6 +62,20 @@ class Sealed(str):
     def __reduce__(self) -> Any:
         return str, (str(self),)
 
+    @property
+    def number(self) -> int:
+        """The number of the data key that encrypts it."""
+        return self._number
+
+    @property
+    def plain(self) -> str:
+        """The secret itself."""
+        return self._value
+
+    def under(self, number: int) -> Sealed:
+        """Return it as a call gave it while the catalog had another data key. Raises as :meth:`Sealer.seal` does."""
+        return self._sealer.seal(self._name, self._value, number, compares=self._compares)
+
     def new_id(self) -> int:
         """Return an id for a new entity with this value."""
         return self._sealer.next_id()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import ipaddress
 import logging
 import os
@@ -120,7 +121,12 @@ def serve_application(
     server = Server(application, limits, tls)
     with _listening(host, port) as listener:
         listens(listener.getsockname()[1])
-        server.run(sockets=[listener])
+        gc.collect()
+        gc.freeze()  # else a large body makes the collector go through all modules, and every thread waits meanwhile
+        try:
+            server.run(sockets=[listener])
+        finally:
+            gc.unfreeze()
 
 
 def _listening(host: str, port: int) -> socket.socket:

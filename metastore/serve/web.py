@@ -21,21 +21,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from metastore.clock import SYSTEM
+from metastore.kinds.bodies import LARGE, Crowded, read_json, read_large_json
 from metastore.serve.principals import Principals
 
 __all__ = ["Answer", "BadRequest", "Busy", "Call", "Encoded", "Protocol", "Route", "TooLarge", "route"]
 
 _LARGEST: Final = 16 << 20
 """How many bytes a request's body may have."""
-_ON_THE_LOOP: Final = 64 << 10
-"""A larger body is parsed in a thread: meanwhile the server answers others (bytes)."""
-_VALUES: Final = 100_000
-"""How many values a large body may have: what makes Python objects of them stops all threads meanwhile."""
-_BEFORE_VALUES: Final = (b",", b"[", b"{")
-_TEXT: Final = 2 << 20
-"""How long one text of a large body may be, as it is sent: all threads wait while it is read (bytes)."""
-_SLICE: Final = 256 << 10
-"""How much of a large body is looked at in one go, which stops all threads (bytes)."""
 _IN_FLIGHT: Final = 64 << 20
 """How many bytes of bodies a protocol holds before it refuses larger ones: the parsed values take several times as
 much. Small ones always pass: the number of connections bounds them."""
@@ -43,7 +35,6 @@ _READERS, _WRITERS = 24, 24
 """How many reads, and how many writes, run at once. They have separate threads: waiting writes delay no read."""
 _JSON: Final = ("application/json", "application/vnd.gravitino.v1+json")
 _READS: Final = ("GET", "HEAD")
-_LONGEST: Final = 1 << 63
 _LOG = logging.getLogger("metastore.serve")
 
 
@@ -225,7 +216,7 @@ class Protocol:
         """Raise TooLarge, or Busy, for a body that has so many bytes by now."""
         if size > _LARGEST:
             raise TooLarge(f"the body is larger than {_LARGEST} bytes; a catalog needs no such request")
-        if size > _ON_THE_LOOP and self._in_flight > _IN_FLIGHT:
+        if size > LARGE and self._in_flight > _IN_FLIGHT:
             raise Busy("the server has too many large requests now; send it again")
 
     def _find(self, method: str, segments: Sequence[str]) -> tuple[Handler, dict[str, str]] | Answer:
@@ -257,67 +248,20 @@ async def _value(parts: list[bytes], size: int, content_type: str) -> tuple[Any,
     kind = content_type.partition(";")[0].strip().lower()
     if kind not in _JSON:  # a form, which a page in a browser can send unasked
         raise BadRequest(f"a body is JSON, with the content type application/json, not {kind[:60]!r}")
-    if size > _ON_THE_LOOP:
+    if size > LARGE:
         return await asyncio.get_running_loop().run_in_executor(None, _parsed_apart, parts)
-    value = _parsed(b"".join(parts))
+    try:
+        value = read_json(b"".join(parts))
+    except ValueError as error:
+        raise BadRequest(str(error)) from None
     return value, value
 
 
 def _parsed_apart(parts: list[bytes]) -> tuple[Any, Any]:
-    """Parse a large body. At each call of a function of Python other threads get their turn."""
     text = b"".join(parts)
-    _check_values(text)
-    value = _parsed(text, object_pairs_hook=_object, parse_float=_float)
-    return value, {"sha256": hashlib.sha256(text).hexdigest()}
-
-
-def _values(text: bytes) -> int:
-    return sum(map(text.count, _BEFORE_VALUES))
-
-
-def _check_values(text: bytes) -> None:
-    """Raise TooLarge for a body with too many values, or too long a text. The commas in its texts are no values."""
-    values = quotes = length = 0
-    rest = b""
-    for start in range(0, len(text), _SLICE):
-        part = rest + text[start : start + _SLICE]
-        rest = b"\\" * ((len(part) - len(part.rstrip(b"\\"))) % 2)  # what it escapes is in the next part
-        part = part[: len(part) - len(rest)].replace(rb"\\", b"__").replace(rb"\"", b"__")
-        pieces = part.split(b'"')
-        values += sum(map(_values, pieces[quotes % 2 :: 2]))
-        length += len(pieces[0])
-        is_long = quotes % 2 == 1 and length > _TEXT
-        if len(pieces) > 1:
-            length = len(pieces[-1])
-        quotes += len(pieces) - 1
-        if values > _VALUES or quotes > 4 * _VALUES + 4:  # each value may have a name; no JSON has more texts
-            raise TooLarge(f"the body has more than {_VALUES:,} values; send it in parts")
-        if is_long:
-            raise TooLarge(f"a text of the body has more than {_TEXT} bytes; a catalog needs no such text")
-
-
-def _parsed(text: bytes, **hooks: Any) -> Any:
     try:
-        return json.loads(text, parse_int=_integer, parse_constant=_no_number, **hooks)
-    except (ValueError, RecursionError) as error:
-        raise BadRequest(f"the body is not JSON: {error}") from None
-
-
-def _integer(text: str) -> int:
-    """Return an integer that other readers of a metadata file can read too."""
-    number = int(text)
-    if not -_LONGEST <= number < _LONGEST:
-        raise ValueError(f"{text[:30]} is no integer of 64 bits")
-    return number
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return dict(pairs)
-
-
-def _float(text: str) -> float:
-    return float(text)
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is not a JSON number")
+        return read_large_json(text), {"sha256": hashlib.sha256(text).hexdigest()}
+    except Crowded as error:
+        raise TooLarge(str(error)) from None
+    except ValueError as error:
+        raise BadRequest(str(error)) from None

@@ -292,6 +292,39 @@ def keys_left(store: Store) -> list[Any]:
     return [row for row in store._session.backend.secret_keys.rows() if row.wrapped is not None]
 
 
+def test_a_repeat_after_a_rotation_has_the_first_answer(store: Store, table: Entity) -> None:
+    """Also one of before the property was declared secret. What differs from the first call is told as before."""
+    ids = [ms.new_operation_id() for _ in range(5)]
+    store.models.create("m.c.s.m")
+
+    def calls(secret: str = SECRETS[2], comment: str = "c") -> list[Any]:
+        given = {"password": secret}
+        return [
+            store.tables.alter("m.c.s.t", ms.SetProperty("a.token", secret), operation_id=ids[0]),
+            store.tables.create("m.c.s.new", comment=comment, properties=given, operation_id=ids[1]),
+            store.partitions.create("m.c.s.new", "p", values={"a": "b"}, properties=given, operation_id=ids[2]),
+            store.models.add_version("m.c.s.m", uris={"a": "b"}, properties=given, operation_id=ids[3]),
+            store.tables.alter("m.c.s.t", ms.SetProperty("later", secret), operation_id=ids[4]),
+        ]
+
+    first = calls()
+    store.catalogs.alter("m.c", ms.SetProperty(PATTERNS, "password *.token later"))
+    assert calls() == first
+    with pytest.raises(ms.OperationIdReused):
+        calls(SECRETS[3])
+    store.tables.drop(store.tables.create("m.c.s.gone", properties={"password": SECRETS[5]}))
+    for destroyed in ((), (1, 2)):
+        assert store.secrets.rotate(reencrypt=True).destroyed == destroyed
+        forgetting(store)
+        assert calls() == first
+        with pytest.raises(ms.OperationIdReused):
+            calls(comment="another")
+        if not destroyed:
+            with pytest.raises(ms.OperationIdReused):
+                calls(SECRETS[3])
+            store.tables.restore("m.c.s.gone")
+
+
 def test_scrub_takes_plain_values_out_of_history(store: Store) -> None:
     store.metalakes.create("m")
     store.catalogs.create("m.c", type="relational", properties={"password": SECRETS[0]})

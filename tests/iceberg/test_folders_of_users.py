@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -137,6 +138,34 @@ def test_a_user_takes_no_folder_by_a_name_that_begins_like_it(
     assert late.status_code == 403
 
 
+def test_a_folder_is_given_once(users: dict[str, httpx.Client]) -> None:
+    """Else a user has the folder of a table that was its own, and belongs to another now: it purges its files."""
+    root, bob = users["root"], users["bob"]
+    staged = bob.post(TABLES, json={"name": "own", "schema": SCHEMA, "stage-create": True}).json()["metadata"]
+    creation = {"action": "set-location", "location": staged["location"]}
+    change = {"requirements": [{"type": "assert-create"}], "updates": [*MADE, creation]}
+    keyed = {"Idempotency-Key": str(uuid4())}
+    for _ in range(2):
+        assert bob.post(f"{TABLES}/own", json=change, headers=keyed).status_code == 200
+    assert bob.post(TABLES, json={"name": "direct", "schema": SCHEMA}).status_code == 200
+    assert bob.post("/namespaces/a/views", json=VIEW).status_code == 200
+    for kind, name in (("table", "own"), ("table", "direct"), ("view", "v")):
+        made = root.get(f"/namespaces/a/{kind}s/{name}").json()
+        renamed = {key: {"namespace": ["a"], "name": to} for key, to in (("source", name), ("destination", f"x{name}"))}
+        assert root.post(f"/{kind}s/rename", json=renamed).status_code == 204
+        place, register = made["metadata"]["location"], "register" if kind == "table" else "register-view"
+        several = {"table-changes": [{"identifier": {"namespace": ["a"], "name": name}, **change}]}
+        for path, body in (
+            (TABLES, {"name": name, "schema": SCHEMA, "location": place}),
+            (f"{TABLES}/{name}", {**change, "updates": [*MADE, {**creation, "location": place}]}),
+            ("/transactions/commit", several),
+            (f"/namespaces/a/{register}", {"name": name, "metadata-location": made["metadata-location"]}),
+            ("/namespaces/a/views", {**VIEW, "name": name, "location": place}),
+        ):
+            answer = bob.post(path, json=body)
+            assert (answer.status_code, "leave the location out" in answer.text) == (403, True), (path, answer.text)
+
+
 def test_a_user_overwrites_a_table_only_by_a_file_of_its_own_folder(users: dict[str, httpx.Client]) -> None:
     """Whoever made it, and whatever it was called then."""
     root, bob = users["root"], users["bob"]
@@ -204,11 +233,50 @@ def test_a_users_view_lies_in_no_folder_of_another_table(users: dict[str, httpx.
 
     assert [moved(place) for place in (secret, f"{own}/../t", own, f"{own}/")] == [403, 403, 200, 200]
     assert bob.delete("/namespaces/a/views/v").status_code == 204
-    taken = {"name": "v", "metadata-location": made["metadata-location"]}
-    text = file.read_text()
-    for place, status in ((secret, 403), (own, 200)):
+    text, staged = file.read_text(), bob.post(TABLES, json={"name": "v", "schema": SCHEMA, "stage-create": True})
+    held = staged.json()["metadata"]["location"]
+    file = Path(held.removeprefix("file://")) / "metadata" / "1.metadata.json"
+    taken = {"name": "v", "metadata-location": file.as_uri()}
+    for place, status in ((secret, 403), (held, 200)):
         file.write_text(json.dumps(json.loads(text) | {"location": place}))
         assert bob.post("/namespaces/a/register-view", json=taken).status_code == status
+
+
+def test_a_user_replaces_its_views_file_in_vain(users: dict[str, httpx.Client]) -> None:
+    """With another table's folder in it, the server would write into that folder."""
+    bob, secret = users["bob"], users["root"].get("/namespaces/b/tables/t").json()["metadata"]["location"]
+    made = bob.post("/namespaces/a/views", json=VIEW).json()
+    file, there = Path(made["metadata-location"].removeprefix("file://")), Path(secret.removeprefix("file://"))
+    before, change = sorted(there.rglob("*")), {"updates": [{"action": "set-properties", "updates": {"k": "v"}}]}
+    file.write_text(json.dumps(made["metadata"] | {"location": secret}))
+    answer = bob.post("/namespaces/a/views/v", json=change)
+    assert (answer.status_code, "only an operator" in answer.text) == (403, True), answer.text
+    assert sorted(there.rglob("*")) == before
+    file.write_text(json.dumps(made["metadata"]))
+    assert bob.post("/namespaces/a/views/v", json=change).status_code == 200
+
+
+def test_a_view_keeps_its_files_unless_it_says_otherwise(users: dict[str, httpx.Client], lake: Path) -> None:
+    """History names them. What a client registered from elsewhere is never deleted."""
+    root = users["root"]
+    made = root.post("/namespaces/a/views", json=VIEW).json()
+    file = Path(made["metadata-location"].removeprefix("file://"))
+    elsewhere = lake / "a" / file.name
+    elsewhere.write_text(json.dumps(made["metadata"]))
+    taken = {"name": "w", "metadata-location": elsewhere.as_uri()}
+    assert root.post("/namespaces/a/register-view", json=taken).status_code == 200
+
+    def replaced(name: str, **properties: str) -> Path:
+        body = {"updates": [{"action": "set-properties", "updates": properties}]}
+        answer = root.post(f"/namespaces/a/views/{name}", json=body)
+        assert answer.status_code == 200, answer.text
+        return Path(answer.json()["metadata-location"].removeprefix("file://"))
+
+    second = replaced("v", k="v")
+    third = replaced("v", **{"write.metadata.delete-after-commit.enabled": "true"})
+    replaced("w", **{"write.metadata.delete-after-commit.enabled": "true"})
+    assert [one.exists() for one in (file, second, third, elsewhere)] == [True, False, True, True]
+    assert root.get("/namespaces/a/views/v").status_code == 200
 
 
 def test_a_user_adds_no_file_of_another_table(users: dict[str, httpx.Client], lake: Path) -> None:
@@ -237,11 +305,9 @@ def test_a_user_adds_no_file_of_another_table(users: dict[str, httpx.Client], la
 def test_a_registered_file_names_no_folder_of_another_table(users: dict[str, httpx.Client], lake: Path) -> None:
     """A user may write files into the folder of its own table: what such a file says is not to be believed."""
     bob = users["bob"]
-    assert bob.post(TABLES, json={"name": "own", "schema": SCHEMA}).status_code == 200
-    loaded = bob.get(f"{TABLES}/own").json()
+    loaded = bob.post(TABLES, json={"name": "own", "schema": SCHEMA, "stage-create": True}).json()
     secret = users["root"].get("/namespaces/b/tables/t").json()["metadata"]["location"]
-    assert bob.delete(f"{TABLES}/own").status_code == 204
-    file = Path(loaded["metadata-location"].removeprefix("file://")).with_name("00001-x.metadata.json")
+    file = Path(loaded["metadata"]["location"].removeprefix("file://")) / "metadata" / "00001-x.metadata.json"
     snapshot = {"snapshot-id": 1, "sequence-number": 1, "timestamp-ms": 1, "summary": {"operation": "append"}}
     for change in (
         {"location": secret},
@@ -251,7 +317,7 @@ def test_a_registered_file_names_no_folder_of_another_table(users: dict[str, htt
         file.write_text(json.dumps(loaded["metadata"] | change))
         taken = {"name": "own", "metadata-location": file.as_uri()}
         assert bob.post("/namespaces/a/register", json=taken).status_code == 403
-    taken = {"name": "own", "metadata-location": loaded["metadata-location"]}
+    file.write_text(json.dumps(loaded["metadata"]))
     assert bob.post("/namespaces/a/register", json=taken).status_code == 200
 
 

@@ -211,13 +211,16 @@ def test_a_table_of_version_3_is_read_and_not_served(client: httpx.Client, tmp_p
 
 
 def test_what_other_readers_could_not_read_is_refused(client: httpx.Client) -> None:
-    """A partition of a column that is not there; a schema at whose depth a reader of Python gives up."""
+    """A partition of a column that is not there; a schema at whose depth a reader of Python gives up; a namespace."""
     spec = {"action": "add-spec", "spec": {"spec-id": 1, "fields": [{**IDENTITY, "source-id": 99}]}}
     field = {"source-id": 99, "transform": "identity", "direction": "asc", "null-order": "nulls-first"}
     order = {"action": "add-sort-order", "sort-order": {"order-id": 1, "fields": [field]}}
     for update in (spec, order):
         answer = client.post(TABLE, json={"requirements": [], "updates": [update]})
         assert (answer.status_code, "source" in answer.text.lower()) == (400, True), answer.text
+    for levels, status in ((100, 200), (101, 400)):
+        answer = client.post("/namespaces", json={"namespace": ["n"] * levels})
+        assert (answer.status_code, "at most 100" in answer.text) == (status, status == 400)
     for depth, status in ((15, 200), (90, 400)):
         deep: Any = "long"
         for number in range(depth):

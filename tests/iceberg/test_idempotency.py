@@ -14,6 +14,7 @@ import pytest
 
 import metastore as ms
 from metastore.operation import record
+from metastore.operation.digest import digest
 from metastore.pyiceberg.once import Once, Refused
 from tests.iceberg.server import served
 from tests.iceberg.test_rest import SCHEMA
@@ -261,13 +262,13 @@ def test_a_key_is_compared_by_the_digest_of_a_large_body(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To write all of it as JSON once more would stop all threads."""
-    digest, sizes = record._digest, list[int]()
+    sizes = list[int]()
 
     def digested(request: Any) -> str:
         sizes.append(len(json.dumps(request.arguments(), default=str)))
         return digest(request)
 
-    monkeypatch.setattr(record, "_digest", digested)
+    monkeypatch.setattr(record, "digest", digested)
     with served(sqlite_url, tmp_path) as address, httpx.Client(base_url=f"{address}/v1/lake.ice", timeout=60) as client:
         body, key = {"namespace": ["n"], "x": "y" * 200_000}, {"Idempotency-Key": str(uuid4())}
         found = [

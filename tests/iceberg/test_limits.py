@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import gzip
 import json
 import os
@@ -14,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -29,10 +30,9 @@ from starlette.types import Receive, Scope, Send
 import metastore as ms
 from metastore.cli.app import run
 from metastore.pyiceberg import files
-from metastore.serve import Limits, Tls, application, web
+from metastore.serve import Limits, Tls, application, serve_application, server, web
 from metastore.serve.iceberg import tables
 from metastore.serve.limits import YIELDS
-from tests.gravitino.server import Server
 from tests.iceberg.server import running, served
 from tests.iceberg.test_rest import SCHEMA
 from tests.servers.process import wait_until
@@ -220,9 +220,10 @@ SHAPES = {"strings": b'"",', "integers": b"1,", "floats": b"1.5,", "objects": b'
 @pytest.mark.long
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_large_body_delays_nobody(sqlite_url: str, shape: str) -> None:
-    """The longest wait of another client while 16 MiB are read and parsed: the least of three, in milliseconds.
+    """The longest turn of a thread while 16 MiB are read and parsed: the least of three, in milliseconds.
 
-    Reading them as JSON in one go stopped all threads for seconds. The bound leaves room for a busy machine.
+    Reading them as JSON in one go stopped all threads for seconds. A turn is the processor time of the process between
+    two looks of a thread that asks for its turn all the time: so other programs of the machine do not count.
     """
     unit = SHAPES[shape]
     values = unit * (90_000 // sum(map(unit.count, (b",", b"[", b"{"))))
@@ -230,27 +231,37 @@ def test_a_large_body_delays_nobody(sqlite_url: str, shape: str) -> None:
         (b"a," * FILL)[: min(1 << 20, FILL - len(values) - begin)] for begin in range(0, FILL - len(values), 1 << 20)
     ]
     body = b'{"x":[' + values + b'1],"pad":["' + b'","'.join(texts) + b'"]}'
-    server = Server(sqlite_url)
-    address = f"http://127.0.0.1:{server.port}"
-    with closing(server), httpx.Client(base_url=address, timeout=60) as client:
-        server.wait()
+    app = application(ms.open(sqlite_url), iceberg=False)
+    with running(app) as (_, port):
 
         def posted() -> None:
-            answer = httpx.post(f"{address}/api/metalakes", content=body, headers=AS_JSON, timeout=60)
+            address = f"http://127.0.0.1:{port}/api/metalakes"
+            answer = httpx.post(address, content=body, headers=AS_JSON, timeout=60)
             assert (answer.status_code, "name" in answer.text) == (400, True), answer.text
 
         def longest() -> float:
             worst, sender = 0.0, threading.Thread(target=posted)
+            gc.collect()
             sender.start()
+            last = time.process_time()
             while sender.is_alive():
-                began = time.perf_counter()
-                assert client.get("/healthz").status_code == 200
-                worst = max(worst, time.perf_counter() - began)
+                time.sleep(0.0005)
+                worst, last = max(worst, time.process_time() - last), time.process_time()
             return worst
 
         found = min(longest() for _ in range(3))
         print(f"{shape}: {1000 * found:.0f} ms")
-        assert found < 0.25
+        assert found < 0.1  # 11 to 23 ms on a machine of 2026, and 50 for a table with 18,000 columns
+
+
+def test_a_server_leaves_its_modules_to_no_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large body starts the garbage collector: going through all modules stopped every thread for 0.15 s."""
+    done = list[str]()
+    monkeypatch.setattr("gc.freeze", lambda: done.append("freeze"))
+    monkeypatch.setattr("gc.unfreeze", lambda: done.append("unfreeze"))
+    monkeypatch.setattr(server.Server, "run", lambda *_, **__: done.append("run"))
+    serve_application(large, port=0)
+    assert done == ["freeze", "run", "unfreeze"]
 
 
 def test_packed_and_crowded_bodies_are_refused(sqlite_url: str, tmp_path: Path) -> None:

@@ -27,8 +27,14 @@ import metastore as ms
 from tests.servers.process import free_port, wait_until
 
 T = TypeVar("T")
-NO_ANSWER = (requests.ConnectionError, CommitStateUnknownException, ServiceUnavailableError, ServerError)
+NO_ANSWER = (
+    requests.ConnectionError,
+    requests.exceptions.ChunkedEncodingError,  # killed between the header of an answer and the end of its body
+    *(CommitStateUnknownException, ServiceUnavailableError, ServerError),
+)
 SCHEMA = pa.schema([("n", pa.int64())])
+STARTS = 300.0
+"""How long a server may take to start on a machine with other work (seconds)."""
 
 
 class Server:
@@ -78,7 +84,7 @@ class Client(RestCatalog):
 
     def until_answered(self, send: Callable[[], T]) -> T:
         """Return what a call returns, at whichever server answers it."""
-        for _ in range(2000):
+        for _ in range(20_000):
             try:
                 return send()
             except NO_ANSWER:
@@ -97,7 +103,7 @@ def servers(postgres_url: str, tmp_path: Path) -> Iterator[list[Server]]:
         store.catalogs.create("lake.ice", type="relational")
     servers = [Server(postgres_url, warehouse) for _ in range(2)]
     try:
-        assert wait_until(lambda: all(server.answers() for server in servers), 60.0)
+        assert wait_until(lambda: all(server.answers() for server in servers), STARTS)
         yield servers
     finally:
         for server in servers:
@@ -106,7 +112,7 @@ def servers(postgres_url: str, tmp_path: Path) -> Iterator[list[Server]]:
 
 @pytest.mark.long  # each run repeats requests at another server, one by one: test_idempotency, test_unknown_outcomes
 @pytest.mark.parametrize(("writers", "appends", "kills"), [(6, 3, 2), (8, 25, 8)], ids=["some", "many"])
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)  # 80 s on a quiet machine, over 600 s at a load of 18
 def test_every_append_is_there_once(
     servers: list[Server], postgres_url: str, writers: int, appends: int, kills: int
 ) -> None:
@@ -126,7 +132,7 @@ def test_every_append_is_there_once(
             due = next(done) % max(1, writers * appends // (kills + 1)) == 0 and len(killed) < kills
             if due:
                 victim = servers[len(killed) % 2]
-                assert wait_until(servers[1 - len(killed) % 2].answers, 60.0)  # one of them is always there
+                assert wait_until(servers[1 - len(killed) % 2].answers, STARTS)  # one of them is always there
                 killed.append(1)
                 victim.kill()
                 victim.start()

@@ -11,7 +11,9 @@ import pytest
 
 import metastore as ms
 from metastore.spark import attach_many, register_source, set_statistics, statistics
+from metastore.spark.bulk import attach_rows
 from metastore.spark.source.source import open_here
+from tests.contract.authorized import prepare
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,6 +66,24 @@ def test_tags_are_attached_from_the_executors(
         assert store.verify() == []
     with pytest.raises(ms.InvalidArgument, match="the columns are"):
         attach_many(frame.withColumnRenamed("target", "table"), "m.pii", url=lake)
+
+
+def test_a_denial_that_a_task_writes_ends_what_a_user_does(sqlite_url: str) -> None:
+    """By the rows that a task of attach_many has; a user's own rows need the user's right."""
+    with ms.open(sqlite_url) as store:
+        lake = prepare(store)
+        lake.reader()
+        lake.role("writer", ("modify_table", "catalog", "lake.sales"))
+        ann = store.as_user("ann@corp")
+        held = ann.tables.alter("lake.sales.eu.orders", ms.SetComment("before"))
+        rows = [{"target": "lake.writer", "kind": "role", "value": "deny:modify_table"}]
+        with pytest.raises(ms.PermissionDenied):
+            attach_rows(ann, "of ann", iter(rows), "lake.sales.eu.orders", "grant")
+        assert attach_rows(store, "first", iter(rows), "lake.sales.eu.orders", "grant") == 1
+        with pytest.raises(ms.PermissionDenied):
+            ann.tables.alter(held, ms.SetComment("after"))
+        assert store.tables.load("lake.sales.eu.orders").comment == "before"
+        assert store.verify() == []
 
 
 MANY, VALUES = 10_000, 10

@@ -15,6 +15,10 @@ from metastore.serve.web import Answer, BadRequest, Call
 __all__ = ["create", "drop", "exists", "load", "page", "update"]
 
 
+_DEEPEST: Final = 100
+"""How many levels a new namespace may have: each missing one is made by a commit that guards all those above it."""
+
+
 class _Create(BaseModel):
     model_config = ConfigDict(strict=True)
     namespace: list[str] = Field(min_length=1)
@@ -43,6 +47,8 @@ def create(catalog: MetastoreCatalog, call: Call) -> Answer:
     """Create a namespace."""
     wanted = reading.body(call, _CREATE)
     names = tuple(wanted.namespace)
+    if len(names) > _DEEPEST:
+        raise BadRequest(f"namespace: it has {len(names)} levels; at most {_DEEPEST} are made here")
     if not all(name.strip() for name in names):
         raise BadRequest("namespace: a name is empty, or has only white space")
     catalog.create_namespace(names, wanted.properties)

@@ -1,0 +1,86 @@
+"""Read the JSON bodies of requests, large ones in a way that lets other threads work meanwhile.
+
+CPython reads JSON in C, and gives no other thread a turn before it is done. So a large body is bounded in what takes
+time: its values, and the length of a text. At each call of a function of Python, here the hooks, others get their turn.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+__all__ = ["LARGE", "Crowded", "read_json", "read_large_json"]
+
+LARGE: Final = 64 << 10
+"""A larger body is read in a thread, by ``read_large_json`` (bytes)."""
+_VALUES: Final = 100_000
+"""How many values a large body may have: what makes Python objects of them stops all threads meanwhile."""
+_BEFORE_VALUES: Final = (b",", b"[", b"{")
+_TEXT: Final = 2 << 20
+"""How long one text of a large body may be, as it is sent: all threads wait while it is read (bytes)."""
+_SLICE: Final = 256 << 10
+"""How much of a large body is looked at in one go, which stops all threads (bytes)."""
+_LONGEST: Final = 1 << 63
+
+
+class Crowded(ValueError):
+    """The body has more values, or a longer text, than any request of a catalog."""
+
+
+def read_json(text: bytes, **hooks: Any) -> Any:
+    """Return the value of a body. Raises ValueError."""
+    try:
+        return json.loads(text, parse_int=_integer, parse_constant=_no_number, **hooks)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the body is not JSON: {error}") from None
+
+
+def read_large_json(text: bytes) -> Any:
+    """Return the value of a large body. Raises Crowded, ValueError."""
+    _check_values(text)
+    return read_json(text, object_pairs_hook=_object, parse_float=_float)
+
+
+def _values(text: bytes) -> int:
+    return sum(map(text.count, _BEFORE_VALUES))
+
+
+def _check_values(text: bytes) -> None:
+    """Raise Crowded for a body with too many values, or too long a text. The commas in its texts are no values."""
+    values = quotes = length = 0
+    rest = b""
+    for start in range(0, len(text), _SLICE):
+        part = rest + text[start : start + _SLICE]
+        rest = b"\\" * ((len(part) - len(part.rstrip(b"\\"))) % 2)  # what it escapes is in the next part
+        part = part[: len(part) - len(rest)].replace(rb"\\", b"__").replace(rb"\"", b"__")
+        pieces = part.split(b'"')
+        values += sum(map(_values, pieces[quotes % 2 :: 2]))
+        length += len(pieces[0])
+        is_long = quotes % 2 == 1 and length > _TEXT
+        if len(pieces) > 1:
+            length = len(pieces[-1])
+        quotes += len(pieces) - 1
+        if values > _VALUES or quotes > 4 * _VALUES + 4:  # each value may have a name; no JSON has more texts
+            raise Crowded(f"the body has more than {_VALUES:,} values; send it in parts")
+        if is_long:
+            raise Crowded(f"a text of the body has more than {_TEXT} bytes; a catalog needs no such text")
+
+
+def _integer(text: str) -> int:
+    """Return an integer that other readers of a metadata file can read too."""
+    number = int(text)
+    if not -_LONGEST <= number < _LONGEST:
+        raise ValueError(f"{text[:30]} is no integer of 64 bits")
+    return number
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(pairs)
+
+
+def _float(text: str) -> float:
+    return float(text)
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is not a JSON number")

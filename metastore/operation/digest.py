@@ -1,0 +1,90 @@
+"""The fingerprint of a call's arguments, which a repeat under the same operation id must have too.
+
+A secret counts as it is encrypted, so that nobody can try out values. Since the first call, the catalog may have got
+another data key, or have declared the property secret. So a fingerprint with secrets has three parts: that of all
+arguments, that of the arguments without the secrets, and the number of the data key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from metastore.errors import InvalidArgument, SecretDamaged
+from metastore.kinds.secret import SEALED
+from metastore.operation.request import Request
+from metastore.secrets.sealer import Sealed
+
+__all__ = ["digest", "is_digest_of"]
+
+
+def digest(request: Request[Any]) -> str:
+    """Return the fingerprint of a call's arguments. Raises InvalidArgument."""
+    try:
+        value = [request.verb, request.arguments()]
+        text = _text(value)
+        numbers = {sealed.number for sealed in _sealed(value)} if SEALED in text else set()
+    except Exception as error:  # noqa: BLE001  (a class of the caller's may raise anything here)
+        raise InvalidArgument(f"the arguments of the call would be no JSON: {type(error).__name__}") from None
+    if len(numbers) != 1:
+        return _hash(text)
+    return f"{_hash(text)}:{_hash(_text(_mapped(value, lambda _: None)))}:{numbers.pop()}"
+
+
+def is_digest_of(first: str, request: Request[Any], own: str) -> bool:
+    """Whether a fingerprint is of a call with the same arguments as ``request``, whose own one is ``own``.
+
+    Secrets whose data key was destroyed since count as equal: nothing can compare them any more. Raises
+    SecretKeyMissing, SecretKeyWrong.
+    """
+    (full, mask, number), (own_full, own_mask, _) = _parts(first), _parts(own)
+    if full == own_full:
+        return True
+    if not own_mask:
+        return False
+    value = [request.verb, request.arguments()]
+    if not mask:  # the first call may have been made before the property was declared secret
+        return full == _hash(_text(_mapped(value, lambda sealed: sealed.plain)))
+    if mask != own_mask:
+        return False
+    try:
+        return full == _hash(_text(_mapped(value, lambda sealed: sealed.under(int(number)))))
+    except SecretDamaged:
+        return True
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    full, _, rest = text.partition(":")
+    mask, _, number = rest.partition(":")
+    return full, mask, number
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _sealed(value: Any) -> Iterator[Sealed]:
+    """Yield the secrets in a JSON value."""
+    if isinstance(value, Sealed):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _sealed(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _sealed(one)
+
+
+def _mapped(value: Any, how: Callable[[Sealed], str | None]) -> Any:
+    """Return a JSON value with something else in the place of each secret."""
+    if isinstance(value, Sealed):
+        return how(value)
+    if isinstance(value, dict):
+        return {key: _mapped(one, how) for key, one in value.items()}
+    return [_mapped(one, how) for one in value] if isinstance(value, list | tuple) else value
