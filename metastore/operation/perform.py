@@ -20,6 +20,7 @@ from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import ManagerSession, Session
 from metastore.port.commit import Commit, Committed, Conflicted
 from metastore.port.conditions import Caller
+from metastore.port.records import Origin
 
 __all__ = ["is_new", "perform"]
 
@@ -38,15 +39,17 @@ def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
         if call.lease is not None:
             raise InvalidArgument("a transaction is one commit: give the lease to it, store.transaction(lease=…)")
         return _of(session, _in_transaction(session, request, call))
+    # before the commit: another thread may notice a restart of the server between the commit and its return
+    before = getattr(session.backend, "known_origin", None)
     if session.combiner is not None:
-        return _of(session, session.combiner.perform(session, request, call))
-    return _of(session, Operation(session, request, call).run())
+        return _of(session, session.combiner.perform(session, request, call), before)
+    return _of(session, Operation(session, request, call).run(), before)
 
 
-def _of(session: ManagerSession, result: T) -> T:
+def _of(session: ManagerSession, result: T, origin: Origin | None = None) -> T:
     """Note in an entity which database it comes from: later calls trust only what was committed here."""
     if isinstance(result, Entity):
-        result.__dict__["origin"] = session.backend.origin
+        result.__dict__["origin"] = origin or session.backend.origin
     return result
 
 

@@ -81,9 +81,9 @@ class Pool:
         self._of_parent: list[object] = []
         self._pool, self._own = self._new_pool(), deque[Connection]()
         self.opened = object()
-        """Another one after each connection that was opened."""
+        """Another one after each connection that was opened, and after each new run of the server."""
         self.run: str | None = None
-        """When the server was started to which the last connection leads; None: there was none yet."""
+        """The run of the server that spoke last (:data:`~metastore.backends.postgres.settings.RUN`); None: none yet."""
         self.when_started: Callable[[], None] = _nothing
         """Is called when a connection leads to a server that was started since, or to another one."""
 
@@ -136,12 +136,13 @@ class Pool:
             connection.simple, connection.cursor_factory = True, psycopg.ClientCursor
         check_session(self._where, *session, pooled=pooled)
         self._check_role(replica)
+        connection.run = run
         self._note_run(run)
         if not pooled:
             connection.execute("; ".join([SESSION, *self._ends(connection)]))
             return connection
         connection.prepare_threshold = None
-        connection.asks = replica
+        connection.asks, connection.told = replica, self._note_run
         return connection
 
     def _ends(self, connection: Connection) -> Iterator[str]:
@@ -157,11 +158,16 @@ class Pool:
         if run != self.run:
             if self.run is not None:
                 self.when_started()
+                self.opened = object()
             self.run = run  # last: what another thread takes from the store's memory until then is of the run before
 
-    def check_run(self, run: str | None) -> None:
-        """Raise AnotherRun if the server was started since it had this run; None: nothing was read of any run."""
-        if run is not None and run != self.run:
+    def check_run(self, connection: Connection, run: str | None) -> None:
+        """Raise AnotherRun if the connection leads to a server in another run; None: nothing was read of any run.
+
+        What the pool has noted may be of another connection, which asked before this one and noted it later.
+        """
+        if run is not None and run != connection.run:
+            self._note_run(cast(str, connection.run))
             raise AnotherRun("the server was started again meanwhile")
 
     def _check_role(self, replica: bool) -> None:
@@ -239,7 +245,7 @@ class Pool:
         :meth:`check_run`.
         """
         with (loan := self.connection()) as connection:
-            self.check_run(run)
+            self.check_run(connection, run)
             if connection.prepare_threshold is None:
                 return connection.execute(text, parameters).fetchall() if pooled is None else pooled(connection)
             return _wire_of(loan.place).rows(text, parameters)
@@ -252,7 +258,7 @@ class Pool:
     ) -> list[Rows]:
         """Run statements as one transaction, in one message; return the rows of each. See :meth:`fetch`."""
         with (loan := self.connection()) as connection:
-            self.check_run(run)
+            self.check_run(connection, run)
             if connection.prepare_threshold is None:
                 return pooled(connection)
             return _wire_of(loan.place).message(statements)
