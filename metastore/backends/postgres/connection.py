@@ -10,7 +10,7 @@ An answer counts only if nothing that came with it says that it may not be true 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
@@ -93,10 +93,26 @@ class Connection(psycopg.Connection[Any]):
         if self.told is None or not isinstance(query, str) or not query.lstrip().startswith(("SELECT", "WITH")):
             return super().execute(query, *arguments, **options)
         cursor = super().execute(f"SELECT {RUN};\n{query}", *arguments, **options)
-        ((self.run,),) = cursor.fetchall()
-        self.told(self.run)
+        self._tell(cursor)
         cursor.nextset()
         return cursor
+
+    def at_one_instant(self, statements: Sequence[tuple[str, Any]]) -> list[psycopg.Cursor[Any]]:
+        """Execute queries in one round trip, all at one instant."""
+        execute = super().execute
+        with self.pipeline():
+            execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            run = None if self.told is None else execute(f"SELECT {RUN}")
+            cursors = [execute(text, parameters) for text, parameters in statements]
+            execute("COMMIT")
+        if run is not None:
+            self._tell(run)
+        return cursors
+
+    def _tell(self, cursor: psycopg.Cursor[Any]) -> None:
+        assert self.told is not None
+        ((self.run,),) = cursor.fetchall()
+        self.told(self.run)
 
     def doubt(self) -> psycopg.OperationalError | None:
         """Return the error to raise in place of the answer that came; None: the answer counts."""
