@@ -8,9 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any
 
+import psycopg
 import pytest
 
 import metastore as ms
+from metastore.backends.postgres.connection import Connection
 from metastore.port.commit import Commit, Conflicted
 from tests.concurrency.raw import connect, rows
 from tests.servers.postgres import PostgresServer, database_of
@@ -162,3 +164,19 @@ def test_a_database_that_was_made_again_is_another_run(postgres_server: Postgres
         assert store.metalakes.load("held").comment == "new"
         with pytest.raises(ms.InvalidArgument, match="another database"):
             store.metalakes.alter(held, ms.SetComment("x"))
+
+
+def test_a_pooler_whose_server_starts_again_is_waited_for(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pgbouncer refuses new connections with a SQLSTATE of its own while it cannot log in."""
+    with ms.open(postgres_url) as store:
+        connect, refusals = Connection.connect, iter(range(3))
+
+        def refused(*arguments: Any, **options: Any) -> Any:
+            if next(refusals, None) is not None:
+                raise psycopg.errors.ProtocolViolation("server login has been failing, try again later")
+            return connect(*arguments, **options)
+
+        monkeypatch.setattr(Connection, "connect", refused)
+        store._session.backend.pool.forget()  # type: ignore[attr-defined]
+        assert store.metalakes.create("m").version == 1
+        assert next(refusals, None) is None

@@ -47,8 +47,9 @@ _DEFAULTS: dict[str, Any] = {
 _CONNECT_TIMEOUT = (2, 10)
 """The shortest time to wait for a connection (libpq takes 2 for 1), and the longest, in seconds, for one address.
 The call's deadline ends it earlier."""
-_COMING_BACK = (None, "57P03", "57P01", "57P02", "53300")
-"""SQLSTATEs of a server that is not there at the moment: no answer, starting, stopping, or too many connections."""
+_COMING_BACK = (None, "57P03", "57P01", "57P02", "53300", "08P01")
+"""SQLSTATEs of a server that is not there at the moment: no answer, starting, stopping, or too many connections. The
+last one is a pooler's whose server is not there (pgbouncer's "server login has been failing"), or that has no place."""
 _KEPT_OWN = 2
 """How many connections are kept on which a waiter listened; its channel is not used again."""
 _LONGEST = 2**31 - 1
