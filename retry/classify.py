@@ -41,6 +41,7 @@ _STATES = {
     "22008": Consequence.CHECK,  # datetime_field_overflow, likewise
     "22011": Consequence.CHECK,  # substring_error, likewise
     "22025": Consequence.CHECK,  # invalid_escape_sequence, likewise
+    "2201W": Consequence.CHECK,  # invalid_row_count_in_limit_clause, likewise
     "2201B": Consequence.CHECK,  # invalid_regular_expression, likewise
     "2202E": Consequence.CHECK,  # array_subscript_error, likewise
     "53M01": Consequence.CHECK,  # of a trigger: processes that cache do not know of the change

@@ -161,8 +161,9 @@ def _find(session: Session, looking: _Looking, scope_path: str) -> Iterator[Enti
 
 
 def _found(session: Session, looking: _Looking) -> Iterator[Entity]:
+    origin = session.backend.origin
     for record in looking.records():
-        yield kind_named(record.chain[-1].kind).entity(record, session.backend.origin)
+        yield kind_named(record.chain[-1].kind).entity(record, origin)
 
 
 def _tags(session: Session, scope: Node | None) -> Iterator[Entity]:

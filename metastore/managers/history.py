@@ -33,10 +33,10 @@ V = TypeVar("V", bound=Version)
 def history(session: ManagerSession, kind: Kind, target: Target, unreadable: Unreadable | None) -> Iterator[Version]:
     """Yield what happened to the entity, oldest first; rows that are damaged go to ``unreadable``."""
     check_unreadable(unreadable)
-    backend = session.backend
+    backend, origin = session.backend, session.backend.origin
     read = timing(session, "history", backend.history)
     steps = steps_of(read, _with_history(backend, kind, target))
-    versions = (kept(partial(version_of, step, backend.origin), unreadable) for step in steps)
+    versions = (kept(partial(version_of, step, origin), unreadable) for step in steps)
     return (version for version in versions if version is not None)
 
 
@@ -44,7 +44,7 @@ def history_page(
     session: ManagerSession, kind: Kind, target: Target, size: int, token: str | None, after: int = 0
 ) -> Page[Version]:
     """Return one page of what happened to the entity, oldest first; without a token, after the version ``after``."""
-    backend, after = session.backend, positive_integer(after, "a version", least=0)
+    backend, origin, after = session.backend, session.backend.origin, positive_integer(after, "a version", least=0)
 
     def entity(in_token: int | None) -> int:
         try:
@@ -62,7 +62,7 @@ def history_page(
         entity=entity,
         read=backend.history,
         number=lambda step: step.version or 0,
-        item=lambda step: version_of(step, backend.origin),
+        item=lambda step: version_of(step, origin),
     )
     return page_after(session, source, size, token, after)
 

@@ -22,7 +22,7 @@ from metastore.operation.session import Caches, Found, ManagerSession
 from metastore.operation.timed import timing
 from metastore.port.backend import Reads
 from metastore.port.conditions import LIVE
-from metastore.port.records import Child, Lookup, Node, Record, Resolved
+from metastore.port.records import Child, Lookup, Node, Origin, Record, Resolved
 from metastore.port.records import RowPage as Rows
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
@@ -73,8 +73,9 @@ class Reader(Generic[E]):
         )
 
     def _in_hand(self, target: Entity) -> E:
+        origin = self._backend.origin
         record = find(View(self._backend, False), self._kind, target)
-        return cast(E, self._kind.entity(record, self._backend.origin))
+        return cast(E, self._kind.entity(record, origin))
 
     def _in_hand_cached(self, cache: Caches, target: Entity) -> E:
         names_of(self._kind, target)
@@ -83,9 +84,9 @@ class Reader(Generic[E]):
 
     def _there(self, names: tuple[str, ...]) -> E:
         """Return the entity at a path. Raises EntityNotFound, DropPending."""
-        where = lookup(self._kind, names)
+        where, origin = lookup(self._kind, names), self._backend.origin
         resolved = self._session.resolve(where)
-        entity = self._mine(resolved.record)
+        entity = self._mine(resolved.record, origin)
         return self._not_there(where, resolved) if entity is None else entity
 
     def _not_there(self, where: Lookup, resolved: Resolved) -> E:
@@ -101,8 +102,9 @@ class Reader(Generic[E]):
 
     def _at(self, names: tuple[str, ...]) -> Found:
         """Return what is at a path: the entity, or the nodes as far as it leads."""
+        origin = self._backend.origin
         resolved = self._session.resolve(lookup(self._kind, names))
-        return self._mine(resolved.record) or resolved.nodes
+        return self._mine(resolved.record, origin) or resolved.nodes
 
     def _cached(self, cache: Caches, path: Path, names: tuple[str, ...]) -> Found:
         return cache.read((self._kind.name, self.kept_as(path)), names, lambda: self._at(names))
@@ -115,11 +117,12 @@ class Reader(Generic[E]):
         cache = self._session.cache
         if not lookups:
             return []
+        origin = self._backend.origin
         if cache is None:
-            return [self._mine(one.record) for one in self._backend.resolve(lookups)]
+            return [self._mine(one.record, origin) for one in self._backend.resolve(lookups)]
         kept = cache.read_many(
             [((self._kind.name, self.kept_as(path)), names) for path, names in zip(given, wanted, strict=True)],
-            lambda: [self._mine(one.record) or one.nodes for one in self._backend.resolve(lookups)],
+            lambda: [self._mine(one.record, origin) or one.nodes for one in self._backend.resolve(lookups)],
         )
         return [cast(E, one) if isinstance(one, Entity) else None for one in kept]
 
@@ -128,17 +131,23 @@ class Reader(Generic[E]):
         names, cache = parse_path(path), self._session.cache
         return isinstance(self._at(names) if cache is None else self._cached(cache, path, names), Entity)
 
-    def _mine(self, record: Record | None) -> E | None:
-        """Return the entity, if it is one of this kind and not of another of its family."""
+    def _mine(self, record: Record | None, origin: Origin) -> E | None:
+        """Return the entity, if it is one of this kind and not of another of its family.
+
+        ``origin``: that of before the read. Another thread may note a restart of the server before the answer is used.
+        """
         if record is None or record.chain[-1].kind != self._kind.name:
             return None
-        return cast(E, self._kind.entity(record, self._backend.origin))
+        return cast(E, self._kind.entity(record, origin))
 
     def children(self, parent: Target | None, state: int, page_size: int, unreadable: Unreadable | None) -> Iterator[E]:
-        """Yield the children in ``state``, by name, then oldest first."""
+        """Yield the children in ``state``, by name, then oldest first.
+
+        Their origin is that of before the first read: the server may be started again while the caller holds a page.
+        """
         check_unreadable(unreadable)
         page_size = positive_integer(page_size, "a page size")
-        backend, kind = self._backend, self._kind
+        backend, kind, origin = self._backend, self._kind, self._backend.origin
         ask = timing(self._session, "list" if state == LIVE else "dropped", backend.children)
 
         def read(above: Node, last: Child | None, guards: Guards) -> tuple[Rows[Child], int]:
@@ -146,7 +155,7 @@ class Reader(Generic[E]):
             return ask(above.id, kind.name, kind.family, state, after, page_size, guards), page_size
 
         for nodes, child in pages(backend, kind, parent, read):
-            entity = self._entity(state, nodes, child)
+            entity = self._entity(state, origin, nodes, child)
             if unreadable is None or kept(partial(_same, entity), unreadable) is not None:
                 yield entity
 
@@ -167,7 +176,7 @@ class Reader(Generic[E]):
         self, parent: Target | None, state: int, size: int, token: str | None, prefix: str | None
     ) -> Page[E]:
         """Return one page of the children in ``state``."""
-        backend, kind = self._backend, self._kind
+        backend, kind, origin = self._backend, self._kind, self._backend.origin
 
         def read(above: Node, after: Key, limit: int, guards: Guards) -> Rows[Child]:
             return backend.children(above.id, kind.name, kind.family, state, (after[0], after[1]), limit, guards)
@@ -177,7 +186,7 @@ class Reader(Generic[E]):
             parent=lambda view: parent_nodes(view, kind, parent),
             read=read,
             key=lambda child: [child.key, child.node.id],
-            item=partial(self._entity, state),
+            item=partial(self._entity, state, origin),
             kept_as=(lambda: self._parent_as(parent)) if state == LIVE else None,
         )
         return page_of(self._session, source, size, token)
@@ -204,8 +213,8 @@ class Reader(Generic[E]):
             return parent.kind, parent.id, parent.origin and parent.origin.database
         return None if parent is None else parse_path(parent)
 
-    def _entity(self, state: int, nodes: Nodes, child: Child) -> E:
-        return cast(E, self._kind.entity(child.record(nodes, live=state == LIVE), self._backend.origin))
+    def _entity(self, state: int, origin: Origin, nodes: Nodes, child: Child) -> E:
+        return cast(E, self._kind.entity(child.record(nodes, live=state == LIVE), origin))
 
 
 def _same(entity: Any) -> Any:

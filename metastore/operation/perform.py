@@ -37,13 +37,14 @@ def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
             raise InvalidArgument("a transaction is one operation: leave operation_id out inside of it")
         if call.lease is not None:
             raise InvalidArgument("a transaction is one commit: give the lease to it, store.transaction(lease=…)")
-        result = _in_transaction(session, request, call)
-    elif session.combiner is not None:
-        result = session.combiner.perform(session, request, call)
+        result, origin = _in_transaction(session, request, call), None
     else:
-        result = once(session, request, call)
+        # before the commit: another thread may notice a restart of the server between the commit and its return
+        origin = getattr(session.backend, "known_origin", None)
+        run = once if session.combiner is None else session.combiner.perform
+        result = run(session, request, call)
     if isinstance(result, Entity):  # it says which database it comes from: calls trust only what was committed there
-        result.__dict__["origin"] = session.backend.origin
+        result.__dict__["origin"] = origin or session.backend.origin
     return result
 
 

@@ -8,10 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any
 
+import psycopg
 import pytest
 
 import metastore as ms
-from tests.concurrency.raw import rows
+from metastore.backends.postgres.connection import Connection
+from metastore.port.commit import Commit, Conflicted
+from tests.concurrency.raw import connect, rows
+from tests.servers.postgres import PostgresServer, database_of
 
 pytestmark = pytest.mark.postgres
 _IDLE = 3
@@ -85,3 +89,95 @@ def test_a_snapshot_that_breaks_later_is_not_begun_again(idle: tuple[ms.Store, s
 
     with pytest.raises(ms.BackendUnavailable):
         read()
+
+
+def test_what_was_read_before_a_restart_says_so(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread notes the restart after the answer came, and before it is used."""
+    with ms.open(postgres_url) as store:
+        store.metalakes.create("a")
+        store.metalakes.create("b")
+        pool = store._session.backend.pool  # type: ignore[attr-defined]
+        before = pool.run
+        listed, found = store.metalakes.list(), store.find()
+        history = store.metalakes.history("a")
+        for iterator in (listed, found, history):
+            next(iterator, None)
+        fetch = pool.fetch
+
+        def fetched(*arguments: Any, **options: Any) -> Any:
+            answer = fetch(*arguments, **options)
+            pool._note_run("another run")
+            return answer
+
+        def during(call: Callable[[], Any]) -> Any:
+            pool._note_run(before)
+            store._session.backend.identify()
+            monkeypatch.setattr(pool, "fetch", fetched)
+            try:
+                return call()
+            finally:
+                monkeypatch.setattr(pool, "fetch", fetch)
+
+        lake = store.metalakes.load("b")
+        entities = [
+            during(lambda: store.metalakes.load("a")),
+            during(lambda: store.metalakes.load(lake)),
+            *during(lambda: store.metalakes.load_many(["a", "b"])),
+            *during(lambda: store.metalakes.page(None).items),
+            during(lambda: store.metalakes.alter("b", ms.SetComment("x"))),
+            during(lambda: store.metalakes.create("c")),
+            *listed,
+            *found,
+            *[version.entity for version in history],
+        ]
+        assert len(entities) > 8
+        assert {entity.origin.run for entity in entities} == {before}
+
+
+def test_a_commit_goes_only_to_the_run_of_its_base(postgres_url: str) -> None:
+    """A connection that asked before the restart notes its run last, so that the pool has an old one: nothing lands."""
+    with ms.open(postgres_url) as store:
+        held = store.metalakes.create("a")
+        pool = store._session.backend.pool  # type: ignore[attr-defined]
+        (connection,) = [place.connection for place in pool._pool._places]
+        pool._note_run("the run before")
+        backend = store._session.backend
+        assert isinstance(backend.commit(Commit(ms.new_operation_id(), "t", run="the run before")), Conflicted)
+        assert pool.run == connection.run != "the run before"
+        pool._note_run("the run before")
+        assert store.metalakes.alter(held, ms.SetComment("x")).version == 2
+
+
+def test_a_database_that_was_made_again_is_another_run(postgres_server: PostgresServer) -> None:
+    """A dump may have been restored into it: ids and versions come again, although the server goes on."""
+    url = postgres_server.create_database()
+    ms.migrate(url)
+    with ms.open(url, cache=ms.Cache("validate")) as store:
+        held = store.metalakes.create("held", comment="lost")
+        assert store.metalakes.load("held").comment == "lost"
+        name = database_of(url)
+        with connect(postgres_server.url()) as admin:
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            admin.execute(f"CREATE DATABASE {name}")
+        ms.migrate(url)
+        with ms.open(url) as other:
+            other.metalakes.create("held", comment="new")
+        assert store.metalakes.load("held").comment == "new"
+        with pytest.raises(ms.InvalidArgument, match="another database"):
+            store.metalakes.alter(held, ms.SetComment("x"))
+
+
+def test_a_pooler_whose_server_starts_again_is_waited_for(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pgbouncer refuses new connections with a SQLSTATE of its own while it cannot log in."""
+    with ms.open(postgres_url) as store:
+        connect, refusals = Connection.connect, iter(range(3))
+
+        def refused(*arguments: Any, **options: Any) -> Any:
+            if next(refusals, None) is not None:
+                raise psycopg.errors.ProtocolViolation("server login has been failing, try again later")
+            return connect(*arguments, **options)
+
+        monkeypatch.setattr(Connection, "connect", refused)
+        store._session.backend.pool.forget()  # type: ignore[attr-defined]
+        assert store.metalakes.create("m").version == 1
+        assert next(refusals, None) is None

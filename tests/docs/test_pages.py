@@ -82,8 +82,40 @@ def test_a_default_is_told_as_it_is() -> None:
     }
 
 
+FIGURE = r"(?<![\w.,])(\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?(?= (?:ms|µs|s|MB|MiB|minutes|per second)\b))(?!\w)"
+
+
+def quoted(text: str) -> set[tuple[str, str]]:
+    """Return each figure of a paragraph that leads to another page, and that page's name."""
+    prose = "\n".join(line for _, line in lines_of(text))
+    return {
+        (figure, page)
+        for paragraph in re.split(r"\n\s*\n|\n(?=[-|])", prose)
+        for page in re.findall(r"\]\((?:docs/)?([\w-]+\.md)", paragraph)
+        for figure in re.findall(FIGURE, re.sub(r"\s+", " ", paragraph))
+    }
+
+
+def test_summaries_quote_the_figures_of_the_pages_that_they_lead_to() -> None:
+    texts = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+    told = quoted(texts["README.md"]) | quoted(texts["proposal.md"])
+    assert told
+    assert {(figure, page) for figure, page in told if figure not in texts[page]} == set()
+
+
+def test_how_long_the_tests_take_is_told_alike() -> None:
+    readme, table = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/correctness.md"))
+    (told,) = re.findall(r"make test .*: (\d+) minutes", readme)
+    assert re.findall(r"\| `make test` \|.*\| (\d+) minutes", table) == [told]
+
+
 def test_what_is_wrong_is_found() -> None:
     """Negative control."""
+    assert quoted("It does 1,200\n([x](docs/performance.md#y)), in 3 s.\n\nAnd 7 s, see [y](b.md)") == {
+        ("1,200", "performance.md"),
+        ("3", "performance.md"),
+        ("7", "b.md"),
+    }
     assert other_defaults("`pool_size` (10), `pool_size` (20), `max_drift` (2 seconds)") == ["pool_size", "max_drift"]
     assert wrong_rows("| a | b |\n|---|---|\n| 1 | 2 || 3 | 4 |\n| `a|b` | 2 |\n") == [3]
     assert repeated("# A\n```\n# A\n```\n## B\n## B\n") == ["## B"]

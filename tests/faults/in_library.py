@@ -175,6 +175,27 @@ _PROGRESS = (
         "tests/migration/test_put_back.py -k 'no_base and postgres'",
     ),
     Fault(
+        "behind a pooler nobody says that the server was started again",
+        "metastore/backends/postgres/connect.py",
+        "connection.asks, connection.told = replica, self._note_run",
+        "connection.asks = replica",
+        "tests/migration/test_put_back.py -k 'no_base and pooled'",
+    ),
+    Fault(
+        "a commit goes to whatever run its connection leads to",
+        "metastore/backends/postgres/connect.py",
+        "if run is not None and run != connection.run:",
+        "if run is not None and run != self.run:",
+        "tests/concurrency/test_restarted.py -k only_to",
+    ),
+    Fault(
+        "what a commit returned is of the run that another thread notes afterwards",
+        "metastore/operation/perform.py",
+        "= origin or session.backend.origin",
+        "= session.backend.origin",
+        "tests/concurrency/test_restarted.py -k says_so",
+    ),
+    Fault(
         "a transaction looks again beside the writers below a parent",
         _TRANSACTION,
         "exclusive=i in barred, bump",

@@ -7,12 +7,14 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Self
 
 import psycopg
 import pytest
 
 import metastore as ms
 from tests.progress.replica import Replica, primary
+from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer, database_of
 from tests.servers.process import wait_until
 
@@ -45,6 +47,11 @@ class Postgres:
         self._copy = server.data.with_name("backup")
         ms.migrate(self.url)
 
+    def through(self, pooler: PgBouncer) -> Self:
+        """Use it through a pooler, which hides that the server was started again."""
+        self.url = pooler.url(database_of(self.url))
+        return self
+
     def back_up(self) -> None:
         self._swap(self._server.data, self._copy)
 
@@ -64,14 +71,18 @@ class Postgres:
         self._server.start()
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+_SERVER = pytest.mark.postgres
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=_SERVER)])
 def place(request: pytest.FixtureRequest) -> Iterator[Sqlite | Postgres]:
     """Give a database, and a way to put an older state of it back."""
     if request.param == "sqlite":
         yield Sqlite(request.getfixturevalue("sqlite_url"))
         return
-    with PostgresServer() as server:
-        yield Postgres(server)
+    with PostgresServer() as server, ExitStack() as stack:
+        place = Postgres(server)
+        yield place if request.param == "postgres" else place.through(stack.enter_context(PgBouncer(server)))
 
 
 def create(url: str, *names: str) -> list[str]:
@@ -110,6 +121,11 @@ def test_what_was_lost_is_told_when_others_have_its_numbers(place: Sqlite | Post
         assert [change.path_after for change in store.changes(after=new[0])] == ["newer", "newest"]
 
 
+def run_of(entity: ms.Entity) -> str | None:
+    assert entity.origin is not None
+    return entity.origin.run
+
+
 def check_first_writes(held: list[tuple[ms.Store, ms.Metalake, ms.Metalake]]) -> None:
     """Check the first changes of stores that have only read: each asks for members of the cache before it sends."""
     for number, (store, base, gone) in enumerate(held):
@@ -122,6 +138,11 @@ def check_first_writes(held: list[tuple[ms.Store, ms.Metalake, ms.Metalake]]) ->
             store.metalakes.alter(gone, ms.SetComment("z"))
 
 
+@pytest.mark.parametrize(
+    "place",
+    ["sqlite", pytest.param("postgres", marks=_SERVER), pytest.param("pooled", marks=_SERVER)],
+    indirect=True,
+)
 def test_an_entity_from_before_is_no_base(place: Sqlite | Postgres) -> None:
     """Its id and version may be another entity's, or another state's: the change lands on what is there, or fails."""
     with ms.open(place.url) as store:
@@ -168,6 +189,7 @@ def test_an_entity_from_before_is_no_base(place: Sqlite | Postgres) -> None:
         with pytest.raises(ms.EntityNotFound):
             store.tables.create("kept.c.lost.t")
         assert store.metalakes.load("new").comment is None
+        assert run_of(store.metalakes.load("new")) != run_of(kept)
         assert list(store.tables.names(schema)) == []
         assert store.verify() == []
         assert drafted.id  # its times are not the database's: it is told by its kind alone

@@ -31,6 +31,7 @@ auth_file = {users}
 pool_mode = {mode}
 default_pool_size = {pool_size}
 max_client_conn = 500
+server_login_retry = 0.1
 ignore_startup_parameters = extra_float_digits
 """
 

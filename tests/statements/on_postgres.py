@@ -342,7 +342,7 @@ def _sent_together(
         return rows
 
 
-def _rows_of_writes(connection: Any, statements: Sequence[Statement]) -> list[tuple[Any, ...]]:
+def _rows_of_writes(connection: Any, statements: Sequence[Statement], run: str | None = None) -> list[tuple[Any, ...]]:
     """Stand in for the function of that name, which sends all of them as one message."""
     worker = current()
     if worker is None:

@@ -47,8 +47,9 @@ _DEFAULTS: dict[str, Any] = {
 _CONNECT_TIMEOUT = (2, 10)
 """The shortest time to wait for a connection (libpq takes 2 for 1), and the longest, in seconds, for one address.
 The call's deadline ends it earlier."""
-_COMING_BACK = (None, "57P03", "57P01", "57P02", "53300")
-"""SQLSTATEs of a server that is not there at the moment: no answer, starting, stopping, or too many connections."""
+_COMING_BACK = (None, "57P03", "57P01", "57P02", "53300", "08P01")
+"""SQLSTATEs of a server that is not there at the moment: no answer, starting, stopping, or too many connections. The
+last one is a pooler's whose server is not there (pgbouncer's "server login has been failing"), or that has no place."""
 _KEPT_OWN = 2
 """How many connections are kept on which a waiter listened; its channel is not used again."""
 _LONGEST = 2**31 - 1
@@ -81,9 +82,9 @@ class Pool:
         self._of_parent: list[object] = []
         self._pool, self._own = self._new_pool(), deque[Connection]()
         self.opened = object()
-        """Another one after each connection that was opened."""
+        """Another one after each connection that was opened, and after each new run of the server."""
         self.run: str | None = None
-        """When the server was started to which the last connection leads; None: there was none yet."""
+        """The run of the server that spoke last (:data:`~metastore.backends.postgres.settings.RUN`); None: none yet."""
         self.when_started: Callable[[], None] = _nothing
         """Is called when a connection leads to a server that was started since, or to another one."""
 
@@ -134,12 +135,13 @@ class Pool:
             connection.simple, connection.cursor_factory = True, psycopg.ClientCursor
         check_session(self._where, *session, pooled=pooled)
         self._check_role(replica)
+        connection.run = run
         self._note_run(run)
         if not pooled:
             connection.execute("; ".join([SESSION, *self._ends(connection)]))
             return connection
         connection.prepare_threshold = None
-        connection.asks = replica
+        connection.asks, connection.told = replica, self._note_run
         return connection
 
     def _ends(self, connection: Connection) -> Iterator[str]:
@@ -155,11 +157,16 @@ class Pool:
         if run != self.run:
             if self.run is not None:
                 self.when_started()
+                self.opened = object()
             self.run = run  # last: what another thread takes from the store's memory until then is of the run before
 
-    def check_run(self, run: str | None) -> None:
-        """Raise AnotherRun if the server was started since it had this run. None: nothing was read of any run."""
-        if run is not None and run != self.run:
+    def check_run(self, connection: Connection, run: str | None) -> None:
+        """Raise AnotherRun if the connection leads to a server in another run; None: nothing was read of any run.
+
+        What the pool has noted may be of another connection, which asked before this one and noted it later.
+        """
+        if run is not None and run != connection.run:
+            self._note_run(cast(str, connection.run))
             raise AnotherRun("the server was started again meanwhile")
 
     def _check_role(self, replica: bool) -> None:
@@ -239,8 +246,8 @@ class Pool:
         :meth:`check_run`.
         """
         with (loan := self.connection()) as connection:
-            if run not in (None, self.run):
-                self.check_run(run)
+            if run not in (None, connection.run):
+                self.check_run(connection, run)
             if connection.prepare_threshold is None:
                 return connection.execute(text, parameters).fetchall() if pooled is None else pooled(connection)
             return _wire_of(loan.place).rows(text, parameters)
@@ -253,7 +260,7 @@ class Pool:
     ) -> list[Rows]:
         """Run statements as one transaction, in one message; return the rows of each. See :meth:`fetch`."""
         with (loan := self.connection()) as connection:
-            self.check_run(run)
+            self.check_run(connection, run)
             if connection.prepare_threshold is None:
                 return pooled(connection)
             return _wire_of(loan.place).message(statements)

@@ -10,13 +10,14 @@ An answer counts only if nothing that came with it says that it may not be true 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import psycopg
 
 from metastore.backends.postgres.doubt import Doubt, Promoted, Unconfirmed
+from metastore.backends.postgres.settings import RUN
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining, stopping
 
@@ -53,6 +54,10 @@ class Connection(psycopg.Connection[Any]):
     simple = False
     """Each statement is a simple query, which the server reads whole before it executes anything: nothing would end a
     statement whose last bytes got lost."""
+    run: str | None = None
+    """The run of the server to which it leads; behind a pooler, of the server that answered last."""
+    told: Callable[[str], None] | None = None
+    """Behind a pooler, which hides that the server was started again: is told the run with each answer to a query."""
     asks = False
     """The server is a replica, and a pooler may hide that it was promoted: it is asked after each answer."""
 
@@ -82,6 +87,32 @@ class Connection(psycopg.Connection[Any]):
             raise NothingSent("the time was over before anything was sent")
         looks = interval if stopping() is None else min(interval, _LOOKS[1])
         return super().wait(_ending(gen, left, self), min(looks, max(left, _LOOKS[0])), *arguments, **options)
+
+    def execute(self, query: Any, *arguments: Any, **options: Any) -> psycopg.Cursor[Any]:
+        """Do what psycopg does; behind a pooler, the server says in the same message in which run it answers."""
+        if self.told is None or not isinstance(query, str) or not query.lstrip().startswith(("SELECT", "WITH")):
+            return super().execute(query, *arguments, **options)
+        cursor = super().execute(f"SELECT {RUN};\n{query}", *arguments, **options)
+        self._tell(cursor)
+        cursor.nextset()
+        return cursor
+
+    def at_one_instant(self, statements: Sequence[tuple[str, Any]]) -> list[psycopg.Cursor[Any]]:
+        """Execute queries in one round trip, all at one instant."""
+        execute = super().execute
+        with self.pipeline():
+            execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            run = None if self.told is None else execute(f"SELECT {RUN}")
+            cursors = [execute(text, parameters) for text, parameters in statements]
+            execute("COMMIT")
+        if run is not None:
+            self._tell(run)
+        return cursors
+
+    def _tell(self, cursor: psycopg.Cursor[Any]) -> None:
+        assert self.told is not None
+        ((self.run,),) = cursor.fetchall()
+        self.told(self.run)
 
     def doubt(self) -> psycopg.OperationalError | None:
         """Return the error to raise in place of the answer that came; None: the answer counts."""

@@ -22,6 +22,7 @@ CHECKS: dict[str | None, Cause] = {
     fragments.MARKED: "marked",
     fragments.PENDING: "pending",
     fragments.TICKET: "ticket",
+    fragments.ANOTHER_RUN: "serialization",  # as for one that is not sent
 }
 """The cause of a conflict, by the SQLSTATE that the failed check raised."""
 

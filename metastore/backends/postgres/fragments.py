@@ -185,11 +185,12 @@ def pending_on(entity_id: str) -> str:
 # --- checks that fail
 
 NOT_EMPTY, READ, CLAIM, STALE_ID, MARKED, PENDING = "22012", "2201E", "2201F", "2201G", "22011", "2201B"
-LEASE, TICKET = "22008", "22025"
+LEASE, TICKET, ANOTHER_RUN = "22008", "22025", "2201W"
 GENERATION_CHANGED, UNANNOUNCED = "2202E", "53M01"
 """The SQLSTATEs of GENERATION (array_subscript_error), and of the trigger for a change that is not announced."""
 """The SQLSTATEs that failing checks raise: division_by_zero, invalid arguments for a logarithm, a power function and
-width_bucket, substring_error, an invalid regular expression, a date that does not exist, an escape of two letters."""
+width_bucket, substring_error, an invalid regular expression, a date that does not exist, an escape of two letters, a
+limit below zero."""
 
 
 def fails_if(condition: str) -> str:

@@ -10,13 +10,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 from uuid import UUID
 
 import psycopg
 
 from metastore.backends.postgres.connect import Pool
-from metastore.backends.postgres.connection import OutOfTime
+from metastore.backends.postgres.connection import Connection, OutOfTime
 from metastore.backends.postgres.fragments import CONFIRM, DURABLE
 from metastore.backends.postgres.hints import FOLLOWED, HINT, hearing
 from metastore.backends.postgres.home import CACHED, Home, epoch_at
@@ -383,10 +383,7 @@ def _resolve_groups(
     connection: psycopg.Connection[Any], lookups: Sequence[Lookup], groups: Sequence[list[Lookup]]
 ) -> list[Resolved]:
     """Follow paths that may be of several kinds: one statement for each way through the families."""
-    with connection.pipeline():
-        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")  # all of them at one instant
-        cursors = [connection.execute(*_alike(group)) for group in groups]
-        connection.execute("COMMIT")
+    cursors = cast(Connection, connection).at_one_instant([_alike(group) for group in groups])
     found: dict[Lookup, Resolved] = {}
     for group, cursor in zip(groups, cursors, strict=True):
         found.update(zip(group, _decoded(group, cursor.fetchall()), strict=True))
@@ -394,10 +391,8 @@ def _resolve_groups(
 
 
 def _resolve_many(connection: psycopg.Connection[Any], lookups: Sequence[Lookup]) -> list[Resolved]:
-    with connection.pipeline():
-        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")  # all of them at one instant
-        cursors = [connection.execute(_TEXTS.resolve(len(w.names)), lookup_parameters(w)) for w in lookups]
-        connection.execute("COMMIT")
+    statements = [(_TEXTS.resolve(len(w.names)), lookup_parameters(w)) for w in lookups]
+    cursors = cast(Connection, connection).at_one_instant(statements)
     return [resolved(c.fetchone(), len(w.names)) for c, w in zip(cursors, lookups, strict=True)]
 
 

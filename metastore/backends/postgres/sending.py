@@ -12,7 +12,7 @@ from metastore.backends.postgres.announcing import Pass
 from metastore.backends.postgres.connect import AnotherRun, Pool
 from metastore.backends.postgres.connection import Connection
 from metastore.backends.postgres.parameters import Row, Statement
-from metastore.backends.postgres.settings import ARRAYS
+from metastore.backends.postgres.settings import AHEAD
 from metastore.backends.postgres.wire import numbered
 from metastore.port.commit import CommitOutcome, Conflicted, Unknown
 
@@ -44,7 +44,8 @@ class Sender:
             return self.several(statements, lambda rows: outcome(rows[0]), patience, run)
         run = run or self._pool.run
         try:
-            rows = self._pool.fetch(statements[0].text, statements[0].parameters, run=run)
+            one = statements[0]
+            rows = self._pool.fetch(one.text, one.parameters, lambda c: rows_of_each(c, statements, run)[0], run)
             if len(rows) != 1:
                 raise psycopg.DatabaseError(f"an answer of one row has {len(rows)}")
         except psycopg.errors.LockNotAvailable as error:
@@ -66,8 +67,8 @@ class Sender:
         run = run or self._pool.run
         try:
             with self._pool.connection() as connection:
-                self._pool.check_run(run)
-                rows = rows_of_writes(connection, statements)
+                self._pool.check_run(connection, run)
+                rows = rows_of_writes(connection, statements, run)
         except psycopg.errors.LockNotAvailable as error:
             return self._failed(error) if patience is None else Conflicted("busy")
         except AnotherRun:
@@ -89,8 +90,8 @@ class Sender:
         try:
             if len(sent) == 1:
                 (one,) = sent
-                return [self._pool.fetch(one.text, one.parameters, lambda c: rows_of_each(c, sent)[0], run)]
-            rows = self._pool.send([one[:2] for one in sent], lambda c: rows_of_each(c, sent), run)
+                return [self._pool.fetch(one.text, one.parameters, lambda c: rows_of_each(c, sent, run)[0], run)]
+            rows = self._pool.send([one[:2] for one in sent], lambda c: rows_of_each(c, sent, run), run)
             return rows[before : before + len(statements)]
         except (psycopg.errors.LockNotAvailable, AnotherRun):
             return Conflicted("busy")
@@ -104,26 +105,33 @@ class Sender:
         return outcome
 
 
-def rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statement]) -> list[tuple[Any, ...]]:
+def rows_of_writes(
+    connection: psycopg.Connection[Any], statements: list[Statement], run: str | None = None
+) -> list[tuple[Any, ...]]:
     """Send the statements as one transaction; return the rows of those that write. See :func:`rows_of_each`."""
-    found = rows_of_each(connection, statements)
+    found = rows_of_each(connection, statements, run)
     return [row for one, rows in zip(statements, found, strict=True) if one.writes for row in rows]
 
 
-def rows_of_each(connection: psycopg.Connection[Any], statements: list[Statement]) -> list[list[tuple[Any, ...]]]:
+def rows_of_each(
+    connection: psycopg.Connection[Any], statements: list[Statement], run: str | None = None
+) -> list[list[tuple[Any, ...]]]:
     """Send the statements as one transaction; return the rows of each.
+
+    Behind a pooler, where the session may be set otherwise, :data:`AHEAD` goes with them: it fails in another run of
+    the server than ``run``.
 
     Several are made up completely before the first byte is sent, and sent as one message, so that
     the server never holds a lock while Python runs. (psycopg's pipeline sends each as it comes.)
     """
-    pooled = connection.prepare_threshold is None  # behind a pooler: the session may be set otherwise
+    pooled = connection.prepare_threshold is None
     if len(statements) == 1 and not statements[0].many and not cast(Connection, connection).simple:
         text, names = numbered(statements[0].text)
         parameters = [statements[0].parameters[name] for name in names]
         return [psycopg.RawCursor(connection).execute(text, parameters).fetchall()]
     composer = psycopg.ClientCursor(connection)
     first = 1 if statements[0].text.startswith("SET TRANSACTION") else 0  # the server takes it only before any query
-    sent = [*statements[:first], Statement(ARRAYS, {}), *statements[first:]] if pooled else statements
+    sent = [*statements[:first], Statement(AHEAD, {"run": run}), *statements[first:]] if pooled else statements
     message = ";\n".join([composer.mogrify(s.text, s.parameters) for s in sent])
     cursor = connection.execute(message.encode(), prepare=False)
     rows = []

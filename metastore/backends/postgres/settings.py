@@ -1,7 +1,7 @@
 """The settings of a PostgreSQL session, which hold against those of a URL, a role, a database or a pooler.
 
 On a direct connection the settings are made once, with the connection. Behind a pooler nothing stays in a session:
-there :data:`ARRAYS` goes along with each commit that needs it, and :func:`check_session` refuses what cannot be set
+there :data:`AHEAD` goes along with each commit that needs it, and :func:`check_session` refuses what cannot be set
 for one transaction. DateStyle, IntervalStyle, TimeZone, bytea_output and xmlbinary change nothing here: times are
 numbers, documents are text. ``search_path`` is the user's: it says where the tables are.
 """
@@ -16,7 +16,7 @@ from metastore.errors import BackendRefused, InvalidArgument
 from metastore.urls import Url
 
 __all__ = [
-    "ARRAYS",
+    "AHEAD",
     "ASKED",
     "LASTING",
     "PRIMARY",
@@ -54,18 +54,24 @@ _SETTINGS = {
 SESSION = "; ".join(f"SET {name} = {value}" for name, value in _SETTINGS.items())
 """What a direct connection begins with."""
 
-ARRAYS = "SELECT set_config('array_nulls', 'on', true)"
-"""What stands before a commit's statements behind a pooler; it holds for their transaction."""
+RUN = "(extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filepath('pg_class'))"
+"""The run of the server: when it was started, and a path with the database's number, which is another one once the
+database was made again. (The number itself costs twice as much: a query of its own to plan.)"""
+
+AHEAD = f"""SELECT set_config('array_nulls', 'on', true)
+  LIMIT CASE WHEN %(run)s::text IS NULL OR {RUN} = %(run)s THEN 1 ELSE -1 END"""
+"""What stands before a commit's statements behind a pooler, and holds for their transaction. It fails
+(invalid_row_count_in_limit_clause) if the server is in another run than the commit's."""
 
 LASTING = """SELECT set_config(name, '0', true) FROM pg_settings
   WHERE name IN ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')"""
 """Let a transaction last, and be idle, as long as it takes. (The last of the three is new in PostgreSQL 17.)"""
 
-ASKED = """SELECT pg_backend_pid(), current_setting('server_encoding'), current_setting('client_encoding'),
+ASKED = f"""SELECT pg_backend_pid(), current_setting('server_encoding'), current_setting('client_encoding'),
   current_setting('transaction_isolation'), current_setting('client_min_messages'), pg_is_in_recovery(),
-  extract(epoch FROM pg_postmaster_start_time())::text"""
+  {RUN}"""
 """What is asked on a new connection: which process answers, the arguments of :func:`check_session`, whether the server
-is a replica, and when it was started."""
+is a replica, and its run."""
 
 PRIMARY = ("primary", "read-write")
 """Values of target_session_attrs with which no connection leads to a replica."""
