@@ -302,7 +302,7 @@ def test_a_replaced_table_keeps_the_ids_of_its_columns(copies: tuple[Store, Stor
 
 
 @pytest.mark.parametrize("if_exists", ["replace", "return"])
-def test_a_replaced_model_s_counter_never_goes_down(
+def test_a_replaced_model_loses_no_alias_and_its_counter_never_goes_down(
     copies: tuple[Store, Store, io.BytesIO], if_exists: Literal["replace", "return"]
 ) -> None:
     _, other, file = copies
@@ -314,6 +314,8 @@ def test_a_replaced_model_s_counter_never_goes_down(
     assert other.models.load_version(model, "prod").number == 3, "it stays where people let it point"
     assert other.models.load_version(model, "a1").number == 2
     replaced = if_exists == "replace"
+    kept = {"a0": 1, "a1": 2, "prod": 3} | ({"old": 1} if replaced else {})
+    assert dict(other.models.load(model).aliases) == kept
     assert other.models.load_version(model, 1).aliases == (("a0", "old") if replaced else ("a0",))
     assert other.models.add_version(model, uris={"a": "s3://new"}).number == 4
     again = other.import_from(file, if_exists=if_exists)
