@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
-from metastore.buckets import bucket_of
+from metastore.leases.objects.buckets import bucket_of
 
 __all__ = ["Confined", "Folders"]
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from metastore.arguments import shown
-from metastore.buckets import bucket_of, server_of
 from metastore.clock import Clock
 from metastore.errors import BackendUnavailable, InvalidArgument
+from metastore.leases.objects.buckets import bucket_of, server_of
 from metastore.leases.objects.client import Objects, ObstoreObjects
 from metastore.leases.objects.files import FileObjects
 
