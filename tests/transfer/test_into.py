@@ -345,6 +345,21 @@ def test_a_part_that_goes_back_where_it_came_from_keeps_ids_through_renames(
     assert [column.id for column in table.columns] == [1, 2, 4]
 
 
+def test_a_table_that_is_left_as_it_is_gets_no_tag_on_a_column_that_it_lacks(
+    copies: tuple[Store, Store, io.BytesIO],
+) -> None:
+    """The import ended there, and all relations after it stayed away, however often it was repeated."""
+    one, other, _ = copies
+    one.tags.attach("m.c.s.t", "m.pii", column="city")
+    one.tags.attach("m.c.s.t", "m.pii", column="id")
+    file = io.BytesIO()
+    one.export_to(file, "m")
+    other.tables.create("m.c.s.t", columns=[ms.Column("id", "long")])
+    other.import_from(file, if_exists="return")
+    assert {tag.column for tag in other.tags.targets("m.pii")} == {"id"}
+    assert other.import_from(file, if_exists="return").written == 0
+
+
 def test_an_entity_is_written_together_with_its_first_row() -> None:
     """A killed import leaves no entity that does not say where it came from."""
 
