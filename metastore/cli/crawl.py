@@ -132,7 +132,7 @@ def crawl(
 
 @contextmanager
 def _progress(out: Console, *, quiet: bool) -> Iterator[Tell]:
-    """Show a progress bar on a terminal, and nothing elsewhere."""
+    """Show a progress bar on a terminal, and nothing elsewhere. It moves to and fro until a share is known."""
     if quiet or not out.is_terminal:
         yield lambda _what, _fraction: None
         return
@@ -140,8 +140,8 @@ def _progress(out: Console, *, quiet: bool) -> Iterator[Tell]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=out, transient=True) as bar:
-        task = bar.add_task("starting", total=1.0)
-        yield lambda what, fraction: bar.update(task, description=what, completed=fraction)
+        task = bar.add_task("starting", total=None)
+        yield lambda what, share: bar.update(task, description=what, completed=share, total=1.0 if share else None)
 
 
 def _write(out: Console, report: CrawlReport) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import metastore
@@ -43,7 +44,9 @@ from metastore.urls import reachable_url
 __all__ = ["Progress", "crawl"]
 
 Progress = Callable[[str, float], None]
-"""A function that is called with the current step and the fraction of it that is done, 0 to 1."""
+"""A function that is called with the current step and the fraction of it that is done, 0 to 1.
+
+Of some steps nobody knows the fraction, such as the listing and Spark's start: it stays 0."""
 
 
 def crawl(
@@ -89,7 +92,8 @@ def crawl(
         tell = job.tell
         tell("listing folders", 0.0)
         listed = store.sources.now()
-        listing = walk(roots, **patterns, follow_links=follow_links)
+        count = partial(_tell_listed, tell)
+        listing = walk(roots, **patterns, follow_links=follow_links, tell=count)
         chosen, unnamed = candidates(listing, target)
         job.look(listing, chosen, listed)
         judged = (*listing.roots, *(root_of(path, listing.options) for path in moved))
@@ -107,6 +111,10 @@ def _target(into: Path) -> tuple[str, ...]:
     if len(names) < 2:
         raise InvalidArgument(f"{into!r} is a metalake; give a catalog, such as {names[0]}.main, or a schema in one")
     return names
+
+
+def _tell_listed(tell: Progress, folders: int) -> None:
+    tell(f"listing folders ({folders:,} so far)", 0.0)  # nobody knows how many there are
 
 
 def _silent(_what: str, _fraction: float) -> None:

@@ -14,16 +14,14 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 from posixpath import normpath
-from typing import Final
 from urllib.parse import urlsplit
 
 from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
-__all__ = ["Confined", "Folders"]
+from metastore.leases.objects.buckets import bucket_of
 
-_SAME: Final = {"s3a": "s3", "s3n": "s3", "": "file"}
-"""Schemes that name one place in two ways."""
+__all__ = ["Confined", "Folders"]
 
 
 class Folders:
@@ -46,7 +44,7 @@ class Folders:
 class _Place:
     """A scheme, with the bucket of an object store, and the parts of a path."""
 
-    def __init__(self, store: tuple[str, str], parts: tuple[str, ...]) -> None:
+    def __init__(self, store: tuple[str, ...], parts: tuple[str, ...]) -> None:
         self._store, self._parts = store, parts
 
     @classmethod
@@ -54,14 +52,13 @@ class _Place:
         scheme, colon, rest = location.partition(":")
         if not colon or "/" in scheme:
             scheme, rest = "", location
-        scheme = _SAME.get(scheme.lower(), scheme.lower())
-        bucket = ""
+        scheme, bucket = scheme.lower() or "file", ""
         if rest.startswith("//"):
             bucket, _, rest = rest[2:].partition("/")
         path = normpath("/" + rest.lstrip("/"))
         if scheme == "file":
             path, bucket = os.path.realpath(path), ""  # as PyIceberg reads it: a host in the URL is not looked at
-        return cls((scheme, bucket), tuple(part for part in path.split("/") if part))
+        return cls(bucket_of(scheme, bucket), tuple(part for part in path.split("/") if part))
 
     @property
     def is_local(self) -> bool:

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-__all__ = ["Sum", "of_entity", "of_header", "of_owned", "of_relation"]
+__all__ = ["Sum", "number_of", "of_entity", "of_header", "of_owned", "of_relation"]
 
-_canonical = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
+_canonical = json.JSONEncoder(separators=(",", ":"), sort_keys=True, check_circular=False).encode
 
 
 class Sum:
@@ -25,11 +25,20 @@ class Sum:
 
     def add(self, part: bytes) -> None:
         """Add the digest of a part."""
-        self._sum += int.from_bytes(sha256(part).digest(), "big")
+        self.add_number(number_of(part))
+
+    def add_number(self, number: int) -> None:
+        """Add a digest: a part may count in several sums."""
+        self._sum += number
 
     def hexdigest(self) -> str:
         """Return the sum as 64 hexadecimal digits."""
         return f"{self._sum % (1 << 256):064x}"
+
+
+def number_of(part: bytes) -> int:
+    """Return the digest of a part as a number."""
+    return int.from_bytes(sha256(part).digest(), "big")
 
 
 def of_header(raw: bytes) -> str:

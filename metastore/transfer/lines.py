@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from metastore.kinds.kind import to_json
@@ -134,6 +135,7 @@ Body = EntityLine | OwnedLine | RelationLine | OperationLine
 Line = Body | Footer
 
 
+@lru_cache(64)
 def default_under(root: tuple[str, ...] | None, depth: int) -> tuple[str, ...]:
     """Return the usual families of ``depth`` names, of which the first is below the parent of ``root``."""
     above = len(root or ("",)) - 1

@@ -36,7 +36,7 @@ from metastore.transfer.parser import parse_header, parse_line
 from metastore.transfer.rows import Ids, check_column
 from metastore.transfer.tally import Tally
 from metastore.transfer.twice import Twice
-from metastore.verify.history import changes_problem, doc_problem, time_problem
+from metastore.verify.history import changes_problem, doc_problem, parsed_problem, time_problem
 
 __all__ = ["Checked", "Progress", "Structure", "body", "check", "check_below", "read_header", "step_problem"]
 
@@ -44,6 +44,8 @@ _LONGEST: Final = 64 << 20
 """The longest line that is read (bytes). A document has at most a megabyte."""
 _TAIL: Final = 4096
 """The last line of a whole file is at most this long (bytes)."""
+_SURELY_FITS: Final = MAX_DOC // 8
+"""The document of a line of so many bytes fits: as it is stored, it is at most six times as long as any JSON of it."""
 _TELL: Final = 1000
 _PLACE: Final = ("slot", "column_id")
 """The fields that tell a relation from others of its entity and kind, besides its value."""
@@ -93,7 +95,7 @@ def check(stream: BinaryIO, progress: Progress, *, folds: bool = False) -> Check
             _compare(number, line, replace(tally.footer(), header=line.header and of_header(first)))
             return Checked(header, line, structure.top)
         try:
-            structure.check(line)
+            structure.check(line, raw)
         except InvalidArgument as error:
             raise _on(number, error) from None
         tally.add(line, raw)
@@ -198,8 +200,8 @@ class Structure:
         self._last: EntityLine | None = None
         self._in_operations = False
 
-    def check(self, line: Body) -> None:
-        """Check one more line. Raises InvalidArgument."""
+    def check(self, line: Body, raw: bytes) -> None:
+        """Check one more line; ``raw`` is its text. Raises InvalidArgument."""
         if isinstance(line, OperationLine):
             if not self._header.history:
                 raise InvalidArgument("an operation, although the header says that there is no history")
@@ -214,9 +216,9 @@ class Structure:
             self._relation(line)
             return
         if isinstance(line, OwnedLine):
-            self._owned(line)
+            self._owned(line, raw)
         else:
-            self._entity(line)
+            self._entity(line, raw)
             self._last = line
             self._own.clear()
             self.top = self.top or line
@@ -232,14 +234,14 @@ class Structure:
             raise InvalidArgument(f"{what} of {format_path(self._last.names)} comes twice")
         self._own.add(place)
 
-    def _owned(self, line: OwnedLine) -> None:
+    def _owned(self, line: OwnedLine, raw: bytes) -> None:
         if self._last is None:
             raise InvalidArgument(f"the {line.kind} {line.name!r} belongs to no entity: none comes before it")
         path = format_path((*self._last.names, line.name))
         _check_name(line.name)
         self._check_id(line.id, path)
         self._once(f"the {line.kind} {line.name!r}", line.kind, line.name)
-        _check_doc(line.kind, line, path)
+        _check_doc(line, raw, path)
 
     def _relation(self, line: RelationLine) -> None:
         if self._last is None:
@@ -259,7 +261,7 @@ class Structure:
             to = None if relation_named(line.kind).exclusive else (line.to_kind, line.to)
             self._once(f"the relation {line.kind}", line.kind, to, line.column, line.value)
 
-    def _entity(self, line: EntityLine) -> None:
+    def _entity(self, line: EntityLine, raw: bytes) -> None:
         path = format_path(line.names)
         _check_name(line.names[-1])
         known = KINDS.get(line.kind)
@@ -274,7 +276,7 @@ class Structure:
             self._ids.entity(line, path)
         else:
             self._twice.check(line)
-        _check_doc(line.kind, line, path)
+        _check_doc(line, raw, path)
         if kind_named(line.kind).container:
             key = line.row["id"] if line.row else (line.names, (*line.under, line.family))
             if key in self._kinds:
@@ -365,9 +367,8 @@ def _check_name(name: str) -> None:
         raise InvalidArgument(f"the name {name!r} is not in the normal form NFC")
 
 
-def _check_doc(kind: str, line: EntityLine | OwnedLine, path: str) -> None:
-    text = to_json(line.doc)
-    if len(text) > MAX_DOC:
-        raise InvalidArgument(f"{path}: the document has {len(text)} bytes; at most {MAX_DOC} are allowed")
-    if problem := doc_problem(kind, text):
+def _check_doc(line: EntityLine | OwnedLine, raw: bytes, path: str) -> None:
+    if len(raw) > _SURELY_FITS and (size := len(to_json(line.doc))) > MAX_DOC:
+        raise InvalidArgument(f"{path}: the document has {size} bytes; at most {MAX_DOC} are allowed")
+    if problem := parsed_problem(line.kind, raw.decode(), line.doc):
         raise InvalidArgument(f"{path}: {problem}")

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from metastore.errors import EntityAlreadyExists
+from metastore.errors import EntityAlreadyExists, EntityNotFound
 from metastore.kinds.relation import relation_doc, relation_named
 from metastore.managers.attempts.create import IfExists
 from metastore.managers.relations.ends import EndOf, find_ends
@@ -182,7 +182,12 @@ def _one(
 ) -> Relate | None:
     line, from_id, to_id = wish.line, target.chain[-1].id, other.chain[-1].id
     relation = relation_named(line.kind)
-    column = column_id(target, line.column)
+    try:
+        column = column_id(target, line.column)
+    except EntityNotFound:
+        if if_exists == "return":  # the table stays as it is, without the column
+            return None
+        raise
     slot = ONLY if relation.exclusive else to_id
     row = there.get(RelationKey(from_id, line.kind, slot, column, line.value))
     if row is not None and (row.to_id == to_id or if_exists == "return"):

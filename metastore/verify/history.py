@@ -22,7 +22,7 @@ from metastore.verify.placed import Placed, seen_at
 from metastore.verify.steps import Made, Place, made_problems, now_problems, place_problems
 from metastore.verify.violations import UNAPPLIED, Violation
 
-__all__ = ["ChainReader", "Link", "changes_problem", "doc_problem", "time_problem"]
+__all__ = ["ChainReader", "Link", "changes_problem", "doc_problem", "parsed_problem", "time_problem"]
 
 _NO_CHANGES = "[]"
 
@@ -213,12 +213,24 @@ def doc_problem(kind: str, text: str | None) -> str | None:
     """Return why a document cannot be read as one of ``kind``. For an unknown kind, only common fields are checked."""
     try:
         doc = json.loads(text or "")
-        check_depth(text or "", doc)
+    except Exception as error:  # noqa: BLE001  (as below)
+        return _unread(error)
+    return parsed_problem(kind, text or "", doc)
+
+
+def parsed_problem(kind: str, text: str, doc: Any) -> str | None:
+    """Return why ``doc``, which JSON can hold, cannot be read as a document of ``kind``. ``text``: JSON that has it."""
+    try:
+        check_depth(text, doc)
         _check_base(doc)
-        _decode(kind, text or "", doc)
+        _decode(kind, text, doc)
     except Exception as error:  # noqa: BLE001  (a broken document can raise anything in a decoder)
-        return f"its document cannot be read: {reason(error)}"
+        return _unread(error)
     return None
+
+
+def _unread(error: Exception) -> str:
+    return f"its document cannot be read: {reason(error)}"
 
 
 def time_problem(what: str, micros: object) -> str | None:

@@ -18,9 +18,11 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from rich.console import Console
 
 import metastore as ms
 from metastore.cli.app import run as run_command
+from metastore.cli.crawl import _progress
 
 pytestmark = pytest.mark.each_run_on("sqlite")  # a command knows nothing of the database
 
@@ -345,6 +347,18 @@ def test_crawl_says_what_is_wrong(sqlite_url: str, tmp_path: Path) -> None:
     refused(here(sqlite_url, "crawl", str(tmp_path / "none"), "--into", "lake.c"), "none")
     refused(here(sqlite_url, "crawl", str(tmp_path), "--into", "lake"), "lake.main")
     refused(here(sqlite_url, "crawl", str(tmp_path)), "--into")
+
+
+def test_the_bar_of_a_crawl_shows_no_share_that_nobody_knows() -> None:
+    """Of the listing and Spark's start: it stood at 0 %."""
+    out = io.StringIO()
+    with _progress(Console(file=out, force_terminal=True, width=100), quiet=False) as tell:
+        tell("listing folders (300 so far)", 0.0)
+    assert "listing folders (300 so far)" in out.getvalue()
+    assert "%" not in out.getvalue()
+    with _progress(Console(file=out, force_terminal=True, width=100), quiet=False) as tell:
+        tell("crawling", 0.5)
+    assert "50%" in out.getvalue()
 
 
 def test_crawl_fails_on_error_if_asked(sqlite_url: str, tmp_path: Path) -> None:

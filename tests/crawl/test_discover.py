@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from metastore.crawl.files import discover
+from metastore.crawl.files import discover, local
 from metastore.crawl.files.discover import walk
 from metastore.crawl.files.formats import format_of, is_hidden
 from metastore.crawl.read.facts import FileFacts, Unreadable
@@ -336,3 +336,12 @@ def test_single_files(lake: Lake) -> None:
 def test_a_path_that_is_not_there_is_the_callers_mistake(lake: Lake) -> None:
     with pytest.raises(InvalidArgument, match=r"no folder or file .*missing"):
         walk([lake.root, lake.root / "missing"])
+
+
+def test_a_walk_says_how_many_folders_it_has_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_TELL", 2)
+    for name in "abcd":
+        (tmp_path / name).mkdir()
+    told: list[int] = []
+    walk([tmp_path], tell=told.append)
+    assert told == [2, 4]

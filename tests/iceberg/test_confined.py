@@ -165,6 +165,14 @@ def test_spellings_of_a_folder() -> None:
             folders.check(other)
     with pytest.raises(ForbiddenError):
         Folders([""]).check("/")
+    stored = Folders(["abfss://c@acct.dfs.core.windows.net/lake", "gs://b/lake"])
+    for inside in ("abfs://c@Acct.dfs.core.windows.net:443/lake/t", "wasbs://c@acct.blob.core.windows.net/lake/t",
+                   "gcs://b/lake/t"):  # fmt: skip
+        stored.check(inside)
+    for other in ("abfss://c@acct.dfs.core.example/lake/t", "abfss://C@acct.dfs.core.windows.net/lake/t",
+                  "abfss://c@other.dfs.core.windows.net/lake/t", "abfss://c/lake/t", "gs://B/lake/t"):  # fmt: skip
+        with pytest.raises(ForbiddenError):
+            stored.check(other)
 
 
 def test_an_operator_allows_more(sqlite_url: str, lake: Path, tmp_path: Path) -> None:

@@ -22,10 +22,12 @@ STRUCT = json.dumps({"type": "struct", "fields": [{"name": "x", "type": "string"
 class World:
     """Rows of Gravitino's tables, in whatever columns a database of some version has."""
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: sa.Connection, metadata: sa.MetaData | None = None) -> None:
+        """``metadata``: the tables, as another world of this database read them. To read them takes long."""
         self.connection = connection
-        self.metadata = sa.MetaData()
-        self.metadata.reflect(connection)
+        self.metadata = metadata or sa.MetaData()
+        if metadata is None:
+            self.metadata.reflect(connection)
 
     def add(self, table: str, **values: Any) -> None:
         """Insert a row; a table or column that this version does not have is left out."""

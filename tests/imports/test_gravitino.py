@@ -34,13 +34,13 @@ def source(tmp_path: Path) -> str:
 
 
 @contextmanager
-def world(source: str, version: int | None = None) -> Iterator[World]:
-    """Give the tables to write to; with ``version`` they are made."""
+def world(source: str, version: int | None = None, metadata: sa.MetaData | None = None) -> Iterator[World]:
+    """Give the tables to write to; with ``version`` they are made. ``metadata``: as for a World."""
     engine = sa.create_engine(source)
     with engine.begin() as connection:
         if version is not None:
             create_tables(connection, version)
-        yield World(connection)
+        yield World(connection, metadata)
     engine.dispose()
 
 

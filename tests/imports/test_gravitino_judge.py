@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 pytest.importorskip("starlette", reason="needs the extra [serve]")
 
@@ -43,12 +44,14 @@ class There:
     random: Random
     tables: dict[int, tuple[str, str]] = field(default_factory=dict)
     last: int = 2000
+    metadata: sa.MetaData | None = None
 
     def act(self) -> None:
         """Change something."""
         free = [(schema, name) for schema in SCHEMAS for name in NAMES if (schema, name) not in self.tables.values()]
         what = self.random.randrange(4)
-        with world(self.source) as there:
+        with world(self.source, metadata=self.metadata) as there:
+            self.metadata = there.metadata
             if free and (what == 0 or not self.tables):
                 self.last += 1
                 schema, name = self.tables[self.last] = self.random.choice(free)
@@ -193,6 +196,7 @@ def test_what_people_made_stands(sqlite_url: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)  # 23 imports: half a minute of processor time, three minutes on a machine that is shared
 @pytest.mark.parametrize("seed", range(1, 31))
 def test_what_people_made_stands_for_long(url: str, tmp_path: Path, seed: int) -> None:
     judged(url, tmp_path, seed, 20)

@@ -298,3 +298,13 @@ def test_a_wrong_configuration_is_refused(store: ms.Store, conf: object) -> None
 def test_no_job_of_a_template_that_is_not_there(store: ms.Store) -> None:
     with pytest.raises(ms.EntityNotFound):
         submit(store, "lake.none")
+
+
+NESTS = "import os\nfor _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')"
+
+
+def test_a_folder_that_a_job_nested_deeply_is_removed() -> None:
+    """Its removal ended in RecursionError, and so did the start of the next server, which found the folder."""
+    with job_folder() as folder:
+        subprocess.run([sys.executable, "-c", NESTS], cwd=folder, check=True)
+    assert not folder.exists()

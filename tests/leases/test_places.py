@@ -11,7 +11,7 @@ import pytest
 
 import metastore as ms
 from metastore.clock import SYSTEM
-from metastore.leases.objects.urls import open_objects
+from metastore.leases.objects.urls import address_of, open_objects
 from tests.leases.worlds import client, s3_options
 from tests.servers.s3 import S3Server
 
@@ -66,6 +66,22 @@ def test_one_place_has_one_name(ways: Ways, catalog: ms.Store, kind: str) -> Non
     with pytest.raises(ms.LeaseLost):
         catalog.metalakes.alter("lake", ms.SetComment("late"), lease=late)
     assert catalog.verify() == []
+
+
+@pytest.mark.parametrize(
+    ("spellings", "options"),
+    [
+        (("s3://b/m", "s3a://b/m"), ({"endpoint": "http://Store:80/"}, {"aws_endpoint": "http://store"})),
+        (("abfs://c@acct.dfs.core.windows.net/m", "abfss://c@ACCT.dfs.core.windows.net:443/m"), ({}, {})),
+        (("az://c/m", "abfss://c@acct.dfs.core.windows.net/m"), ({"account_name": "acct"}, {})),
+    ],
+)
+def test_one_address_has_one_spelling(spellings: tuple[str, str], options: tuple[dict[str, str], ...]) -> None:
+    """By it the store gives a place its id again that was lost."""
+    one, other = (address_of(url, given) for url, given in zip(spellings, options, strict=True))
+    assert one == other
+    assert address_of(spellings[0].replace("/m", "/M"), options[0]) != one
+    assert address_of("az://c/m", {"account_name": "other"}) != address_of("az://c/m", {"account_name": "acct"})
 
 
 def test_two_lock_files_have_two_names(tmp_path: Path, catalog: ms.Store) -> None:

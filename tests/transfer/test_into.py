@@ -304,7 +304,7 @@ def test_a_replaced_table_keeps_the_ids_of_its_columns(copies: tuple[Store, Stor
 
 
 @pytest.mark.parametrize("if_exists", ["replace", "return"])
-def test_a_replaced_model_s_counter_never_goes_down(
+def test_a_replaced_model_loses_no_alias_and_its_counter_never_goes_down(
     copies: tuple[Store, Store, io.BytesIO], if_exists: Literal["replace", "return"]
 ) -> None:
     _, other, file = copies
@@ -316,6 +316,8 @@ def test_a_replaced_model_s_counter_never_goes_down(
     assert other.models.load_version(model, "prod").number == 3, "it stays where people let it point"
     assert other.models.load_version(model, "a1").number == 2
     replaced = if_exists == "replace"
+    kept = {"a0": 1, "a1": 2, "prod": 3} | ({"old": 1} if replaced else {})
+    assert dict(other.models.load(model).aliases) == kept
     assert other.models.load_version(model, 1).aliases == (("a0", "old") if replaced else ("a0",))
     assert other.models.add_version(model, uris={"a": "s3://new"}).number == 4
     again = other.import_from(file, if_exists=if_exists)
@@ -343,6 +345,21 @@ def test_a_part_that_goes_back_where_it_came_from_keeps_ids_through_renames(
     assert [tag.column for tag in one.tags.targets("m.pii")] == ["city"]
     table = one.tables.alter("m.c.s.t", ms.AddColumn("new", "long"))
     assert [column.id for column in table.columns] == [1, 2, 4]
+
+
+def test_a_table_that_is_left_as_it_is_gets_no_tag_on_a_column_that_it_lacks(
+    copies: tuple[Store, Store, io.BytesIO],
+) -> None:
+    """The import ended there, and all relations after it stayed away, however often it was repeated."""
+    one, other, _ = copies
+    one.tags.attach("m.c.s.t", "m.pii", column="city")
+    one.tags.attach("m.c.s.t", "m.pii", column="id")
+    file = io.BytesIO()
+    one.export_to(file, "m")
+    other.tables.create("m.c.s.t", columns=[ms.Column("id", "long")])
+    other.import_from(file, if_exists="return")
+    assert {tag.column for tag in other.tags.targets("m.pii")} == {"id"}
+    assert other.import_from(file, if_exists="return").written == 0
 
 
 def test_an_entity_is_written_together_with_its_first_row() -> None:

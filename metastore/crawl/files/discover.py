@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -31,17 +31,23 @@ _HALF_A_URI: Final = re.compile(r"(s3a?|gc?s|abfss?|hdfs):/")
 _MISSING: Final = "there is no folder or file {}; give the path of one that can be read"
 
 
+def _silent(_folders: int) -> None:
+    """Report nothing."""
+
+
 def walk(
     paths: Iterable[str | os.PathLike[str]],
     *,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     follow_links: bool = False,
+    tell: Callable[[int], None] = _silent,
 ) -> Listing:
     """List everything below ``paths``: folders or files of the local file system, or URIs of object stores.
 
     ``include`` and ``exclude`` are :mod:`metastore.crawl.files.patterns`, matched with the path from each root.
-    ``follow_links``: symbolic links that lead out of ``paths`` too.
+    ``follow_links``: symbolic links that lead out of ``paths`` too. ``tell`` is called with the number of local folders
+    so far.
     """
     patterns, listing = Patterns.of(include, exclude), Listing()
     for path in paths:
@@ -52,7 +58,7 @@ def walk(
     if missing is not None:
         raise InvalidArgument(_MISSING.format(missing))
     inside = None if follow_links else [root for root in listing.roots if not is_uri(root)]
-    local, stored = LocalWalk(listing, patterns, inside), set[str]()
+    local, stored = LocalWalk(listing, patterns, inside, tell), set[str]()
     for root in listing.roots:
         if not is_uri(root):
             local.walk(root)

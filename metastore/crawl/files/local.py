@@ -9,11 +9,12 @@ what the crawler reads elsewhere.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from stat import S_ISREG
+from typing import Final
 
 from metastore.crawl.files.formats import format_of, is_hidden
 from metastore.crawl.files.listing import NOT_UTF8, File, Folder, Listing, shown
@@ -23,16 +24,20 @@ from metastore.crawl.files.table_formats import MARKERS, format_beside, why_not
 
 __all__ = ["LocalWalk"]
 
+_TELL: Final = 100
+
 
 class LocalWalk:
     """Lists one root after the other into ``listing``, each folder and file once; ``finish`` follows the links.
 
     ``todo`` are folders to list next, ``links`` symbolic links to folders, ``linked`` those to files; ``inside`` is
-    where links may lead, None: anywhere.
+    where links may lead, None: anywhere. ``tell`` is called with the number of folders that were listed.
     """
 
-    def __init__(self, listing: Listing, patterns: Patterns, inside: Iterable[str] | None = None) -> None:
-        self.listing, self.patterns = listing, patterns
+    def __init__(
+        self, listing: Listing, patterns: Patterns, inside: Iterable[str] | None, tell: Callable[[int], None]
+    ) -> None:
+        self.listing, self.patterns, self.tell = listing, patterns, tell
         self.inside = None if inside is None else [os.path.realpath(root) for root in inside]
         self.seen: dict[tuple[int, int], str] = {}
         """The path of each folder that was listed."""
@@ -99,6 +104,8 @@ class LocalWalk:
             self.listing.note(path, f"leads to {Path(path).resolve()}, which is crawled already")
             return
         self.seen[identity] = path
+        if len(self.seen) % _TELL == 0:
+            self.tell(len(self.seen))
         with os.scandir(path) as entries:
             found = list(entries)
         if (form := _table_format(found)) is not None:

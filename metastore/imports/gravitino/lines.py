@@ -101,9 +101,9 @@ def write_file(
                 if ids:
                     history.add(line.line if isinstance(line, _Earlier) else line, tally)
                 if not isinstance(line, _Earlier):
-                    if ids:
-                        structure.check(line)
                     text = write(line, None)
+                    if ids:
+                        structure.check(line, text)
                     tally.add(line, text)
                     body.write(text)
                     written.add(line)

@@ -6,19 +6,22 @@ import pickle
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 __all__ = ["spooled"]
 
 T = TypeVar("T")
+_CHUNK: Final = 100
 
 
 @contextmanager
 def spooled(things: Iterable[T]) -> Iterator[Iterator[T]]:
     """Read all ``things``, and give an iterator over copies of them. The file has no name and is this process's own."""
     with tempfile.TemporaryFile() as file:
-        for thing in things:
-            pickle.dump(thing, file, pickle.HIGHEST_PROTOCOL)
+        every = iter(things)
+        while some := list(islice(every, _CHUNK)):  # together, the names of their fields are written once
+            pickle.dump(some, file, pickle.HIGHEST_PROTOCOL)
         file.seek(0)
         yield _read(file)
 
@@ -26,6 +29,6 @@ def spooled(things: Iterable[T]) -> Iterator[Iterator[T]]:
 def _read(file: Any) -> Iterator[Any]:
     while True:
         try:
-            yield pickle.load(file)  # noqa: S301  (this process wrote it)
+            yield from pickle.load(file)  # noqa: S301  (this process wrote it)
         except EOFError:
             return

@@ -11,7 +11,7 @@ from metastore.imports.gravitino.groups import Group, Grouping, grouped
 from metastore.imports.gravitino.tree import Place
 from metastore.imports.gravitino.values import Key
 from metastore.transfer.content import lines_of
-from metastore.transfer.digest import Sum, of_entity, of_owned, of_relation
+from metastore.transfer.digest import Sum, number_of, of_entity, of_owned, of_relation
 from metastore.transfer.lines import Body, EntityLine, Header, OwnedLine, RelationLine
 from metastore.transfer.reader import Checked
 from metastore.transfer.tally import Tally
@@ -134,9 +134,13 @@ class _Notes:
         self._relations += [(entity._replace(doc={}), one, key) for one in group.relations]
 
     def _sum_up(self, entity: EntityLine, part: bytes) -> None:
-        self._sum.add(part)
+        number = number_of(part)
+        self._sum.add_number(number)
         for depth in range(1, min(3, len(entity.names))):
-            self._below.setdefault(entity.names[:depth], Sum()).add(part)
+            names = entity.names[:depth]
+            if (below := self._below.get(names)) is None:
+                below = self._below[names] = Sum()
+            below.add_number(number)
 
     def finished(self) -> Contents:
         """Return what was found. A relation counts if both ends were imported."""

@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from metastore.arguments import shown
 from metastore.clock import Clock
 from metastore.errors import BackendUnavailable, InvalidArgument
+from metastore.leases.objects.buckets import bucket_of, server_of
 from metastore.leases.objects.client import Objects, ObstoreObjects
 from metastore.leases.objects.files import FileObjects
 
@@ -78,10 +79,11 @@ def address_of(place: str, options: Mapping[str, Any]) -> Address:
         return None
     if parts.scheme == "file":
         return gethostname(), str(Path(unquote(parts.path)).resolve())
-    servers = sorted(_given(options, "endpoint", _ENDPOINTS))
+    servers = sorted(server_of(server) for server in _given(options, "endpoint", _ENDPOINTS))
     here = any((urlsplit(server).hostname or "").startswith(_THIS_MACHINE) for server in servers)
-    scheme, accounts = "s3" if parts.scheme == "s3a" else parts.scheme, sorted(_given(options, "account", _ACCOUNTS))
-    return gethostname() if here else "", *servers, *accounts, scheme, parts.netloc, unquote(parts.path)
+    scheme, bucket, account = bucket_of(parts.scheme, parts.netloc)
+    accounts = [account.removesuffix(".core.windows.net")] if account else sorted(_given(options, "account", _ACCOUNTS))
+    return gethostname() if here else "", *servers, *accounts, scheme, bucket, unquote(parts.path)
 
 
 def _files(path: str, parts: SplitResult, options: Mapping[str, Any], clock: Clock) -> tuple[Objects, str]:
