@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from metastore.names import fold
-from metastore.port.conditions import DROPPING, LIVE, PURGING
+from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.intents import PENDING
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Pending, Record, Resolved, RowPage, Step
 from metastore.port.search import Container, Matches, Search
@@ -18,6 +18,7 @@ from metastore.port.tickets import NOBODY, Line
 from metastore.port.unreadable import DEEPEST, too_deep
 
 __all__ = [
+    "chains_of",
     "child",
     "entities_by_id",
     "find_parameters",
@@ -77,6 +78,24 @@ def entities_by_id(rows: Iterable[Row], ids: Sequence[int]) -> list[Known | None
         states = [row[1] for row in chain]
         known[wanted] = Known(record, states[-1], all(s == LIVE for s in states), PURGING in states, DROPPING in states)
     return [known.get(i) for i in ids]
+
+
+def chains_of(rows: Iterable[Row], ids: Iterable[int]) -> dict[int, tuple[Node, ...]]:
+    """Return the nodes from the root down to each id, from a row for each node that has its parent at the end."""
+    nodes = {row[0]: (_node(row, 0), row[6]) for row in rows}
+    chains: dict[int, tuple[Node, ...]] = {ROOT_ID: ()}
+    for wanted in ids:
+        below, at = list[Node](), wanted
+        while at not in chains and at in nodes:
+            node, at = nodes[at]
+            below.append(node)
+            if len(below) > DEEPEST:
+                raise too_deep(below[0].kind, wanted)
+        if at in chains:
+            chain = chains[at]
+            for node in reversed(below):
+                chain = chains[node.id] = (*chain, node)
+    return {i: chains[i] for i in ids if chains.get(i)}
 
 
 def find_parameters(search: Search) -> dict[str, Any]:
