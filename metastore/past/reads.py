@@ -18,7 +18,7 @@ from metastore.port.backend import Guards
 from metastore.port.commit import Commit
 from metastore.port.conditions import LIVE
 from metastore.port.owning import read_owning
-from metastore.port.past import NotKept, PastRow, PastRows
+from metastore.port.past import NotKept, PastRow, PastRows, Way
 from metastore.port.records import Child, Known, Lookup, Node, Origin, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import (
     NO_COLUMN,
@@ -80,6 +80,10 @@ class PastReads:
 
     def by_id(self, ids: Sequence[int], *, docs: bool = True) -> list[Known | None]:
         return self._ask(lambda past: past.by_id(self.at, ids, docs=docs))
+
+    def ways(self, ids: Sequence[int]) -> dict[int, Way]:
+        """Return what led to each entity, in whatever state; without those that were not there."""
+        return self._ask(lambda past: past.ways(self.at, ids))
 
     def hold(self, guards: Guards) -> bool:
         return True

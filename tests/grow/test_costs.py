@@ -266,6 +266,22 @@ def test_a_difference_below_a_place_holds_nothing_of_what_changed_elsewhere(
     assert peak(600) < 1.2 * pages
 
 
+def test_a_difference_below_a_place_asks_of_the_rest_only_where_it_stood(
+    store: ms.Store, counter: SqliteCounter
+) -> None:
+    """Of each change elsewhere it reads one version at each position, and not those of all that is above."""
+    since = store.position()
+    _tables(store, "m.c.s", 0, 1000)
+    _tables(store, "m.c.small", 0, 1)
+    for found in (
+        lambda: store.diff(since, under="m.c.small", kind="schema"),
+        lambda: store.revert("m.c.small", to=since, kind="schema", dry_run=True),
+    ):
+        cost = measured(counter, found)
+        assert cost.answer == 1
+        assert cost.blocks < 300 * 1000
+
+
 def test_a_difference_reads_no_documents(store: ms.Store) -> None:
     _tables(store, "m.c.s", 0, 1, properties={"long": "x" * 200_000})
     since = store.position()

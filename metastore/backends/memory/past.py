@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from metastore.backends.memory.tables import Tables
 from metastore.names import fold
 from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
-from metastore.port.past import ConsumerRow, NotKept, PastRow, PinRow
+from metastore.port.past import ConsumerRow, NotKept, PastRow, PinRow, Way
 from metastore.port.records import ROOT, Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
 
 __all__ = ["MemoryPast", "MemoryReaders", "until"]
@@ -81,6 +81,10 @@ class MemoryPast:
     def by_id(self, at: int, ids: Sequence[int], *, docs: bool = True) -> list[Known | None]:
         then = self._then(at)
         return [self._known(then, i) for i in ids]
+
+    def ways(self, at: int, ids: Sequence[int]) -> dict[int, Way]:
+        known = zip(ids, self.by_id(at, ids), strict=True)
+        return {i: Way(tuple([node.id for node in one.record.chain]), one.live) for i, one in known if one is not None}
 
     def _known(self, then: dict[int, Step], entity_id: int) -> Known | None:
         chain = list[Step]()

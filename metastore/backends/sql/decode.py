@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -30,6 +30,7 @@ __all__ = [
     "resolved",
     "step",
     "steps_of_json",
+    "ways_down",
 ]
 
 T = TypeVar("T")
@@ -82,20 +83,27 @@ def entities_by_id(rows: Iterable[Row], ids: Sequence[int]) -> list[Known | None
 
 def chains_of(rows: Iterable[Row], ids: Iterable[int]) -> dict[int, tuple[Node, ...]]:
     """Return the nodes from the root down to each id, from a row for each node that has its parent at the end."""
-    nodes = {row[0]: (_node(row, 0), row[6]) for row in rows}
-    chains: dict[int, tuple[Node, ...]] = {ROOT_ID: ()}
+    nodes, parents = dict[int, Node](), dict[int, int]()
+    for row in rows:
+        nodes[row[0]], parents[row[0]] = _node(row, 0), row[6]
+    return {i: tuple([nodes[at] for at in down]) for i, down in ways_down(ids, parents).items()}
+
+
+def ways_down(ids: Iterable[int], parents: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
+    """Return the ids from the root, without it, down to each id; what the root does not lead to is left out."""
+    ways: dict[int, tuple[int, ...]] = {ROOT_ID: ()}
     for wanted in ids:
-        below, at = list[Node](), wanted
-        while at not in chains and at in nodes:
-            node, at = nodes[at]
-            below.append(node)
+        below, at = list[int](), wanted
+        while at not in ways and at in parents:
+            below.append(at)
+            at = parents[at]
             if len(below) > DEEPEST:
-                raise too_deep(below[0].kind, wanted)
-        if at in chains:
-            chain = chains[at]
-            for node in reversed(below):
-                chain = chains[node.id] = (*chain, node)
-    return {i: chains[i] for i in ids if chains.get(i)}
+                raise too_deep("entity", wanted)
+        if at in ways:
+            for i in reversed(below):
+                ways[i] = (*ways[at], i)
+                at = i
+    return {i: ways[i] for i in ids if ways.get(i)}
 
 
 def find_parameters(search: Search) -> dict[str, Any]:

@@ -20,11 +20,11 @@ from operator import itemgetter
 from typing import Any
 
 from metastore.backends.sql.comments import without_comments
-from metastore.backends.sql.decode import lookup_parameters, resolved, step
+from metastore.backends.sql.decode import lookup_parameters, resolved, step, ways_down
 from metastore.backends.sql.deep_paths import DEEP
 from metastore.backends.sql.reads import ReadSql, from_named
 from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
-from metastore.port.past import NotKept, PastRow
+from metastore.port.past import NotKept, PastRow, Way
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
 from metastore.port.unreadable import DEEPEST, too_deep
 
@@ -127,6 +127,21 @@ ORDER BY up.wanted, up.height DESC"""),
     def by_id_bare(self) -> str:
         """The same without the documents."""
         return self.by_id.replace("b.doc,", "'' AS doc,")
+
+    @cached_property
+    def ways(self) -> str:
+        """Each id and what is above it, each once: its parent and its state."""
+        columns = "n.entity_id, n.parent_id, n.state, n.scope_version"
+        return from_named(
+            without_comments(f"""WITH RECURSIVE up AS (
+  SELECT {columns} FROM {self.ids} {self._newest("n", "w.id")}
+  -- not ALL: what is above many is kept once
+  UNION
+  SELECT {columns} FROM up {self._newest("n", "up.parent_id")} WHERE up.parent_id <> {ROOT_ID})
+SELECT kept.ok, up.entity_id, up.parent_id, up.state, up.scope_version FROM (SELECT {_KEPT} AS ok) AS kept
+LEFT JOIN up ON true"""),
+            self.parameter,
+        )
 
     def below(self, table: str) -> str:
         """A page of children, or of owned rows; ``table`` has the rows of today."""
@@ -279,6 +294,14 @@ class SqlPast:
         for wanted, group in groupby(rows, key=itemgetter(0)):
             known[wanted] = _known(wanted, list(group))
         return [known.get(i) for i in ids]
+
+    def ways(self, at: int, ids: Sequence[int]) -> dict[int, Way]:
+        fetched = self._fetch(self._sql.ways, {"ids": self._listed(list(dict.fromkeys(ids))), "at": at})
+        rows = {row[0]: row[1:] for row in self._kept(fetched)}
+        found = ways_down(ids, {i: row[0] for i, row in rows.items()})
+        dead = {i for i, row in rows.items() if row[1] != LIVE}
+        # an owned row has no scope version
+        return {i: Way(way, dead.isdisjoint(way)) for i, way in found.items() if rows[i][2] is not None}
 
     def children(
         self, at: int, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int
