@@ -164,6 +164,22 @@ def test_versions_of_a_model_come_page_by_page(
         list(versions)
 
 
+def test_a_restore_and_a_commit_after_a_listing_read_no_other_entities(store: ms.Store, counter: SqliteCounter) -> None:
+    """On SQLite a partial index serves only statements that say its condition."""
+    store.tags.create("m.tag")
+    store.tables.create("m.c.small.t")
+
+    def calls() -> None:
+        store.tags.drop("m.tag")
+        store.tags.restore("m.tag")
+        with store.transaction() as tx:
+            assert [*tx.tables.names("m.c.small"), *tx.tables.dropped("m.c.small")] == ["t"]
+            tx.tables.alter("m.c.small.t", ms.SetComment(f"{counter.statements}"))
+
+    small, large = _grown(counter, lambda a, b: _tables(store, "m.c.s", a, b), calls)
+    assert large.blocks <= 1.3 * small.blocks
+
+
 def test_a_purge_goes_down_in_batches(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(60):
         store.schemas.create(f"m.c.s.s{n}")
