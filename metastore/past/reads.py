@@ -182,9 +182,10 @@ class PastReads:
 
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
         records = list[RelationRecord]()
-        for from_id, slot in slots:
-            rows = map(_relation, self._ask(partial(_from, self.at, from_id, kind)))
-            records += [row._replace(slot=slot) for row in rows if slot in (ONLY, row.to_id)]
+        wanted = set(slots)
+        for from_id in dict.fromkeys(i for i, _ in slots):  # its past is read at once, however many slots are meant
+            for row in map(_relation, self._ask(partial(_from, self.at, from_id, kind))):
+                records += [row._replace(slot=slot) for slot in {ONLY, row.to_id} if (from_id, slot) in wanted]
         return records
 
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:

@@ -25,17 +25,17 @@ class Relating:
 
     def __init__(self, session: ManagerSession, then: PastReads, slots: Sequence[_Slot]) -> None:
         self._session, self._then = session, then
-        self._kinds: dict[int, list[tuple[str, int]]] = {}
+        self._kinds: dict[int, dict[str, list[tuple[int, int]]]] = {}
         for from_id, kind, slot in slots:
-            self._kinds.setdefault(from_id, []).append((kind, slot))
+            self._kinds.setdefault(from_id, {}).setdefault(kind, []).append((from_id, slot))
         for kind in dict.fromkeys(kind for _, kind, _ in slots):  # the transaction remembers what it reads
             session.backend.relations(kind, [(from_id, slot) for from_id, of, slot in slots if of == kind])
 
     def put_back(self, from_id: int) -> None:
         """Let the relations in the slots of an entity be what they were."""
-        for kind, slot in self._kinds.get(from_id, ()):
-            old = {row.key: row for row in self._then.relations(kind, [(from_id, slot)])}
-            new = {row.key: row for row in self._session.backend.relations(kind, [(from_id, slot)])}
+        for kind, slots in self._kinds.get(from_id, {}).items():
+            old = {row.key: row for row in self._then.relations(kind, slots)}
+            new = {row.key: row for row in self._session.backend.relations(kind, slots)}
             for key in dict.fromkeys([*new, *old]):
                 self._put(key, old.get(key), new.get(key))
 

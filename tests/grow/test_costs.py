@@ -298,6 +298,24 @@ def test_a_difference_below_a_place_asks_of_the_rest_only_where_it_stood(
         assert cost.blocks < 300 * 1000
 
 
+def test_relations_of_one_object_go_back_together(store: ms.Store, counter: SqliteCounter) -> None:
+    """The past of an object with many tags was read again for each of them."""
+    store.tables.create("m.c.small.t")
+    store.tags.create_many("m", [{"name": f"tag{n}"} for n in range(330)])
+    since = store.position()
+
+    def cost(begin: int, end: int) -> float:
+        with store.transaction() as tx:
+            for n in range(begin, end):
+                tx.tags.attach("m.c.small.t", f"m.tag{n}", kind="table")
+        found = measured(counter, lambda: store.revert("m.c.small.t", to=since, kind="table", dry_run=True))
+        assert found.answer == end
+        return found.blocks / found.answer
+
+    few = cost(0, 30)
+    assert cost(30, 330) < 1.3 * few
+
+
 def test_a_difference_reads_no_documents(store: ms.Store) -> None:
     _tables(store, "m.c.s", 0, 1, properties={"long": "x" * 200_000})
     since = store.position()
