@@ -106,8 +106,8 @@ class PastRows(Protocol):
         """Return the owned row of each owner and name; None: there was none."""
         ...
 
-    def related(self, at: int, from_id: int, kind: str) -> list[OwnedRecord]:
-        """Return the relations of a kind that went from an entity, as its rows, in no order."""
+    def related(self, at: int, from_ids: Sequence[int], kind: str) -> list[OwnedRecord]:
+        """Return the relations of a kind that went from these entities, as their rows, in no order."""
         ...
 
     def led(self, at: int, to_id: int, kind: str) -> list[OwnedRecord]:

@@ -316,6 +316,28 @@ def test_relations_of_one_object_go_back_together(store: ms.Store, counter: Sqli
     assert cost(30, 330) < 1.3 * few
 
 
+def test_relations_of_many_objects_go_back_in_few_statements(store: ms.Store, counter: SqliteCounter) -> None:
+    store.tags.create("m.tag")
+    store.users.create_many("m", [{"name": "ann"}, {"name": "bob"}])
+    _tables(store, "m.c.small", 0, 100)
+    paths = [f"m.c.small.t{n:05}" for n in range(100)]
+    with store.transaction() as tx:
+        for path in paths:
+            tx.owners.set(path, "m.ann", kind="table")
+    since = store.position()
+    store.tags.attach_many("m.tag", [{"target": path, "kind": "table"} for path in paths])
+    with store.transaction() as tx:
+        for path in paths:
+            tx.owners.set(path, "m.bob", kind="table")
+    for call in (
+        lambda: store.diff(since, under="m.c.small", kind="schema"),
+        lambda: store.revert("m.c.small", to=since, kind="schema", dry_run=True),
+    ):
+        found = measured(counter, call)
+        assert found.answer == 200
+        assert found.statements < 60
+
+
 def test_a_difference_reads_no_documents(store: ms.Store) -> None:
     _tables(store, "m.c.s", 0, 1, properties={"long": "x" * 200_000})
     since = store.position()

@@ -120,8 +120,9 @@ class MemoryPast:
         page = [self._owned(s) for s in rows if (s.name or "") > after]
         return sorted(page, key=lambda row: row.name)[:limit]
 
-    def related(self, at: int, from_id: int, kind: str) -> list[OwnedRecord]:
-        return self.owned(at, from_id, kind, "", len(self._then(at)))
+    def related(self, at: int, from_ids: Sequence[int], kind: str) -> list[OwnedRecord]:
+        then = self._then(at).values()
+        return [self._owned(s) for s in then if s.owner_id in from_ids and (s.kind, s.state) == (kind, LIVE)]
 
     def led(self, at: int, to_id: int, kind: str) -> list[OwnedRecord]:
         wanted = (to_id, kind, LIVE)

@@ -38,7 +38,6 @@ Many = Callable[[Sequence[str], Sequence[dict[str, Any]]], dict[str, Any]]
 
 _LAST = 1 << 62
 """An id beyond all others."""
-_PAGE = 1000
 
 _VISIBLE = "{0}.seq <= :at AND ({0}.through IS NULL OR {0}.through <= :at)"
 _VERSION = f"""(SELECT v.version FROM operation v WHERE v.entity_id = {{}} AND v.version > 0
@@ -171,9 +170,19 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
         return self.below("owned")
 
     @cached_property
-    def relations(self) -> str:
-        """A page of the relations that go from an entity."""
-        return self.below("relation")
+    def related(self) -> str:
+        """All relations of a kind that went from some entities: each that ever did, if its newest version then does."""
+        made = "c.parent_id = w.id AND c.family = :kind AND c.key IS NOT NULL AND c.seq <= :at"
+        each = self.join.format(table="operation", alias="c", condition=made)
+        return from_named(
+            without_comments(f"""
+SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
+  SELECT n.entity_id, n.owner_id, n.kind, n.name, {_BODY.format("n")}
+  FROM (SELECT DISTINCT c.entity_id FROM {self.ids} {each}) AS c
+  {self._newest("n", "c.entity_id")} {self._made("n", "relation")}
+  WHERE n.state = {LIVE}) AS page ON true"""),
+            self.parameter,
+        )
 
     @cached_property
     def led(self) -> str:
@@ -330,15 +339,9 @@ class SqlPast:
         rows = self._below(self._sql.owned, at, owner_id, kind, kind, LIVE, start, limit)
         return [OwnedRecord(row[1], owner_id, row[2], row[3], *row[8:]) for row in rows]
 
-    def related(self, at: int, from_id: int, kind: str) -> list[OwnedRecord]:
-        records, last = list[OwnedRecord](), ""
-        while True:
-            start = (last, _LAST if last else 0)
-            rows = self._below(self._sql.relations, at, from_id, kind, kind, LIVE, start, _PAGE)
-            records += [OwnedRecord(row[1], from_id, row[2], row[3], *row[8:]) for row in rows]
-            if len(rows) < _PAGE:
-                return records
-            last = rows[-1][0]
+    def related(self, at: int, from_ids: Sequence[int], kind: str) -> list[OwnedRecord]:
+        named = {"at": at, "ids": self._listed(list(dict.fromkeys(from_ids))), "kind": kind}
+        return [OwnedRecord(*row) for row in self._kept(self._fetch(self._sql.related, named))]
 
     def led(self, at: int, to_id: int, kind: str) -> list[OwnedRecord]:
         rows = self._kept(self._fetch(self._sql.led, {"at": at, "to_id": to_id, "kind": kind}))
