@@ -8,9 +8,9 @@ a backup was put back in place: the change at the position is missing, or anothe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import cast
+from typing import Final, cast
 from uuid import UUID
 
 from metastore.arguments import positive_integer, shown
@@ -39,6 +39,13 @@ __all__ = [
 ]
 
 _PAGE = 500
+_LONGEST: Final = 8000
+"""How many changes a page has at most. After a page of which little is shown, the next is twice as long, and without
+documents: so what is hidden takes few statements."""
+
+_RARE: Final = 16
+"""Of which little is shown: less than one in so many."""
+
 _PATIENCE = 1.0
 """How long the feed waits for a commit in flight below one that is visible, in seconds."""
 
@@ -152,12 +159,14 @@ def _follow(
 ) -> Iterator[Change | Passed]:
     left, origin = limit, backend.origin
     patience = clock.monotonic() + _PATIENCE
+    size, ahead = _PAGE, False
     while left is None or left > 0:
-        # a limit says nothing about how many changes a user does not see
-        size = _PAGE if left is None or sight is not None else min(_PAGE, left)
-        page = backend.feed(seq, size)
+        # a limit says nothing about how many changes are not shown
+        size = size if sight is not None or left is None else min(_PAGE, left)
+        page = backend.feed(seq, size, docs=not ahead)
         _check_whole(backend, page.rows, seq, epoch, collected)
         rows = page.rows if sight is None else sight.shown(page.rows)[:left]
+        rows = _with_documents(backend, rows, seq) if ahead else rows
         for step in rows:
             seq = step.seq or seq
             position = f"{epoch}-{seq:016x}{step.operation_id.int & _MARKED:08x}"  # position_of, in place
@@ -174,12 +183,22 @@ def _follow(
             patience = clock.monotonic() + _PATIENCE
         if page.held and len(page.rows) < size:
             return
-        if not page.held:
-            if clock.monotonic() > patience:
-                return
-            clock.sleep(_PAUSE)
-        else:
+        ahead = len(rows) * _RARE < len(page.rows)
+        size = min(2 * size, _LONGEST) if ahead else _PAGE
+        if page.held:
             check_time(clock)
+        elif clock.monotonic() > patience:
+            return
+        else:
+            clock.sleep(_PAUSE)
+
+
+def _with_documents(backend: Backend, rows: Sequence[Step], after: int) -> list[Step]:
+    """Return steps that were read without documents with them. Raises HistoryGone if gc has removed some since."""
+    whole = backend.steps_at([step.seq or 0 for step in rows]) if rows else []
+    if len(whole) < len(rows):  # a purge removes steps too
+        check_kept(backend, after)
+    return whole
 
 
 def steps_between(

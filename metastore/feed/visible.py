@@ -56,8 +56,5 @@ class Sight(NamedTuple):
 
 def seen_steps(access: Access, steps: Sequence[Step]) -> list[Step]:
     """Return the steps that the user sees, in two reads."""
-    ids = list(dict.fromkeys(i for step in steps for i in seen_by(step)))
-    nodes = access.nodes_of(ids)
-    shown = access.visible(list(nodes.values()))
-    seen = {i for i, known in zip(nodes, shown, strict=True) if known is not None}
+    seen = access.seen_now(list(dict.fromkeys(i for step in steps for i in seen_by(step))))
     return [step for step in steps if (ends := seen_by(step)) and seen.issuperset(ends)]

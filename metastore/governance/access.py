@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from metastore.block import Block
 from metastore.errors import EntityNotFound, PermissionDenied
 from metastore.governance.decision import Decision, Ruling, decide
-from metastore.governance.evidence import KnownFacts, Memory, Nodes, Who, evidence, evidence_at
+from metastore.governance.evidence import KnownFacts, Memory, Nodes, Who, evidence, evidence_at, seen_among
 from metastore.governance.privileges import OWNERSHIP, REVEAL, is_used_below, needs_of
 from metastore.port.backend import Backend
 from metastore.port.conditions import ROOT_ID
@@ -224,6 +224,14 @@ class Access:
                 known.seen_as(like)
             found.append(known if seen else None)
         return found
+
+    def seen_now(self, ids: Sequence[int]) -> set[int]:
+        """Return which of these objects the user sees now, in whatever state they are.
+
+        It remembers nothing of them: a page of the feed may have thousands.
+        """
+        chains = self.backend.nodes(ids) if ids else {}
+        return seen_among(self.backend, self.who, chains)
 
     def facts(self, chains: Sequence[Nodes], probed: Probed | None = None) -> list[KnownFacts]:
         """Return the facts about each object, which must have been read already: what shows it is not older than it.

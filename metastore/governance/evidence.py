@@ -20,7 +20,7 @@ from metastore.port.reserved import ReservedIds
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.scopes import Scopes
 
-__all__ = ["KnownFacts", "Memory", "Nodes", "Remembered", "Who", "evidence", "evidence_at", "who"]
+__all__ = ["KnownFacts", "Memory", "Nodes", "Remembered", "Who", "evidence", "evidence_at", "seen_among", "who"]
 
 Nodes = tuple[Node, ...]
 _MOST: Final = 10_000
@@ -218,12 +218,22 @@ class Memory:
 
 def evidence(reads: Rights, who: Who, chains: Sequence[Nodes], below: int | None = None) -> list[KnownFacts]:
     """Read the facts about the objects at the ends of ``chains``: one round trip for each metalake among them."""
+    by_lake = _rows(reads, who, chains, below)
+    return [by_lake[chain[0].id].known(chain, everything=below is not None) for chain in chains]
+
+
+def _rows(reads: Rights, who: Who, chains: Iterable[Nodes], below: int | None = None) -> dict[int, _Rows]:
+    """Read the rows about the nodes of ``chains``, by the id of the metalake."""
     places: dict[int, set[int]] = {}
     for chain in chains:
         places.setdefault(chain[0].id, set()).update([node.id for node in chain])
-    rows = {lake: reads.rights(Whose(lake, who.name), sorted(ids), below) for lake, ids in places.items()}
-    by_lake = {lake: _Rows(who, user_rows) for lake, user_rows in rows.items()}
-    return [by_lake[chain[0].id].known(chain, everything=below is not None) for chain in chains]
+    return {lake: _Rows(who, reads.rights(Whose(lake, who.name), sorted(ids), below)) for lake, ids in places.items()}
+
+
+def seen_among(reads: Rights, who: Who, chains: Mapping[int, Nodes]) -> set[int]:
+    """Read which of the objects at the ends of ``chains`` the user sees: one round trip for each metalake."""
+    by_lake = _rows(reads, who, chains.values())
+    return {i for i, chain in chains.items() if by_lake[chain[0].id].sees(chain)}
 
 
 def evidence_at(who: Who, chain: Nodes, rows: RightRows) -> KnownFacts:
@@ -245,13 +255,15 @@ class _Rows:
         self._grants: dict[int, list[Granted]] = {}
         for grant in self._all:
             self._grants.setdefault(grant.on, []).append(grant)
+        self._seen: dict[tuple[int, str], bool] = {}
+        """By parent and kind: whether the user sees objects with nothing of their own."""
         self._above: dict[Nodes, Facts] = {}
         """The facts about the parents of objects. Objects with nothing of their own share its owners and grants."""
 
     def known(self, nodes: Nodes, *, everything: bool) -> KnownFacts:
         """Return the facts about the object at the end of ``nodes``; with ``everything``, also about its children."""
         own = nodes[-1]
-        if everything or len(nodes) == 1 or own.kind in _THEMSELVES or own.id in self._grants or own.id in self._owners:
+        if everything or self._is_special(nodes):
             return KnownFacts(nodes, self._facts(nodes, everything=everything), self._scopes)
         above = self._above.get(nodes[:-1])
         if above is None:
@@ -259,6 +271,21 @@ class _Rows:
         chain = (*above.chain, Level(own.id, own.kind, format_path([node.name for node in nodes])))
         facts = Facts(above.user, chain, above.members, above.roles, above.owners, above.grants)
         return KnownFacts(nodes, facts, self._scopes, (self._read, nodes[:-1], own.kind))
+
+    def _is_special(self, nodes: Nodes) -> bool:
+        """Whether an object is decided by itself: a metalake, a member, or what the user has something at."""
+        own = nodes[-1]
+        return len(nodes) == 1 or own.kind in _THEMSELVES or own.id in self._grants or own.id in self._owners
+
+    def sees(self, nodes: Nodes) -> bool:
+        """Whether the user sees the object at the end of ``nodes``; siblings of one kind are decided once."""
+        if self._is_special(nodes):
+            return sees(self._facts(nodes, everything=False))[-1].allowed
+        key = (nodes[-2].id, nodes[-1].kind)
+        seen = self._seen.get(key)
+        if seen is None:
+            seen = self._seen[key] = self.known(nodes, everything=False).seen[-1].allowed
+        return seen
 
     def _facts(self, nodes: Nodes, *, everything: bool) -> Facts:
         names = [node.name for node in nodes]

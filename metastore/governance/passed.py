@@ -16,7 +16,7 @@ _COMMITS: Final = (
 )
 """What an operation does once it was allowed, with the entities and under the id that are its own."""
 
-_FEED: Final = ("feed", "hearing", "hint", "feed_start", "event_at", "watermark", "decided")
+_FEED: Final = ("feed", "steps_at", "hearing", "hint", "feed_start", "event_at", "watermark", "decided")
 """The feed, whose reader leaves out what the user does not see: :mod:`metastore.feed.visible`."""
 
 _PURGE: Final = ("below", "delete_relations", "delete_columns", "delete_entities", "delete_steps", "forget")
@@ -29,7 +29,7 @@ PASSED: Final = frozenset((*_COMMITS, *_FEED, *_PURGE, *_DATABASE))
 
 REFUSED: Final = frozenset(
     (
-        *("rights", "resolve_rights", "resolve_holding", "by_id_holding", "children_chosen", "names_chosen"),
+        *("rights", "nodes", "resolve_rights", "resolve_holding", "by_id_holding", "children_chosen", "names_chosen"),
         *("touched", "past", "readers", "secret_keys", "snapshot", "restorer", "stats", "close"),
         *("dropped_before", "purging", "sweep_relations", "forget_tickets", "forget_pins"),
     )

@@ -29,6 +29,7 @@ from metastore.past.reads import PastReads, reads_at
 from metastore.past.related import Between, connected, key_of
 from metastore.plain import plain
 from metastore.port.conditions import LIVE
+from metastore.port.past import Way
 from metastore.port.records import Known, Step
 from metastore.port.relations import RelationKey
 
@@ -147,18 +148,21 @@ class _Below:
         if len(self._known) > _REMEMBERED:
             self._known.clear()
         if new := list(dict.fromkeys(i for i in ids if i not in self._known)):
-            pairs = list(zip(self.before.by_id(new, docs=False), self.after.by_id(new, docs=False), strict=True))
-            back = self._coming_back([old for old, _ in pairs])
-            for i, (old, late) in zip(new, pairs, strict=True):
-                self._known[i] = self.leads(old, late) or (old is not None and not back.isdisjoint(_above(old)))
+            before, after = self.before.ways(new), self.after.ways(new)
+            back = self._coming_back(before.values())
+            for i in new:
+                old = before.get(i)
+                self._known[i] = self._leads(old, after.get(i)) or (
+                    old is not None and not back.isdisjoint(old.ids[:-1])
+                )
         return [self._known[i] for i in ids]
 
-    def _coming_back(self, found: Sequence[Known | None]) -> set[int]:
+    def _coming_back(self, found: Iterable[Way]) -> set[int]:
         """Return which of the entities above these stood there at the second position, where that is asked for."""
         if not self.hidden:
             return set()
-        above = sorted({i for known in found if known is not None for i in _above(known)})
-        return {i for i, then in zip(above, self.after.by_id(above, docs=False), strict=True) if self.leads(None, then)}
+        above = sorted({i for way in found for i in way.ids[:-1]})
+        return {i for i, then in self.after.ways(above).items() if self._leads(None, then)}
 
     def wants(self, steps: Sequence[Step]) -> list[bool]:
         """Whether each step may be of something there. The object of an exclusive relation may change."""
@@ -170,10 +174,10 @@ class _Below:
         changes = [kind is not None and kind.exclusive and kind.to_the_object for kind in of]
         return [there or other for there, other in zip(self.has(subjects), changes, strict=True)]
 
-    def leads(self, old: Known | None, new: Known | None) -> bool:
-        """Whether the place has an entity that is so at the two positions."""
-        there = (old if self.hidden else _live(old), _live(new))
-        return any(node.id == self.under for known in there if known is not None for node in known.record.chain)
+    def _leads(self, old: Way | None, new: Way | None) -> bool:
+        """Whether the place has an entity to which these led at the two positions."""
+        was = old is not None and (self.hidden or old.live) and self.under in old.ids
+        return was or (new is not None and new.live and self.under in new.ids)
 
 
 def _batches(folded: Iterable[T]) -> Iterator[list[T]]:
@@ -314,10 +318,6 @@ def _row_place(owner: Known | None, version: int | None, step: Step) -> tuple[st
     if owner is None or version is None:
         return None
     return format_path((*[n.name for n in owner.record.chain], step.name or "")), version
-
-
-def _above(known: Known) -> list[int]:
-    return [node.id for node in known.record.chain[:-1]]
 
 
 def _live(known: Known | None) -> Known | None:

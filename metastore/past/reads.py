@@ -6,7 +6,6 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NoReturn, TypeVar
 from uuid import UUID
 
@@ -18,7 +17,7 @@ from metastore.port.backend import Guards
 from metastore.port.commit import Commit
 from metastore.port.conditions import LIVE
 from metastore.port.owning import read_owning
-from metastore.port.past import NotKept, PastRow, PastRows
+from metastore.port.past import NotKept, PastRow, PastRows, Way
 from metastore.port.records import Child, Known, Lookup, Node, Origin, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import (
     NO_COLUMN,
@@ -81,6 +80,10 @@ class PastReads:
     def by_id(self, ids: Sequence[int], *, docs: bool = True) -> list[Known | None]:
         return self._ask(lambda past: past.by_id(self.at, ids, docs=docs))
 
+    def ways(self, ids: Sequence[int]) -> dict[int, Way]:
+        """Return what led to each entity, in whatever state; without those that were not there."""
+        return self._ask(lambda past: past.ways(self.at, ids))
+
     def hold(self, guards: Guards) -> bool:
         return True
 
@@ -135,7 +138,7 @@ class PastReads:
         if record is None:
             return None
         froms = [node.id for node in record.chain] if above else [record.chain[-1].id]
-        rows = [_relation(row) for one in froms for row in self._ask(partial(_from, self.at, one, kind))]
+        rows = self._from(froms, kind)
         ends = self.by_id([row.to_id for row in rows]) if rows else []
         return Related(end, record.doc if doc else None, list(zip(rows, map(end_of_known, ends), strict=True)))
 
@@ -160,7 +163,7 @@ class PastReads:
             return None
         if (from_id, kind, True) not in self._led:
             self._led.clear()
-            self._led[from_id, kind, True] = sorted(map(_relation, self._ask(partial(_from, self.at, from_id, kind))))
+            self._led[from_id, kind, True] = sorted(self._from([from_id], kind))
         led = self._led[from_id, kind, True]
         begin = bisect_right(led, after, key=outgoing_order)
         page = led[begin : begin + limit]
@@ -178,10 +181,16 @@ class PastReads:
 
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
         records = list[RelationRecord]()
-        for from_id, slot in slots:
-            rows = map(_relation, self._ask(partial(_from, self.at, from_id, kind)))
-            records += [row._replace(slot=slot) for row in rows if slot in (ONLY, row.to_id)]
+        wanted = set(slots)
+        for row in self._from(list(dict.fromkeys(i for i, _ in slots)), kind):
+            records += [row._replace(slot=slot) for slot in {ONLY, row.to_id} if (row.from_id, slot) in wanted]
         return records
+
+    def _from(self, from_ids: Sequence[int], kind: str) -> list[RelationRecord]:
+        """Return the relations that went from these entities, in their order."""
+        at = {i: n for n, i in enumerate(from_ids)}
+        rows = self._ask(lambda past: past.related(self.at, from_ids, kind)) if from_ids else []
+        return [_relation(row) for row in sorted(rows, key=lambda row: (at[row.owner_id], row.name))]
 
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         return self._ask(lambda past: past.history(self.at, entity_id, after, limit))
@@ -202,10 +211,6 @@ def _below(above: tuple[Node, ...], resolved: Resolved) -> Resolved:
     """Return what was found below nodes that are known, with them."""
     nodes = (*above, *resolved.nodes)
     return Resolved(nodes, resolved.record and resolved.record._replace(chain=nodes)) if above else resolved
-
-
-def _from(at: int, from_id: int, kind: str, past: PastRows) -> list[OwnedRecord]:
-    return past.related(at, from_id, kind)
 
 
 def _relation(row: OwnedRecord) -> RelationRecord:

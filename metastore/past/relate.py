@@ -24,18 +24,22 @@ class Relating:
     """The relations in some slots (from which entity, kind, slot), in a transaction and as of a position."""
 
     def __init__(self, session: ManagerSession, then: PastReads, slots: Sequence[_Slot]) -> None:
-        self._session, self._then = session, then
-        self._kinds: dict[int, list[tuple[str, int]]] = {}
+        self._session = session
+        self._kinds: dict[int, dict[str, list[tuple[int, int]]]] = {}
         for from_id, kind, slot in slots:
-            self._kinds.setdefault(from_id, []).append((kind, slot))
-        for kind in dict.fromkeys(kind for _, kind, _ in slots):  # the transaction remembers what it reads
-            session.backend.relations(kind, [(from_id, slot) for from_id, of, slot in slots if of == kind])
+            self._kinds.setdefault(from_id, {}).setdefault(kind, []).append((from_id, slot))
+        self._old: dict[tuple[int, str], list[RelationRecord]] = {}
+        for kind in dict.fromkeys(kind for _, kind, _ in slots):
+            wanted = [(from_id, slot) for from_id, of, slot in slots if of == kind]
+            session.backend.relations(kind, wanted)  # the transaction remembers what it reads
+            for row in then.relations(kind, wanted):
+                self._old.setdefault((row.from_id, kind), []).append(row)
 
     def put_back(self, from_id: int) -> None:
         """Let the relations in the slots of an entity be what they were."""
-        for kind, slot in self._kinds.get(from_id, ()):
-            old = {row.key: row for row in self._then.relations(kind, [(from_id, slot)])}
-            new = {row.key: row for row in self._session.backend.relations(kind, [(from_id, slot)])}
+        for kind, slots in self._kinds.get(from_id, {}).items():
+            old = {row.key: row for row in self._old.get((from_id, kind), ())}
+            new = {row.key: row for row in self._session.backend.relations(kind, slots)}
             for key in dict.fromkeys([*new, *old]):
                 self._put(key, old.get(key), new.get(key))
 

@@ -85,9 +85,11 @@ def connected(
 
 def _earlier(some: Sequence[Between], low: PastReads) -> dict[RelationKey, int]:
     """Return where the relations led at first of which an entity has one at most."""
-    wanted = [one.key for one in some if one.key.slot == ONLY and one.before is not None]
-    rows = [row for key in wanted for row in low.relations(key.kind, [(key.from_id, ONLY)])]
-    return {row.key: row.to_id for row in rows}
+    wanted: dict[str, list[tuple[int, int]]] = {}
+    for one in some:
+        if one.key.slot == ONLY and one.before is not None:
+            wanted.setdefault(one.key.kind, []).append((one.key.from_id, ONLY))
+    return {row.key: row.to_id for kind, slots in wanted.items() for row in low.relations(kind, slots)}
 
 
 def _known(reads: PastReads, ids: set[int]) -> _Found:

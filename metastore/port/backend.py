@@ -23,6 +23,7 @@ from metastore.port.records import (
     Known,
     Lookup,
     Marked,
+    Node,
     Origin,
     OwnedRecord,
     Pending,
@@ -192,6 +193,10 @@ class Rights(Protocol):
 
     def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
         """Return a user's rights at these entities, in whatever state they are, and at the children of ``below``."""
+        ...
+
+    def nodes(self, ids: Sequence[int]) -> dict[int, tuple[Node, ...]]:
+        """Return the nodes that lead to each entity, in whatever state it is. Those that were purged are left out."""
         ...
 
     def resolve_rights(self, lookup: Lookup, user: str) -> tuple[Resolved, RightRows]:

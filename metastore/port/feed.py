@@ -33,6 +33,10 @@ class Feed(Protocol):
         """
         ...
 
+    def steps_at(self, positions: Sequence[int]) -> list[Step]:
+        """Return the steps that are at these positions, ordered by position, with their documents."""
+        ...
+
     def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
         """Return the decided steps after a position, at most ``limit`` and one more, and those that fill ``gaps``."""
         ...

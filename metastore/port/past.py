@@ -13,7 +13,7 @@ from uuid import UUID
 
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, Step
 
-__all__ = ["ConsumerRow", "NotKept", "PastRow", "PastRows", "PinRow", "Readers"]
+__all__ = ["ConsumerRow", "NotKept", "PastRow", "PastRows", "PinRow", "Readers", "Way"]
 
 
 class NotKept(Exception):
@@ -66,6 +66,15 @@ class ConsumerRow(NamedTuple):
     moved_at: int
 
 
+class Way(NamedTuple):
+    """What leads to an entity."""
+
+    ids: tuple[int, ...]
+    """From the metalake down to the entity itself."""
+    live: bool
+    """Whether all of them were."""
+
+
 class PastRows(Protocol):
     """Reads at the position ``at``. Each raises NotKept if gc has removed what it needs."""
 
@@ -75,6 +84,10 @@ class PastRows(Protocol):
 
     def by_id(self, at: int, ids: Sequence[int], *, docs: bool = True) -> list[Known | None]:
         """Return each entity as it was then, in whatever state; None: there was none, or it is purged."""
+        ...
+
+    def ways(self, at: int, ids: Sequence[int]) -> dict[int, Way]:
+        """Return what led to each entity then, in whatever state; without those that ``by_id`` returns None for."""
         ...
 
     def children(
@@ -93,8 +106,8 @@ class PastRows(Protocol):
         """Return the owned row of each owner and name; None: there was none."""
         ...
 
-    def related(self, at: int, from_id: int, kind: str) -> list[OwnedRecord]:
-        """Return the relations of a kind that went from an entity, as its rows, in no order."""
+    def related(self, at: int, from_ids: Sequence[int], kind: str) -> list[OwnedRecord]:
+        """Return the relations of a kind that went from these entities, as their rows, in no order."""
         ...
 
     def led(self, at: int, to_id: int, kind: str) -> list[OwnedRecord]:

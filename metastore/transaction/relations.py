@@ -27,6 +27,8 @@ class RelationOverlay:
         self._reads = reads
         self._is_new = is_new
         self._written: dict[RelationKey, RelationRecord | None] = {}
+        self._in_slot: dict[tuple[str, int, int], dict[RelationKey, None]] = {}
+        """The keys of these, in the order of their first writes: a large transaction asks for each slot."""
         self._read: dict[tuple[int, str, int | None, bool], list[RelationRecord]] = {}
 
     def write(self, write: Relate, principal: str | None, now: int) -> Result:
@@ -35,17 +37,22 @@ class RelationOverlay:
         version = write.version + 1
         record = RelationRecord(*key, write.id, write.to_id, version, principal, now, principal, now)
         self._written[key] = None if write.removes else record
+        self._in_slot.setdefault((write.kind, write.from_id, write.slot), {})[key] = None
         return Result(write.id, version, now)
 
     def in_slots(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
         """Return the relations in many slots."""
         wanted = list(dict.fromkeys(slots))
         unknown = [(i, s) for i, s in wanted if (i, kind, s, False) not in self._read and not self._is_new(i)]
-        stored = self._base.relations(kind, unknown) if unknown else []
-        for from_id, slot in unknown:
-            self._note(from_id, kind, slot, [r for r in stored if (r.from_id, r.slot) == (from_id, slot)])
+        stored: dict[tuple[int, int], list[RelationRecord]] = {slot: [] for slot in unknown}
+        for row in self._base.relations(kind, unknown) if unknown else ():
+            stored[row.from_id, row.slot].append(row)
+        for (from_id, slot), rows in stored.items():
+            self._note(from_id, kind, slot, rows)
         there = [row for i, s in wanted for row in self._read.get((i, kind, s, False), ())]
-        return self._merged(there, lambda row: row.kind == kind and (row.from_id, row.slot) in wanted)
+        written = [self._written[key] for i, s in wanted for key in self._in_slot.get((kind, i, s), ())]
+        rows = [row for row in there if row.key not in self._written]
+        return rows + [row for row in written if row is not None]
 
     def outgoing(self, from_id: int, kind: str) -> list[RelationRecord]:
         """Return all relations that go from an entity."""

@@ -85,7 +85,7 @@ def table(lines: Sequence[Line], small: int, large: int) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|"
     for line in lines:
         pairs = [(getattr(line.small, one), getattr(line.large, one)) for one in _SHOWN]
-        memory = f"{line.small.peak // 1000} / {line.large.peak // 1000}"
+        memory = f"{line.small.peak // 1000} / {line.large.peak // 1000}" if line.large.peak else "not watched"
         shown = " | ".join(f"{a} / {b}" if a != b else str(a) for a, b in pairs)
         refused = f" ({line.large.refused})" if line.large.refused else ""
         yield f"| {line.call}{refused} | {line.by} | {shown} | {memory} |"

@@ -6,7 +6,6 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -165,6 +164,22 @@ def test_versions_of_a_model_come_page_by_page(
         list(versions)
 
 
+def test_a_restore_and_a_commit_after_a_listing_read_no_other_entities(store: ms.Store, counter: SqliteCounter) -> None:
+    """On SQLite a partial index serves only statements that say its condition."""
+    store.tags.create("m.tag")
+    store.tables.create("m.c.small.t")
+
+    def calls() -> None:
+        store.tags.drop("m.tag")
+        store.tags.restore("m.tag")
+        with store.transaction() as tx:
+            assert [*tx.tables.names("m.c.small"), *tx.tables.dropped("m.c.small")] == ["t"]
+            tx.tables.alter("m.c.small.t", ms.SetComment(f"{counter.statements}"))
+
+    small, large = _grown(counter, lambda a, b: _tables(store, "m.c.s", a, b), calls)
+    assert large.blocks <= 1.3 * small.blocks
+
+
 def test_a_purge_goes_down_in_batches(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(60):
         store.schemas.create(f"m.c.s.s{n}")
@@ -267,6 +282,62 @@ def test_a_difference_below_a_place_holds_nothing_of_what_changed_elsewhere(
     assert peak(600) < 1.2 * pages
 
 
+def test_a_difference_below_a_place_asks_of_the_rest_only_where_it_stood(
+    store: ms.Store, counter: SqliteCounter
+) -> None:
+    """Of each change elsewhere it reads one version at each position, and not those of all that is above."""
+    since = store.position()
+    _tables(store, "m.c.s", 0, 1000)
+    _tables(store, "m.c.small", 0, 1)
+    for found in (
+        lambda: store.diff(since, under="m.c.small", kind="schema"),
+        lambda: store.revert("m.c.small", to=since, kind="schema", dry_run=True),
+    ):
+        cost = measured(counter, found)
+        assert cost.answer == 1
+        assert cost.blocks < 300 * 1000
+
+
+def test_relations_of_one_object_go_back_together(store: ms.Store, counter: SqliteCounter) -> None:
+    """The past of an object with many tags was read again for each of them."""
+    store.tables.create("m.c.small.t")
+    store.tags.create_many("m", [{"name": f"tag{n}"} for n in range(330)])
+    since = store.position()
+
+    def cost(begin: int, end: int) -> float:
+        with store.transaction() as tx:
+            for n in range(begin, end):
+                tx.tags.attach("m.c.small.t", f"m.tag{n}", kind="table")
+        found = measured(counter, lambda: store.revert("m.c.small.t", to=since, kind="table", dry_run=True))
+        assert found.answer == end
+        return found.blocks / found.answer
+
+    few = cost(0, 30)
+    assert cost(30, 330) < 1.3 * few
+
+
+def test_relations_of_many_objects_go_back_in_few_statements(store: ms.Store, counter: SqliteCounter) -> None:
+    store.tags.create("m.tag")
+    store.users.create_many("m", [{"name": "ann"}, {"name": "bob"}])
+    _tables(store, "m.c.small", 0, 100)
+    paths = [f"m.c.small.t{n:05}" for n in range(100)]
+    with store.transaction() as tx:
+        for path in paths:
+            tx.owners.set(path, "m.ann", kind="table")
+    since = store.position()
+    store.tags.attach_many("m.tag", [{"target": path, "kind": "table"} for path in paths])
+    with store.transaction() as tx:
+        for path in paths:
+            tx.owners.set(path, "m.bob", kind="table")
+    for call in (
+        lambda: store.diff(since, under="m.c.small", kind="schema"),
+        lambda: store.revert("m.c.small", to=since, kind="schema", dry_run=True),
+    ):
+        found = measured(counter, call)
+        assert found.answer == 200
+        assert found.statements < 60
+
+
 def test_a_difference_reads_no_documents(store: ms.Store) -> None:
     _tables(store, "m.c.s", 0, 1, properties={"long": "x" * 200_000})
     since = store.position()
@@ -305,13 +376,47 @@ def test_many_targets_of_any_kind_are_found_in_a_statement_for_each_family(
         assert len(store.tags.on("m.c.s.t00001")) == 1
 
 
-def test_a_users_changes_are_read_in_whole_pages(store: ms.Store, counter: SqliteCounter, tmp_path: Path) -> None:
+def test_hidden_changes_are_read_in_pages_that_double(
+    store: ms.Store, counter: SqliteCounter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten times as many hidden changes take a few statements more, and no document is read of them."""
+    monkeypatch.setattr("metastore.feed.feed._PAGE", 25)
     store.users.create("m.ann")
-    _tables(store, "m.c.s", 0, 3000)
-    seen = store.as_user("ann")
-    cost = measured(counter, lambda: seen.changes(limit=5))
-    assert cost.answer < 5
-    assert cost.statements < 60
+    since = store.position()
+
+    def grow(begin: int, end: int) -> None:
+        _tables(store, "m.c.s", begin, end, properties={"long": "x" * 1000})
+
+    small, large = _grown(counter, grow, lambda: store.as_user("ann").changes(after=since, limit=5))
+    assert (small.answer, large.answer) == (0, 0)
+    assert large.statements <= small.statements + 12
+    assert large.peak < 3_000_000
+    store.users.alter("m.ann", ms.SetComment("now"))
+    (seen,) = store.as_user("ann").changes(after=since, limit=5)
+    (last,) = list(store.changes(after=since))[-1:]
+    assert (seen.to_dict(), seen.entity) == (last.to_dict(), last.entity)
+    assert list(store.changes(after=since, kinds=["user"])) == [last]
+
+
+def test_a_change_that_gc_removed_while_hidden_ones_were_read_is_not_passed_over(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metastore.feed.feed._PAGE", 25)
+    store.users.create("m.ann")
+    since = store.position()
+    _tables(store, "m.c.s", 0, 100)
+    for n in range(3):
+        store.users.alter("m.ann", ms.SetComment(f"{n}"))
+    backend = store._session.backend
+    read = type(backend).steps_at
+
+    def late(self: Any, positions: Any) -> Any:
+        store.gc(retention=timedelta(0), keep_versions=1)
+        return read(self, positions)
+
+    monkeypatch.setattr(type(backend), "steps_at", late)
+    with pytest.raises(ms.HistoryGone):
+        list(store.as_user("ann").changes(after=since))
 
 
 @pytest.mark.parametrize("sees_all", [True, False])

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from metastore.backends.memory.tables import Tables
 from metastore.names import fold
 from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
-from metastore.port.past import ConsumerRow, NotKept, PastRow, PinRow
+from metastore.port.past import ConsumerRow, NotKept, PastRow, PinRow, Way
 from metastore.port.records import ROOT, Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
 
 __all__ = ["MemoryPast", "MemoryReaders", "until"]
@@ -82,6 +82,10 @@ class MemoryPast:
         then = self._then(at)
         return [self._known(then, i) for i in ids]
 
+    def ways(self, at: int, ids: Sequence[int]) -> dict[int, Way]:
+        known = zip(ids, self.by_id(at, ids), strict=True)
+        return {i: Way(tuple([node.id for node in one.record.chain]), one.live) for i, one in known if one is not None}
+
     def _known(self, then: dict[int, Step], entity_id: int) -> Known | None:
         chain = list[Step]()
         while entity_id != ROOT_ID:
@@ -116,8 +120,9 @@ class MemoryPast:
         page = [self._owned(s) for s in rows if (s.name or "") > after]
         return sorted(page, key=lambda row: row.name)[:limit]
 
-    def related(self, at: int, from_id: int, kind: str) -> list[OwnedRecord]:
-        return self.owned(at, from_id, kind, "", len(self._then(at)))
+    def related(self, at: int, from_ids: Sequence[int], kind: str) -> list[OwnedRecord]:
+        then = self._then(at).values()
+        return [self._owned(s) for s in then if s.owner_id in from_ids and (s.kind, s.state) == (kind, LIVE)]
 
     def led(self, at: int, to_id: int, kind: str) -> list[OwnedRecord]:
         wanted = (to_id, kind, LIVE)

@@ -113,6 +113,9 @@ class MemoryReads:
         with self._lock:
             return [self._known(i) for i in ids]
 
+    def nodes(self, ids: Sequence[int]) -> dict[int, tuple[Node, ...]]:
+        return {i: row.record.chain for i, row in zip(ids, self.by_id(ids), strict=True) if row is not None}
+
     def _known(self, entity_id: int) -> Known | None:
         if entity_id not in self._tables.bodies:
             return None
@@ -241,6 +244,10 @@ class MemoryReads:
         with self._lock:
             later = [s for s in self._tables.steps if s.seq is not None and s.seq > after]
             return RowPage(True, [self._shown(s) for s in later[:limit]])
+
+    def steps_at(self, positions: Sequence[int]) -> list[Step]:
+        with self._lock:
+            return [self._shown(s) for s in self._tables.steps if s.seq in positions]
 
     def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
         with self._lock:

@@ -226,6 +226,9 @@ class PostgresReads(Questions):
         text = _READ.feed if docs else _READ.feed_bare
         return [step(row) for row in self._quick(text, {"after": after, "page_size": limit})]
 
+    def steps_at(self, positions: Sequence[int]) -> list[Step]:
+        return [step(row) for row in self._quick(_READ.steps_at, {"ids": list(positions)})]
+
     def watermark(self) -> Watermark:
         """Ask for the position first: a transaction that drew a lower one had its id before this one draws its own."""
         ((position,),) = self._rows(_LAST_POSITION, {})

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
 from metastore.names import fold
-from metastore.port.conditions import DROPPING, LIVE, PURGING
+from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.intents import PENDING
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Pending, Record, Resolved, RowPage, Step
 from metastore.port.search import Container, Matches, Search
@@ -18,6 +18,7 @@ from metastore.port.tickets import NOBODY, Line
 from metastore.port.unreadable import DEEPEST, too_deep
 
 __all__ = [
+    "chains_of",
     "child",
     "entities_by_id",
     "find_parameters",
@@ -29,6 +30,7 @@ __all__ = [
     "resolved",
     "step",
     "steps_of_json",
+    "ways_down",
 ]
 
 T = TypeVar("T")
@@ -77,6 +79,31 @@ def entities_by_id(rows: Iterable[Row], ids: Sequence[int]) -> list[Known | None
         states = [row[1] for row in chain]
         known[wanted] = Known(record, states[-1], all(s == LIVE for s in states), PURGING in states, DROPPING in states)
     return [known.get(i) for i in ids]
+
+
+def chains_of(rows: Iterable[Row], ids: Iterable[int]) -> dict[int, tuple[Node, ...]]:
+    """Return the nodes from the root down to each id, from a row for each node that has its parent at the end."""
+    nodes, parents = dict[int, Node](), dict[int, int]()
+    for row in rows:
+        nodes[row[0]], parents[row[0]] = _node(row, 0), row[6]
+    return {i: tuple([nodes[at] for at in down]) for i, down in ways_down(ids, parents).items()}
+
+
+def ways_down(ids: Iterable[int], parents: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
+    """Return the ids from the root, without it, down to each id; what the root does not lead to is left out."""
+    ways: dict[int, tuple[int, ...]] = {ROOT_ID: ()}
+    for wanted in ids:
+        below, at = list[int](), wanted
+        while at not in ways and at in parents:
+            below.append(at)
+            at = parents[at]
+            if len(below) > DEEPEST:
+                raise too_deep("entity", wanted)
+        if at in ways:
+            for i in reversed(below):
+                ways[i] = (*ways[at], i)
+                at = i
+    return {i: ways[i] for i in ids if ways.get(i)}
 
 
 def find_parameters(search: Search) -> dict[str, Any]:

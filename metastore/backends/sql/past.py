@@ -20,11 +20,11 @@ from operator import itemgetter
 from typing import Any
 
 from metastore.backends.sql.comments import without_comments
-from metastore.backends.sql.decode import lookup_parameters, resolved, step
+from metastore.backends.sql.decode import lookup_parameters, resolved, step, ways_down
 from metastore.backends.sql.deep_paths import DEEP
 from metastore.backends.sql.reads import ReadSql, from_named
 from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
-from metastore.port.past import NotKept, PastRow
+from metastore.port.past import NotKept, PastRow, Way
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
 from metastore.port.unreadable import DEEPEST, too_deep
 
@@ -38,7 +38,6 @@ Many = Callable[[Sequence[str], Sequence[dict[str, Any]]], dict[str, Any]]
 
 _LAST = 1 << 62
 """An id beyond all others."""
-_PAGE = 1000
 
 _VISIBLE = "{0}.seq <= :at AND ({0}.through IS NULL OR {0}.through <= :at)"
 _VERSION = f"""(SELECT v.version FROM operation v WHERE v.entity_id = {{}} AND v.version > 0
@@ -128,6 +127,21 @@ ORDER BY up.wanted, up.height DESC"""),
         """The same without the documents."""
         return self.by_id.replace("b.doc,", "'' AS doc,")
 
+    @cached_property
+    def ways(self) -> str:
+        """Each id and what is above it, each once: its parent and its state."""
+        columns = "n.entity_id, n.parent_id, n.state, n.scope_version"
+        return from_named(
+            without_comments(f"""WITH RECURSIVE up AS (
+  SELECT {columns} FROM {self.ids} {self._newest("n", "w.id")}
+  -- not ALL: what is above many is kept once
+  UNION
+  SELECT {columns} FROM up {self._newest("n", "up.parent_id")} WHERE up.parent_id <> {ROOT_ID})
+SELECT kept.ok, up.entity_id, up.parent_id, up.state, up.scope_version FROM (SELECT {_KEPT} AS ok) AS kept
+LEFT JOIN up ON true"""),
+            self.parameter,
+        )
+
     def below(self, table: str) -> str:
         """A page of children, or of owned rows; ``table`` has the rows of today."""
         return from_named(
@@ -156,9 +170,19 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
         return self.below("owned")
 
     @cached_property
-    def relations(self) -> str:
-        """A page of the relations that go from an entity."""
-        return self.below("relation")
+    def related(self) -> str:
+        """All relations of a kind that went from some entities: each that ever did, if its newest version then does."""
+        made = "c.parent_id = w.id AND c.family = :kind AND c.key IS NOT NULL AND c.seq <= :at"
+        each = self.join.format(table="operation", alias="c", condition=made)
+        return from_named(
+            without_comments(f"""
+SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
+  SELECT n.entity_id, n.owner_id, n.kind, n.name, {_BODY.format("n")}
+  FROM (SELECT DISTINCT c.entity_id FROM {self.ids} {each}) AS c
+  {self._newest("n", "c.entity_id")} {self._made("n", "relation")}
+  WHERE n.state = {LIVE}) AS page ON true"""),
+            self.parameter,
+        )
 
     @cached_property
     def led(self) -> str:
@@ -280,6 +304,14 @@ class SqlPast:
             known[wanted] = _known(wanted, list(group))
         return [known.get(i) for i in ids]
 
+    def ways(self, at: int, ids: Sequence[int]) -> dict[int, Way]:
+        fetched = self._fetch(self._sql.ways, {"ids": self._listed(list(dict.fromkeys(ids))), "at": at})
+        rows = {row[0]: row[1:] for row in self._kept(fetched)}
+        found = ways_down(ids, {i: row[0] for i, row in rows.items()})
+        dead = {i for i, row in rows.items() if row[1] != LIVE}
+        # an owned row has no scope version
+        return {i: Way(way, dead.isdisjoint(way)) for i, way in found.items() if rows[i][2] is not None}
+
     def children(
         self, at: int, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int
     ) -> list[Child]:
@@ -307,15 +339,9 @@ class SqlPast:
         rows = self._below(self._sql.owned, at, owner_id, kind, kind, LIVE, start, limit)
         return [OwnedRecord(row[1], owner_id, row[2], row[3], *row[8:]) for row in rows]
 
-    def related(self, at: int, from_id: int, kind: str) -> list[OwnedRecord]:
-        records, last = list[OwnedRecord](), ""
-        while True:
-            start = (last, _LAST if last else 0)
-            rows = self._below(self._sql.relations, at, from_id, kind, kind, LIVE, start, _PAGE)
-            records += [OwnedRecord(row[1], from_id, row[2], row[3], *row[8:]) for row in rows]
-            if len(rows) < _PAGE:
-                return records
-            last = rows[-1][0]
+    def related(self, at: int, from_ids: Sequence[int], kind: str) -> list[OwnedRecord]:
+        named = {"at": at, "ids": self._listed(list(dict.fromkeys(from_ids))), "kind": kind}
+        return [OwnedRecord(*row) for row in self._kept(self._fetch(self._sql.related, named))]
 
     def led(self, at: int, to_id: int, kind: str) -> list[OwnedRecord]:
         rows = self._kept(self._fetch(self._sql.led, {"at": at, "to_id": to_id, "kind": kind}))

@@ -15,6 +15,7 @@ from typing import Any
 from metastore.backends.sql import relations as of_relations
 from metastore.backends.sql import rights as of_rights
 from metastore.backends.sql.decode import (
+    chains_of,
     child,
     entities_by_id,
     find_parameters,
@@ -31,7 +32,7 @@ from metastore.backends.sql.reads import ReadSql, from_named
 from metastore.backends.sql.relations import RelationSql
 from metastore.port.backend import Guards
 from metastore.port.conditions import LIVE
-from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, RowPage, Step
+from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import Owning, Related, Relating
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.search import Matches, Search, Sizes, Span
@@ -70,6 +71,7 @@ class Texts:
             return from_named(of_rights.statement(places, join, below=below), read.parameter)
 
         self.rights = rights
+        self.nodes = from_named(of_rights.nodes(read.ids, join), read.parameter)
         self.resolve_rights = cache(partial(read.resolve_rights, rights=in_lake, gathered=gathered))
 
 
@@ -93,6 +95,9 @@ class Questions(ABC):
         if below is not None:
             named["below"] = below
         return of_rights.decoded(self._quick(self.sql.rights(below=below is not None), named))
+
+    def nodes(self, ids: Sequence[int]) -> dict[int, tuple[Node, ...]]:
+        return chains_of(self._quick(self.sql.nodes, {"ids": self._ids(ids)}), ids)
 
     def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
         depth = len(lookup.names)

@@ -23,12 +23,13 @@ _VERSIONED = "{0}.version, {0}.doc, {0}.created_by, {0}.created_at, {0}.modified
 ENTITY = _VERSIONED.format("e")
 _NODE_COLUMNS = ("id", "kind", "name", "scope_version", "in_use", "fold")
 OWNED = "o.id, o.owner_id, o.kind, o.name, " + _VERSIONED.format("o")
-STEPS = """SELECT o.operation_id, o.ordinal, o.seq, o.entity_id, o.version, o.owner_id, o.kind, o.action,
+_MADE = "coalesce(e.created_by, w.created_by) AS created_by, coalesce(e.created_at, w.created_at) AS created_at"
+STEPS = f"""SELECT o.operation_id, o.ordinal, o.seq, o.entity_id, o.version, o.owner_id, o.kind, o.action,
   o.principal, o.time, o.path_before, o.path_after, o.changes, o.scope_version, o.in_use, o.doc,
-  coalesce(e.created_by, w.created_by) AS created_by, coalesce(e.created_at, w.created_at) AS created_at,
+  {_MADE},
   o.attempt, o.deadline, o.digest, o.result, o.format, o.fences, o.other_id, o.other_path,
   o.parent_id, o.name, o.fold, o.state, NULL AS family, NULL AS key, o.through
-FROM operation o {} """
+FROM operation o {{}} """
 
 
 def from_named(sql: str, parameter: str) -> str:
@@ -243,8 +244,18 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""",
 
     @cached_property
     def feed_bare(self) -> str:
-        """The same without the documents, which may have a megabyte each; a relation's says what it connects."""
-        return self.feed.replace("o.doc,", "CASE WHEN o.other_id IS NULL THEN NULL ELSE o.doc END AS doc,")
+        """The same without the documents, which may have a megabyte each; a relation's says what it connects.
+
+        Without who made each entity as well, which takes most blocks of the other one.
+        """
+        steps = STEPS.replace(_MADE, "NULL AS created_by, NULL AS created_at")
+        steps = steps.replace("o.doc,", "CASE WHEN o.other_id IS NULL THEN NULL ELSE o.doc END AS doc,")
+        return from_named(steps.format("") + "WHERE o.seq > :after ORDER BY o.seq LIMIT :page_size", self.parameter)
+
+    @cached_property
+    def steps_at(self) -> str:
+        """The steps at some positions."""
+        return from_named(self.named_steps + f"WHERE o.seq IN ({self.ids}) ORDER BY o.seq", self.parameter)
 
     @cached_property
     def steps(self) -> str:

@@ -10,9 +10,10 @@ from functools import cache
 from typing import Any
 
 from metastore.backends.sql.comments import without_comments
+from metastore.backends.sql.reads import NODE
 from metastore.port.rights import GrantRow, MembershipRow, RightRows, RoleRow
 
-__all__ = ["decoded", "statement"]
+__all__ = ["decoded", "nodes", "statement"]
 
 _MEMBER, _ROLE, _OWNER, _GRANT = range(4)
 _FEW = 100
@@ -77,6 +78,20 @@ UNION ALL
 SELECT {_GRANT}, r.from_id, r.to_id, 0, r.value, '' FROM {places}
   {each("relation", "r", "r.to_id = w.id AND r.kind = 'grant'")}
   WHERE (SELECT count(*) FROM role) > {_FEW} AND r.from_id IN (SELECT id FROM role){children if below else ""}""")
+
+
+def nodes(ids: str, join: str) -> str:
+    """Return the statement that reads each wanted entity and what is above it, each once, with its parent.
+
+    ``ids`` is a sub-select of the ids, ``join`` as above.
+    """
+    columns = f"{NODE.format('g')}, g.parent_id"
+    return without_comments(f"""WITH RECURSIVE up AS (
+  SELECT {columns} FROM guard g WHERE g.id IN ({ids})
+  -- not ALL: the parent of many is looked up once, and a circle of parents in a damaged table ends
+  UNION
+  SELECT {columns} FROM up {join.format(table="guard", alias="g", condition="g.id = up.parent_id AND g.id <> 0")})
+SELECT * FROM up WHERE id <> 0""")
 
 
 def decoded(rows: Iterable[Sequence[Any]]) -> RightRows:

@@ -152,6 +152,9 @@ class SqliteReads(Questions):
         text = READ.feed if docs else READ.feed_bare
         return RowPage(True, [step(row) for row in self._rows(text, {"after": after, "page_size": limit})])
 
+    def steps_at(self, positions: Sequence[int]) -> list[Step]:
+        return [step(row) for row in self._rows(READ.steps_at, {"ids": json.dumps(list(positions))})]
+
     def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
         named = {"after": after, "gaps": json.dumps(list(gaps)), "page_size": limit + 1}
         (epoch, collected, *_), *_ = rows = self._rows(_TOUCHED, named)

@@ -1,0 +1,83 @@
+"""What small writers meet beside a big call: how many rows each of its statements locks, by the plans that ran.
+
+A writer waits for a statement that locks its rows, and never for a round trip. So a big call holds small writers up for
+as long as one statement over one chunk takes; and what all writers share, the guards above, it only shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+
+import metastore as ms
+from tests.grow.plans import SETTINGS, Log, Ran
+from tests.servers.postgres import PostgresServer
+
+pytestmark = [pytest.mark.long, pytest.mark.postgres]
+
+_TABLES = 2500
+_CHUNK = 1000
+"""How many rows a bulk call writes in one statement, and gc deletes."""
+_ABOVE = 10
+"""How many more guards a statement may share: those above what it writes."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer(settings=SETTINGS, in_memory=True) as one:
+        yield one
+
+
+def _locked(ran: Ran, *, shared: bool) -> float:
+    """Return how many rows that were there a statement locks: by changing them, or with ``shared`` by SELECT … FOR."""
+    rows = 0.0
+    for node in ran.nodes():
+        if (node["Node Type"] == "LockRows") if shared else (node.get("Operation") in ("Update", "Delete")):
+            below = node["Plans"][0]
+            rows += below["Actual Rows"] * below["Actual Loops"]
+    return rows
+
+
+def _updated_guards(ran: Ran) -> float:
+    """Return how many guards a statement changes: all writers below these wait for it."""
+    return sum(
+        node["Plans"][0]["Actual Rows"] * node["Plans"][0]["Actual Loops"]
+        for node in ran.nodes()
+        if (node.get("Operation"), node.get("Relation Name")) == ("Update", "guard")
+    )
+
+
+def test_a_big_call_locks_no_more_than_a_chunk_in_one_statement(server: PostgresServer) -> None:
+    ms.migrate(url := server.create_database())
+    rows = [{"name": f"t{n:05}"} for n in range(_TABLES)]
+    targets = [{"target": f"m.c.s.t{n:05}", "kind": "table"} for n in range(_TABLES)]
+    with ms.open(url) as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        store.schemas.create("m.c.s")
+        store.tags.create("m.tag")
+        big: dict[str, Callable[[], object]] = {
+            "create many": lambda: store.tables.create_many("m.c.s", rows),
+            "create them again": lambda: store.tables.create_many("m.c.s", rows, if_exists="return"),
+            "attach many": lambda: store.tags.attach_many("m.tag", targets),
+            "rename": lambda: store.schemas.rename("m.c.s", "other"),
+            "rename back": lambda: store.schemas.rename("m.c.other", "m.c.s"),
+            "find": lambda: list(store.find(name="t*")),
+            "drop all": lambda: store.schemas.drop("m.c.s", cascade=True),
+            "restore": lambda: store.schemas.restore("m.c.s"),
+            "drop the tag": lambda: store.tags.drop("m.tag"),
+            "drop again": lambda: store.schemas.drop("m.c.s", cascade=True),
+            "verify": store.verify,
+            "gc": lambda: store.gc(retention=timedelta(0), keep_versions=1),
+        }
+        log = Log(server.log)
+        for name, call in big.items():
+            log.new()
+            call()
+            found = log.new()
+            assert found, name
+            assert max(_locked(ran, shared=False) for ran in found) <= 3 * _CHUNK, name
+            assert max(_locked(ran, shared=True) for ran in found) <= 2 * _CHUNK + _ABOVE, name
+            assert max(_updated_guards(ran) for ran in found) <= 1, name
