@@ -6,10 +6,11 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 UV ?= $(shell command -v uv 2>/dev/null)
 WORKERS ?= 4
-EXTRAS := spark,serve,sample,sqlite,metrics,loadtest,test,dev
+EXTRAS := spark,serve,sqlite,metrics,loadtest
+GROUPS := sample test dev
 
 # What `make check-lowest` installs in its lowest version, and the tests that it runs with it
-SHIPPED := spark,object-store,sqlite,metrics,loadtest,async,iceberg,serve,opentelemetry,sample,test
+SHIPPED := spark,object-store,sqlite,metrics,loadtest,async,iceberg,serve,opentelemetry
 LOWEST_TESTS := tests/contract tests/unit tests/retry tests/cli tests/packaging tests/migration/test_schema.py \
 	tests/migration/test_versions.py tests/crawl/test_parquet_files.py tests/crawl/test_text_files.py \
 	tests/crawl/test_more_formats.py tests/spark/test_conversions.py tests/leases/test_object_storage.py
@@ -21,6 +22,8 @@ JAVA := build/java_home
 # Spark's own variables, for the commands that start it
 SPARK = JAVA_HOME="$$(cat $(JAVA) 2>/dev/null)" SPARK_LOCAL_IP=127.0.0.1
 
+# The dependency groups of pyproject.toml: each has its versions in constraints.txt
+LOCKED := $(GROUPS) bench dist
 # For what pip cannot do: uv, or a copy of it that is for this alone
 RESOLVER := $(or $(UV),build/uv/bin/uv)
 # constraints.txt holds for what is installed, and for what builds it; pip hands both variables on to its builds
@@ -132,12 +135,13 @@ check: $(STAMP) ## check style, types and the direction of imports
 check-lowest: $(STAMP) $(JAVA) $(RESOLVER) ## test with the lowest versions that pyproject.toml allows: 10 minutes
 	rm -rf build/lowest
 	$(RESOLVER) venv --quiet --python 3.11 build/lowest
-	$(RESOLVER) pip install --quiet --python build/lowest/bin/python --resolution lowest-direct -e ".[$(SHIPPED)]"
+	$(RESOLVER) pip install --quiet --python build/lowest/bin/python --resolution lowest-direct -e ".[$(SHIPPED)]" \
+		--group sample --group test
 	$(SPARK) build/lowest/bin/python -m pytest -n $(WORKERS) --dist loadgroup -p no:cacheprovider $(LOWEST_TESTS) $(ARGS)
 
 lock: $(RESOLVER) ## write the newest versions that pyproject.toml allows to constraints.txt; then run the tests
-	$(RESOLVER) pip compile --quiet --universal --python-version 3.11 --all-extras --upgrade --no-annotate \
-		--no-emit-index-url --custom-compile-command "make lock" --output-file constraints.txt pyproject.toml
+	$(RESOLVER) pip compile --quiet --universal --python-version 3.11 --all-extras $(LOCKED:%=--group %) --upgrade \
+		--no-annotate --no-emit-index-url --custom-compile-command "make lock" --output-file constraints.txt pyproject.toml
 
 bench: $(STAMP) ## measure the whole: several processes on SQLite and PostgreSQL
 	$(BIN)/python -m tests.bench $(ARGS)
@@ -245,13 +249,14 @@ else
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv .venv || { rm -rf .venv; \
 		echo "Python's venv module is missing: on Debian, apt-get install python3-venv" >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
+	$(INSTALL) "pip>=25.1" # the pip of Python 3.11 to 3.13 may know no dependency groups
 endif
-	$(INSTALL) -e ".[$(EXTRAS)]"
+	$(INSTALL) -e ".[$(EXTRAS)]" $(GROUPS:%=--group %)
 	@touch $@
 
 # The clients of other lock servers. The servers: apt-get install redis-server etcd-server zookeeper
 $(BENCH): $(STAMP)
-	$(INSTALL) -e ".[bench]"
+	$(INSTALL) --group bench
 	@touch $@
 
 build/uv/bin/uv:
