@@ -8,6 +8,8 @@ UV ?= $(shell command -v uv 2>/dev/null)
 WORKERS ?= 4
 EXTRAS := spark,serve,sqlite,metrics,loadtest
 GROUPS := sample test dev
+DIST ?= dist
+SITE ?= build/site
 
 # What `make check-lowest` installs in its lowest version, and the tests that it runs with it
 SHIPPED := spark,object-store,sqlite,metrics,loadtest,async,iceberg,serve,opentelemetry
@@ -23,7 +25,7 @@ JAVA := build/java_home
 SPARK = JAVA_HOME="$$(cat $(JAVA) 2>/dev/null)" SPARK_LOCAL_IP=127.0.0.1
 
 # The dependency groups of pyproject.toml: each has its versions in constraints.txt
-LOCKED := $(GROUPS) bench dist
+LOCKED := $(GROUPS) bench dist docs
 # For what pip cannot do: uv, or a copy of it that is for this alone
 RESOLVER := $(or $(UV),build/uv/bin/uv)
 # constraints.txt holds for what is installed, and for what builds it; pip hands both variables on to its builds
@@ -31,12 +33,12 @@ ifneq ($(strip $(UV)),)
 INSTALL = "$(UV)" pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -b constraints.txt
 else
 INSTALL = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check
+	$(BIN)/python -m pip install -qq --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java gravitino-client gravitino-suite openlineage-client iceberg-spark iceberg-spec iceberg-peers gravitino-spec run test test-of test-long planted-faults mutants check check-lowest lock bench bench-before \
+.PHONY: help setup java gravitino-client gravitino-suite openlineage-client iceberg-spark iceberg-spec iceberg-peers gravitino-spec run test test-of test-long planted-faults mutants check check-lowest dist docs lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
 	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-console bench-cache bench-time nightly load load-faults check-history interleavings interleavings-sql combined-history grow joints oracle soak soak-memory soak-leases clean
@@ -138,6 +140,30 @@ check-lowest: $(STAMP) $(JAVA) $(RESOLVER) ## test with the lowest versions that
 	$(RESOLVER) pip install --quiet --python build/lowest/bin/python --resolution lowest-direct -e ".[$(SHIPPED)]" \
 		--group sample --group test
 	$(SPARK) build/lowest/bin/python -m pytest -n $(WORKERS) --dist loadgroup -p no:cacheprovider $(LOWEST_TESTS) $(ARGS)
+
+# Built from what the archive holds, by the locked setuptools; two builds of one commit make the same wheel
+dist: build/dist/bin/twine ## build the wheel and the source archive in dist/, and check both
+	rm -rf $(DIST)
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)} \
+		build/dist/bin/python -m build --no-isolation --outdir $(DIST) .
+	build/dist/bin/twine check --strict $(DIST)/*
+	build/dist/bin/check-wheel-contents $(DIST)/*.whl
+
+build/dist/bin/twine: pyproject.toml constraints.txt
+	$(PYTHON) -m venv build/dist
+	{ $(INSTALL:$(BIN)/%=build/dist/bin/%) "pip>=25.1" && \
+		$(INSTALL:$(BIN)/%=build/dist/bin/%) --group dist; } || { rm -rf build/dist; exit 1; }
+	@touch $@
+
+docs: build/docs/bin/sphinx-build ## make the documentation a site, with search, in build/site/html; a broken link fails
+	build/docs/bin/python docs/site/sources.py $(SITE)/pages
+	build/docs/bin/sphinx-build --quiet --fail-on-warning --keep-going -c docs/site $(SITE)/pages $(SITE)/html
+
+build/docs/bin/sphinx-build: pyproject.toml constraints.txt
+	$(PYTHON) -m venv build/docs
+	{ $(INSTALL:$(BIN)/%=build/docs/bin/%) "pip>=25.1" && \
+		$(INSTALL:$(BIN)/%=build/docs/bin/%) --group docs -e .; } || { rm -rf build/docs; exit 1; }
+	@touch $@
 
 lock: $(RESOLVER) ## write the newest versions that pyproject.toml allows to constraints.txt; then run the tests
 	$(RESOLVER) pip compile --quiet --universal --python-version 3.11 --all-extras $(LOCKED:%=--group %) --upgrade \
