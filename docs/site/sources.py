@@ -35,11 +35,11 @@ def main(folder: Path) -> None:
     for name, page in OUTSIDE.items():
         text = (ROOT / name).read_text().replace("](docs/", "](")
         (folder / page).write_text(re.sub(r"\]\((README|CHANGELOG)\.md", lambda m: f"]({OUTSIDE[f'{m[1]}.md']}", text))
-    for page in folder.glob("*.md"):
-        text = page.read_text()
+    for file in folder.glob("*.md"):
+        text = file.read_text()
         for name, there in OUTSIDE.items():
             text = text.replace(f"](../{name}", f"]({there}")
-        page.write_text(text)
+        file.write_text(text)
     index = folder / "index.md"
     index.write_text(index.read_text() + "\n".join(trees(index.read_text())))
     reference = folder / "reference"
