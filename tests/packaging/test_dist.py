@@ -168,10 +168,10 @@ def test_an_extra_brings_what_it_needs(extra: str, built: Path, tmp_path: Path) 
         assert {"index.html", "throughput.png"} <= {file.name for file in (tmp_path / "report").iterdir()}
     elif extra == "serve":
         port = free_port()
-        words = [str(bin_ / "metastore"), "serve", "--port", str(port)]
+        words = [str(bin_ / "metastore"), "serve", "--port", str(port), "--warehouse", f"lake.ice={tmp_path}/ice"]
         with subprocess.Popen(words, cwd=tmp_path, env={**os.environ, **url}) as server:
             try:
-                for path in ("api/version", "iceberg/v1/config", "console/"):
+                for path in ("api/version", "iceberg/v1/config?warehouse=lake.ice", "console/"):
                     assert answered(f"http://127.0.0.1:{port}/{path}") == 200, path
             finally:
                 server.terminate()
