@@ -6,10 +6,13 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 UV ?= $(shell command -v uv 2>/dev/null)
 WORKERS ?= 4
-EXTRAS := spark,serve,sample,sqlite,metrics,loadtest,test,dev
+EXTRAS := spark,serve,sqlite,metrics,loadtest
+GROUPS := sample test dev
+DIST ?= dist
+SITE ?= build/site
 
 # What `make check-lowest` installs in its lowest version, and the tests that it runs with it
-SHIPPED := spark,object-store,sqlite,metrics,loadtest,async,iceberg,serve,opentelemetry,sample,test
+SHIPPED := spark,object-store,sqlite,metrics,loadtest,async,iceberg,serve,opentelemetry
 LOWEST_TESTS := tests/contract tests/unit tests/retry tests/cli tests/packaging tests/migration/test_schema.py \
 	tests/migration/test_versions.py tests/crawl/test_parquet_files.py tests/crawl/test_text_files.py \
 	tests/crawl/test_more_formats.py tests/spark/test_conversions.py tests/leases/test_object_storage.py
@@ -21,6 +24,8 @@ JAVA := build/java_home
 # Spark's own variables, for the commands that start it
 SPARK = JAVA_HOME="$$(cat $(JAVA) 2>/dev/null)" SPARK_LOCAL_IP=127.0.0.1
 
+# The dependency groups of pyproject.toml: each has its versions in constraints.txt
+LOCKED := $(GROUPS) bench dist docs
 # For what pip cannot do: uv, or a copy of it that is for this alone
 RESOLVER := $(or $(UV),build/uv/bin/uv)
 # constraints.txt holds for what is installed, and for what builds it; pip hands both variables on to its builds
@@ -28,12 +33,12 @@ ifneq ($(strip $(UV)),)
 INSTALL = "$(UV)" pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -b constraints.txt
 else
 INSTALL = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check
+	$(BIN)/python -m pip install -qq --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java gravitino-client gravitino-suite openlineage-client iceberg-spark iceberg-spec iceberg-peers gravitino-spec run test test-of test-long planted-faults mutants check check-lowest lock bench bench-before \
+.PHONY: help setup java gravitino-client gravitino-suite openlineage-client iceberg-spark iceberg-spec iceberg-peers gravitino-spec run test test-of test-long planted-faults mutants check check-lowest dist docs lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
 	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-console bench-cache bench-time nightly load load-faults check-history interleavings interleavings-sql combined-history grow joints oracle soak soak-memory soak-leases clean
@@ -132,12 +137,37 @@ check: $(STAMP) ## check style, types and the direction of imports
 check-lowest: $(STAMP) $(JAVA) $(RESOLVER) ## test with the lowest versions that pyproject.toml allows: 10 minutes
 	rm -rf build/lowest
 	$(RESOLVER) venv --quiet --python 3.11 build/lowest
-	$(RESOLVER) pip install --quiet --python build/lowest/bin/python --resolution lowest-direct -e ".[$(SHIPPED)]"
+	$(RESOLVER) pip install --quiet --python build/lowest/bin/python --resolution lowest-direct -e ".[$(SHIPPED)]" \
+		--group sample --group test
 	$(SPARK) build/lowest/bin/python -m pytest -n $(WORKERS) --dist loadgroup -p no:cacheprovider $(LOWEST_TESTS) $(ARGS)
 
+# Built from what the archive holds, by the locked setuptools; two builds of one commit make the same wheel
+dist: build/dist/bin/twine ## build the wheel and the source archive in dist/, and check both
+	rm -rf $(DIST)
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)} \
+		build/dist/bin/python -m build --no-isolation --outdir $(DIST) .
+	build/dist/bin/twine check --strict $(DIST)/*
+	build/dist/bin/check-wheel-contents $(DIST)/*.whl
+
+build/dist/bin/twine: pyproject.toml constraints.txt
+	$(PYTHON) -m venv build/dist
+	{ $(INSTALL:$(BIN)/%=build/dist/bin/%) "pip>=25.1" && \
+		$(INSTALL:$(BIN)/%=build/dist/bin/%) --group dist; } || { rm -rf build/dist; exit 1; }
+	@touch $@
+
+docs: build/docs/bin/sphinx-build ## make the documentation a site, with search, in build/site/html; a broken link fails
+	build/docs/bin/python docs/site/sources.py $(SITE)/pages
+	build/docs/bin/sphinx-build --quiet --fail-on-warning --keep-going -c docs/site $(SITE)/pages $(SITE)/html
+
+build/docs/bin/sphinx-build: pyproject.toml constraints.txt
+	$(PYTHON) -m venv build/docs
+	{ $(INSTALL:$(BIN)/%=build/docs/bin/%) "pip>=25.1" && \
+		$(INSTALL:$(BIN)/%=build/docs/bin/%) --group docs -e .; } || { rm -rf build/docs; exit 1; }
+	@touch $@
+
 lock: $(RESOLVER) ## write the newest versions that pyproject.toml allows to constraints.txt; then run the tests
-	$(RESOLVER) pip compile --quiet --universal --python-version 3.11 --all-extras --upgrade --no-annotate \
-		--no-emit-index-url --custom-compile-command "make lock" --output-file constraints.txt pyproject.toml
+	$(RESOLVER) pip compile --quiet --universal --python-version 3.11 --all-extras $(LOCKED:%=--group %) --upgrade \
+		--no-annotate --no-emit-index-url --custom-compile-command "make lock" --output-file constraints.txt pyproject.toml
 
 bench: $(STAMP) ## measure the whole: several processes on SQLite and PostgreSQL
 	$(BIN)/python -m tests.bench $(ARGS)
@@ -245,13 +275,14 @@ else
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv .venv || { rm -rf .venv; \
 		echo "Python's venv module is missing: on Debian, apt-get install python3-venv" >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
+	$(INSTALL) "pip>=25.1" # the pip of Python 3.11 to 3.13 may know no dependency groups
 endif
-	$(INSTALL) -e ".[$(EXTRAS)]"
+	$(INSTALL) -e ".[$(EXTRAS)]" $(GROUPS:%=--group %)
 	@touch $@
 
 # The clients of other lock servers. The servers: apt-get install redis-server etcd-server zookeeper
 $(BENCH): $(STAMP)
-	$(INSTALL) -e ".[bench]"
+	$(INSTALL) --group bench
 	@touch $@
 
 build/uv/bin/uv:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
+from rich.text import Text
 
-from metastore.cli.output import console, write
+from metastore.cli.context import Json
+from metastore.cli.output import console, table, write, write_json, write_table
+from metastore.cli.output import safe as printable
 from metastore.cli.settings import Settings
 from metastore.errors import InvalidArgument
 
@@ -110,6 +113,10 @@ def serve(
     idle_timeout: Annotated[
         float, typer.Option("--idle-timeout", min=0.1, help="How long a connection stays without requests (seconds).")
     ] = 60.0,
+    check: Annotated[
+        bool, typer.Option("--check", help="Serve nothing: say what is unsafe; the exit code is 1 if anything is.")
+    ] = False,
+    json: Json = False,
 ) -> None:
     """Serve the store over HTTP until SIGTERM.
 
@@ -124,6 +131,8 @@ def serve(
     settings: Settings = ctx.obj
     if (tls_cert is None) != (tls_key is None):
         raise InvalidArgument("TLS needs both --tls-cert and --tls-key")
+    if check:
+        _check(settings, host, proxy_header is not None, token_file, tls_key, json)
     tls = serving.Tls(tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
     limits = serving.Limits(max_connections, header_timeout, body_timeout, idle_timeout)
     places = dict(_place(text) for text in warehouse or [])
@@ -151,6 +160,26 @@ def serve(
         serving.serve_application(
             app, host=host, port=port, authenticates=principals.authenticates, limits=limits, tls=tls
         )
+
+
+def _check(
+    settings: Settings, host: str, proxy: bool, token_file: Path | None, tls_key: Path | None, json: bool
+) -> NoReturn:
+    """Show what is safe and what is not, and end."""
+    from metastore.serve.safety import findings  # noqa: PLC0415  (only this needs it)
+
+    private = tuple(file for file in (token_file, tls_key) if file is not None)
+    authenticates, tls = proxy or token_file is not None, tls_key is not None
+    found = list(findings(settings.url, host=host, authenticates=authenticates, tls=tls, private=private))
+    safe = all(one.safe for one in found)
+    if json:
+        write_json({"safe": safe, "checks": [one.to_dict() for one in found]})
+    else:
+        rows = table("Check", "Safe", "Found")
+        for one in found:
+            rows.add_row(one.check, "yes" if one.safe else "NO", Text(printable(one.found)))
+        write_table(console(), rows)
+    raise typer.Exit(0 if safe else 1)
 
 
 def _place(text: str) -> tuple[str, str]:

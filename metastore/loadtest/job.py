@@ -146,7 +146,7 @@ def _spark_job() -> Any:
         from metastore.loadtest import spark_job  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise InvalidArgument(
-            f"a load test needs the package {error.name}: pip install 'versioned-metastore[spark]'"
+            f"a load test needs the package {error.name}: pip install 'versioned-metastore[loadtest]'"
         ) from None
     return spark_job
 

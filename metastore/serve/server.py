@@ -111,7 +111,7 @@ def serve_application(
     any user there. Raises InvalidArgument too for a port that another program has, and for limits that are too high.
     ``port`` 0 is a free one. ``listens`` gets the port as soon as clients can connect.
     """
-    if not authenticates and not _is_loopback(host):
+    if not authenticates and not is_loopback(host):
         raise InvalidArgument(
             f"{host} is reached from other machines, and nothing checks there who a client is; give a --token-file, or "
             "a --proxy-header that a proxy before the server sets, or serve on 127.0.0.1"
@@ -139,7 +139,8 @@ def _listening(host: str, port: int) -> socket.socket:
         raise InvalidArgument(f"it cannot listen on {host}, port {port}: {error.strerror}; choose another") from None
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a server on ``host``. Raises InvalidArgument."""
     try:
         places = {info[4][0] for info in socket.getaddrinfo(host, None)}
     except OSError:

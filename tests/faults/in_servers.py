@@ -306,4 +306,25 @@ IN_SERVERS: tuple[Fault, ...] = (
         "pass\n",
         "tests/jobs/test_commands.py -k killed_are",
     ),
+    Fault(
+        "Check before serving: rights that the role lacks are not told",
+        "metastore/serve/safety.py",
+        '*(f"lacks {one}" for one in said.missing), ',
+        "",
+        "tests/migration/test_roles.py -k before_serving",
+    ),
+    Fault(
+        "Check before serving: a token file that others read is safe",
+        "metastore/serve/safety.py",
+        '(0o004, "read")',
+        '(0o000, "read")',
+        "tests/cli/test_serve_check.py",
+    ),
+    Fault(
+        "Check before serving: an open address needs no TLS",
+        "metastore/serve/safety.py",
+        "if not tls:",
+        "if False:",
+        "tests/cli/test_serve_check.py",
+    ),
 )

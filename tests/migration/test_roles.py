@@ -14,8 +14,11 @@ import psycopg
 import pytest
 
 import metastore as ms
+from metastore.clock import Clock
+from metastore.port.format import SCHEMA_FORMAT
 from metastore.secrets.declared import PATTERNS
 from metastore.secrets.keyring import VARIABLE, new_key
+from metastore.serve.safety import Finding, findings
 from tests.servers.postgres import PostgresServer, database_of
 from tests.verify.planting import build
 
@@ -294,3 +297,48 @@ def test_a_reader_of_a_copy_writes_nothing_and_refuses_old_positions(
         assert new not in (old, derived)
         assert epoch(reader) == epoch(writer) == new
     postgres_server.drop_database(copy)
+
+
+def checked(url: str) -> dict[str, Finding]:
+    """Return what ``metastore serve --check`` finds in a database, for a server that only this machine reaches."""
+    return {one.check: one for one in findings(url, host="127.0.0.1", authenticates=False, tls=False)}
+
+
+def test_a_check_before_serving_tells_the_writer_from_other_roles(roles: Roles) -> None:
+    unsafe = {name: one.found.partition(":")[0] for name, one in checked(roles.writer).items() if not one.safe}
+    assert unsafe == {"durability": "fsync=off, full_page_writes=off"}  # as the servers of tests are
+    lacking = checked(roles.reader)["role"].found
+    lacks = {name: set(rights.split(", ")) for rights, name in re.findall(r"lacks ([A-Z, ]+) on (\w+)", lacking)}
+    assert lacks["entity"] == {"INSERT", "UPDATE", "DELETE"}
+    assert (lacks["info"], lacks["change_seq"]) == ({"UPDATE"}, {"USAGE"})
+    assert "owns the tables" in checked(roles.migrator)["role"].found
+    assert "is a superuser" in checked(roles.owner)["role"].found
+    assert [checked(url)["role"].safe for url in (roles.reader, roles.migrator, roles.owner)] == [False] * 3
+    writer = f"metastore_writer_{roles.suffix}"
+    roles.admin(f"GRANT CREATE ON SCHEMA public TO {writer}", f"GRANT TRUNCATE ON entity TO {writer}")
+    assert checked(roles.writer)["role"].found.startswith(
+        f"{writer} may create tables in their schema; may truncate entity"
+    )
+    roles.admin(f"REVOKE CREATE ON SCHEMA public FROM {writer}", f"REVOKE TRUNCATE, DELETE ON entity FROM {writer}")
+    assert checked(roles.writer)["role"].found.startswith(f"{writer} lacks DELETE on entity;")
+
+
+def test_a_check_before_serving_finds_a_cache_of_sequences_an_old_format_and_a_clock(roles: Roles) -> None:
+    roles.admin("ALTER SEQUENCE change_seq CACHE 10", f"UPDATE info SET format = {SCHEMA_FORMAT - 1}")
+    found = checked(roles.writer)
+    assert not found["sequences"].safe
+    assert found["sequences"].found.startswith("change_seq: ")
+    assert not found["format"].safe
+    assert f"{SCHEMA_FORMAT - 1} is older" in found["format"].found
+    roles.admin(f"UPDATE info SET format = {SCHEMA_FORMAT}, compatible_from = {SCHEMA_FORMAT + 1}")
+    assert "too old for it" in checked(roles.writer)["format"].found
+    ahead = Ahead()
+    clocks = list(findings(roles.writer, host="::1", authenticates=False, tls=False, clock=ahead))
+    assert [one.found for one in clocks if one.check == "clocks" and not one.safe]
+
+
+class Ahead(Clock):
+    """A clock that is a minute ahead."""
+
+    def micros(self) -> int:
+        return super().micros() + 60_000_000

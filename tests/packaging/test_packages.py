@@ -137,6 +137,6 @@ def test_an_editable_install_is_found_beside_a_clone_called_metastore(tmp_path: 
 def copy_of_the_tree(target: Path) -> Path:
     """Copy what a build needs, so that it leaves nothing in the checkout."""
     target.mkdir()
-    files = ("pyproject.toml", "README.md", "LICENSE", "metastore", "retry", "migrations")
+    files = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "metastore", "retry", "migrations")
     subprocess.run(["cp", "-a", *files, str(target)], cwd=ROOT, check=True)
     return target

@@ -7,6 +7,7 @@ import re
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.markers import Marker
@@ -15,11 +16,21 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def pyproject() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
 def declared() -> list[Requirement]:
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        project = tomllib.load(file)["project"]
-    groups = [project["dependencies"], *project["optional-dependencies"].values()]
-    return [Requirement(text) for group in groups for text in group]
+    table = pyproject()
+    project, groups = table["project"], table["dependency-groups"]
+    lists = [project["dependencies"], *project["optional-dependencies"].values(), *groups.values()]
+    return [Requirement(text) for texts in lists for text in texts]
+
+
+def words_of(variable: str) -> list[str]:
+    """Return what a variable of the Makefile lists."""
+    (found,) = re.findall(rf"^{variable} := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    return re.split("[, ]", found)
 
 
 def locked() -> dict[str, list[tuple[str, Marker | None]]]:
@@ -54,18 +65,23 @@ def test_one_package_has_one_bound() -> None:
 
 def test_the_tests_have_what_the_product_can_use() -> None:
     """But the clients of servers that few machines have: their tests skip without. The SDK brings its own API."""
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        extras = tomllib.load(file)["project"]["optional-dependencies"]
-    (installed,) = re.findall(r"^EXTRAS := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    there = {Requirement(text).name for extra in installed.split(",") for text in extras[extra]}
-    named = extras.keys() - {"bench", "mysql", "opentelemetry"}
-    wanted = {Requirement(text).name for extra in named for text in extras[extra]}
+    table = pyproject()
+    extras, groups = table["project"]["optional-dependencies"], table["dependency-groups"]
+    lists = [*(extras[name] for name in words_of("EXTRAS")), *(groups[name] for name in words_of("GROUPS"))]
+    there = {Requirement(text).name for texts in lists for text in texts}
+    wanted = {Requirement(text).name for name in extras.keys() - {"mysql", "opentelemetry"} for text in extras[name]}
     assert wanted - there == set()
 
 
+def test_the_package_publishes_no_extra_that_only_a_clone_needs() -> None:
+    table = pyproject()
+    groups = table["dependency-groups"].keys()
+    assert not groups & table["project"]["optional-dependencies"].keys()
+    assert set(words_of("LOCKED")) - {"$(GROUPS)"} | set(words_of("GROUPS")) == groups  # `make lock` knows each
+
+
 def test_messages_name_our_package_and_an_extra_that_it_has() -> None:
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        project = tomllib.load(file)["project"]
+    project = pyproject()["project"]
     sources = [*(ROOT / "metastore").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
     named = [word for page in sources for word in re.findall(r"pip install '?([\w-]+)\[([\w,-]+)\]", page.read_text())]
     assert {name for name, _ in named} == {project["name"]}
@@ -91,10 +107,12 @@ def test_the_lock_names_no_place_to_install_from() -> None:
 def test_make_installs_what_is_locked(uv: str) -> None:
     command = ["make", "--dry-run", "--always-make", "--no-print-directory", f"UV={uv}", "setup"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    (line,) = [line for line in done.stdout.splitlines() if "pip install" in line]
+    lines = [line for line in done.stdout.splitlines() if "pip install" in line]
     # for what is installed, and for what builds it
-    assert line.count("constraints.txt") == 2, line
-    assert ("/opt/some/uv" in line) == bool(uv)
+    assert all(line.count("constraints.txt") == 2 for line in lines), lines
+    assert all(("/opt/some/uv" in line) == bool(uv) for line in lines)
+    # a machine's own pip may be older than groups
+    assert ["--group" in line for line in lines] == ([True] if uv else [False, True])
 
 
 MAKE = """#!/bin/sh

