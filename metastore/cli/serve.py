@@ -131,12 +131,13 @@ def serve(
     settings: Settings = ctx.obj
     if (tls_cert is None) != (tls_key is None):
         raise InvalidArgument("TLS needs both --tls-cert and --tls-key")
-    if check:
-        _check(settings, host, proxy_header is not None, token_file, tls_key, json)
-    tls = serving.Tls(tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
+    pair = (tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
     limits = serving.Limits(max_connections, header_timeout, body_timeout, idle_timeout)
     places = dict(_place(text) for text in warehouse or [])
     credentials = _credentials(credential or [])
+    if check:
+        _check(settings, host, token_file, proxy_header is not None, pair, authorization, json)
+    tls = None if pair is None else serving.Tls(*pair)
     with settings.open(admin or (), makes=True) as store:
         principals = serving.Principals(serving.TokenFile(token_file) if token_file else {}, proxy_header)
         app = serving.application(
@@ -163,14 +164,20 @@ def serve(
 
 
 def _check(
-    settings: Settings, host: str, proxy: bool, token_file: Path | None, tls_key: Path | None, json: bool
+    settings: Settings,
+    host: str,
+    token_file: Path | None,
+    proxy: bool,
+    tls: tuple[Path, Path] | None,
+    authorization: bool,
+    json: bool,
 ) -> NoReturn:
     """Show what is safe and what is not, and end."""
     from metastore.serve.safety import findings  # noqa: PLC0415  (only this needs it)
 
-    private = tuple(file for file in (token_file, tls_key) if file is not None)
-    authenticates, tls = proxy or token_file is not None, tls_key is not None
-    found = list(findings(settings.url, host=host, authenticates=authenticates, tls=tls, private=private))
+    found = list(
+        findings(settings.url, host=host, token_file=token_file, proxy=proxy, tls=tls, authorization=authorization)
+    )
     safe = all(one.safe for one in found)
     if json:
         write_json({"safe": safe, "checks": [one.to_dict() for one in found]})

@@ -6,15 +6,19 @@ It changes nothing: it migrates nothing, makes no file, and listens nowhere.
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from metastore.clock import SYSTEM, Clock
 from metastore.database import pending_revisions
+from metastore.errors import InvalidArgument, MigrationNeeded
 from metastore.port.format import RESTORING, SCHEMA_FORMAT
+from metastore.serve.principals import tokens_of
 from metastore.serve.server import is_loopback
+from metastore.serve.tls import Tls
 from metastore.urls import Url, parse_url
 
 __all__ = ["Finding", "findings"]
@@ -41,53 +45,77 @@ def findings(
     url: str | None,
     *,
     host: str,
-    authenticates: bool,
-    tls: bool,
-    private: tuple[Path, ...] = (),
+    token_file: Path | None = None,
+    proxy: bool = False,
+    tls: tuple[Path, Path] | None = None,
+    authorization: bool = False,
     clock: Clock = SYSTEM,
 ) -> Iterator[Finding]:
-    """Yield what each check found. ``private`` are the files that only the server's user may read.
+    """Yield what each check found. ``proxy``: a proxy names the user. ``tls``: the certificate and its key.
 
     Raises BackendUnavailable, BackendRefused, InvalidArgument.
     """
-    yield _address(host, authenticates=authenticates, tls=tls)
-    yield from (_file(file) for file in private)
+    yield _address(host, token_file is not None, proxy, tls is not None, authorization)
+    if token_file is not None:
+        yield _file(token_file, lambda: tokens_of(token_file))
+    if tls is not None:
+        yield _file(tls[1], lambda: Tls(*tls))
     parsed = parse_url(url)
     if parsed.is_postgres:
         yield from _postgres(parsed, clock)
+    elif parsed.drivername == "sqlite":
+        yield _sqlite(url, clock)
     else:
-        pending = pending_revisions(url)
-        names = ", ".join(name for name, _ in pending)
-        yield Finding("format", not pending, f"migrations are due, which serve makes: {names}" if pending else _CURRENT)
+        yield Finding("format", True, _CURRENT)
 
 
 _CURRENT: Final = f"{SCHEMA_FORMAT}, that of this program"
 
 
-def _address(host: str, *, authenticates: bool, tls: bool) -> Finding:
-    if is_loopback(host):
+def _address(host: str, token: bool, proxy: bool, tls: bool, authorization: bool) -> Finding:
+    known, local = token or proxy, is_loopback(host)
+    if authorization and not known:
+        found = "--authorization without --token-file or --proxy-header: serve refuses to start"
+    elif local:
         return Finding("address", True, f"{host}: only this machine reaches it")
-    if not authenticates:
-        return Finding("address", False, f"{host} without --token-file or --proxy-header: serve refuses to start")
-    if not tls:
+    elif not known:
+        found = f"{host} without --token-file or --proxy-header: serve refuses to start"
+    elif not tls:
         found = (
             f"{host} without TLS: others read tokens on the way; give --tls-cert and --tls-key, or end TLS before it"
         )
-        return Finding("address", False, found)
-    return Finding("address", True, f"{host} with TLS")
+    elif not token:
+        found = f"{host} with --proxy-header alone: who reaches it names any user; give a --token-file for the proxy"
+    else:
+        return Finding("address", True, f"{host} with TLS")
+    return Finding("address", False, found)
 
 
-def _file(file: Path) -> Finding:
+def _file(file: Path, read: Callable[[], object]) -> Finding:
+    """Look at a secret file. ``read`` reads it as the server does, and raises InvalidArgument."""
     try:
         mode = stat.S_IMODE(file.stat().st_mode)
+        read()
     except OSError as error:
         return Finding("file", False, f"{file} cannot be read: {error.strerror}")
+    except InvalidArgument as error:
+        return Finding("file", False, f"{error}; serve refuses to start")
     others = [what for bits, what in ((0o004, "read"), (0o022, "change")) if mode & bits]
     if others:
         return Finding(
             "file", False, f"{file} has mode {mode:04o}: others may {' and '.join(others)} it; run: chmod 600"
         )
     return Finding("file", True, f"{file} has mode {mode:04o}")
+
+
+def _sqlite(url: str | None, clock: Clock) -> Finding:
+    from metastore.backends.sqlite.backend import SqliteBackend  # noqa: PLC0415  (only SQLite needs the driver)
+
+    with suppress(MigrationNeeded):  # a newer program's revision: its format says whether this one can use it
+        if pending := ", ".join(name for name, _ in pending_revisions(url)):
+            return Finding("format", False, f"migrations are due, which serve makes: {pending}")
+    with closing(SqliteBackend(parse_url(url).database, _DEADLINE, clock)) as backend:
+        return _format(backend.format())
 
 
 def _postgres(url: Url, clock: Clock) -> Iterator[Finding]:
@@ -126,7 +154,9 @@ def _postgres(url: Url, clock: Clock) -> Iterator[Finding]:
 
 def _format(formats: tuple[int, int] | None) -> Finding:
     if formats is None:
-        return Finding("format", False, "this role sees no tables of metastore; run: metastore migrate")
+        return Finding(
+            "format", False, "this role sees no tables of metastore, or may not read them; run: metastore migrate"
+        )
     written, compatible = formats
     if compatible == RESTORING:
         return Finding("format", False, "an import into the database is not finished; run it again")

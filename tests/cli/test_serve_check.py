@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import pytest
 
 import metastore as ms
 from metastore.cli.app import run
+from metastore.port.format import RESTORING, SCHEMA_FORMAT
+from tests.iceberg.test_limits import certificate
 
 
 @pytest.fixture
@@ -30,16 +34,33 @@ def unsafe(url: str, capsys: pytest.CaptureFixture[str], *options: str) -> dict[
 def test_an_address_that_others_reach_needs_users_and_tls(
     url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tokens, key = tmp_path / "tokens", tmp_path / "key.pem"
+    tokens, (cert, key) = tmp_path / "tokens", certificate(tmp_path, "server")
+    tokens.write_text("ann secret\n")
     for file in (tokens, key):
-        file.touch(0o600)
-    known = ["--token-file", str(tokens)]
+        file.chmod(0o600)
+    known, proxy = ["--token-file", str(tokens)], ["--proxy-header", "X-User"]
     assert unsafe(url, capsys) == {}
     assert "serve refuses to start" in unsafe(url, capsys, "--host", "0.0.0.0")["address"]
     assert "without TLS" in unsafe(url, capsys, "--host", "0.0.0.0", *known)["address"]
-    tls = ["--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(key)]
+    tls = ["--tls-cert", str(cert), "--tls-key", str(key)]
+    assert "names any user" in unsafe(url, capsys, "--host", "0.0.0.0", *proxy, *tls)["address"]
     assert unsafe(url, capsys, "--host", "0.0.0.0", *known, *tls) == {}
     assert unsafe(url, capsys, "--host", "127.0.0.1", *known) == {}
+    assert unsafe(url, capsys, *proxy) == {}
+
+
+def test_options_with_which_serve_does_not_start_are_named(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "serve refuses to start" in unsafe(url, capsys, "--authorization")["address"]
+    tokens, (cert, _), (_, other) = tmp_path / "tokens", certificate(tmp_path, "server"), certificate(tmp_path, "other")
+    for text, found in (("ann\n", "line 1 of the token file"), ("", "has no token")):
+        tokens.write_text(text)
+        assert found in unsafe(url, capsys, "--token-file", str(tokens))["file"]
+    assert "cannot be used" in unsafe(url, capsys, "--tls-cert", str(cert), "--tls-key", str(other))["file"]
+    for option in ("--warehouse", "--credential"):
+        assert run(["--url", url, "serve", "--check", option, "nonsense"]) == 1
+        assert "is written metalake.catalog" in capsys.readouterr().err
 
 
 def test_a_file_that_others_read_or_change_is_named(
@@ -48,7 +69,7 @@ def test_a_file_that_others_read_or_change_is_named(
     tokens = tmp_path / "tokens"
     assert "cannot be read: No such file" in unsafe(url, capsys, "--token-file", str(tokens))["file"]
     for mode, found in ((0o644, "read it"), (0o620, "change it"), (0o666, "read and change it")):
-        tokens.touch()
+        tokens.write_text("ann secret\n")
         tokens.chmod(mode)
         assert f"others may {found}" in unsafe(url, capsys, "--token-file", str(tokens))["file"]
     tokens.chmod(0o640)  # its group is the service's
@@ -62,3 +83,18 @@ def test_an_old_file_is_named_and_stays_old(tmp_path: Path, capsys: pytest.Captu
         assert "migrations are due" in unsafe(old, capsys)["format"]
     assert run(["--url", old, "serve", "--check"]) == 1
     assert "NO" in capsys.readouterr().out
+
+
+def test_a_file_of_a_newer_program_or_an_unfinished_import_is_judged_by_its_format(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newer = SCHEMA_FORMAT + 1
+    for values, found in (
+        ((SCHEMA_FORMAT, RESTORING, SCHEMA_FORMAT), "an import into the database is not finished"),
+        ((newer, newer, newer), "is too old for it"),
+        ((newer, SCHEMA_FORMAT, newer), None),  # it admits this program
+    ):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file, file:
+            file.execute("UPDATE info SET format = ?, compatible_from = ?", values[:2])
+            file.execute("UPDATE alembic_version SET version_num = ?", (str(values[2]).zfill(4),))
+        assert found in unsafe(url, capsys)["format"] if found else unsafe(url, capsys) == {}

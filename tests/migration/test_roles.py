@@ -301,7 +301,7 @@ def test_a_reader_of_a_copy_writes_nothing_and_refuses_old_positions(
 
 def checked(url: str) -> dict[str, Finding]:
     """Return what ``metastore serve --check`` finds in a database, for a server that only this machine reaches."""
-    return {one.check: one for one in findings(url, host="127.0.0.1", authenticates=False, tls=False)}
+    return {one.check: one for one in findings(url, host="127.0.0.1")}
 
 
 def test_a_check_before_serving_tells_the_writer_from_other_roles(roles: Roles) -> None:
@@ -321,6 +321,12 @@ def test_a_check_before_serving_tells_the_writer_from_other_roles(roles: Roles) 
     )
     roles.admin(f"REVOKE CREATE ON SCHEMA public FROM {writer}", f"REVOKE TRUNCATE, DELETE ON entity FROM {writer}")
     assert checked(roles.writer)["role"].found.startswith(f"{writer} lacks DELETE on entity;")
+    roles.admin(f"REVOKE ALL ON info FROM {writer}")  # the grants of a new table were forgotten
+    unread = checked(roles.writer)
+    assert "may not read them" in unread["format"].found
+    assert "lacks SELECT, UPDATE on info" in unread["role"].found
+    roles.admin("REVOKE ALL ON SCHEMA public FROM PUBLIC", f"REVOKE USAGE ON SCHEMA public FROM {writer}")
+    assert checked(roles.writer)["role"].found.startswith(f"{writer} lacks USAGE on the schema public;")
 
 
 def test_a_check_before_serving_finds_a_cache_of_sequences_an_old_format_and_a_clock(roles: Roles) -> None:
@@ -333,7 +339,7 @@ def test_a_check_before_serving_finds_a_cache_of_sequences_an_old_format_and_a_c
     roles.admin(f"UPDATE info SET format = {SCHEMA_FORMAT}, compatible_from = {SCHEMA_FORMAT + 1}")
     assert "too old for it" in checked(roles.writer)["format"].found
     ahead = Ahead()
-    clocks = list(findings(roles.writer, host="::1", authenticates=False, tls=False, clock=ahead))
+    clocks = list(findings(roles.writer, host="::1", clock=ahead))
     assert [one.found for one in clocks if one.check == "clocks" and not one.safe]
 
 

@@ -88,6 +88,11 @@ def test_messages_name_our_package_and_an_extra_that_it_has() -> None:
     assert {extra for _, extras in named for extra in extras.split(",")} <= set(project["optional-dependencies"])
 
 
+def test_the_readme_names_each_extra() -> None:
+    named = re.findall(r"`\[([\w-]+)\]`", (ROOT / "README.md").read_text())
+    assert sorted(named) == sorted(pyproject()["project"]["optional-dependencies"])
+
+
 @pytest.mark.parametrize("python", ["3.11.0", "3.12.0", "3.13.0", "3.14.0"])
 def test_one_version_is_locked_for_each_python(python: str) -> None:
     """On Linux. What comes twice has markers that exclude each other."""

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import psycopg
 
 from metastore.backends.postgres.connect import Pool
-from metastore.backends.postgres.home import CACHED
+from metastore.backends.postgres.home import CACHED, HIDDEN
 from metastore.backends.postgres.read_errors import raise_read_error
 from metastore.clock import Clock
 from metastore.urls import Url
@@ -90,12 +90,15 @@ def _ask(cursor: psycopg.Cursor[tuple[object, ...]], clock: Clock) -> Answers:
     unsafe = [f"{name}=off" for name, value in (("fsync", fsync), ("full_page_writes", pages)) if value == "off"]
     apart = max(before - now, now - after, 0.0)
     if info is None:
-        return Answers(role, unsafe, apart, None, cached, [], ["is a superuser"] if superuser else [])
+        hidden = [f"USAGE on the schema {schema}" for schema, _ in _rows(cursor, HIDDEN)]
+        lacking = hidden or ["all rights while there are no tables"]
+        return Answers(role, unsafe, apart, None, cached, lacking, ["is a superuser"] if superuser else [])
     names = {"names": list(RIGHTS), "privileges": list(RIGHTS.values())}
-    missing = [f"{privileges} on {name}" for name, privileges in _rows(cursor, _MISSING, names)]
-    readable = "SELECT on info" not in " ".join(missing)
+    missing: dict[str, str] = dict(_rows(cursor, _MISSING, names))
+    readable = "SELECT" not in missing.get("info", "")
     formats = next(iter(_rows(cursor, _FORMAT)), None) if readable else None
-    return Answers(role, unsafe, apart, formats, cached, missing, _too_many(cursor, names, superuser))
+    lacking = [f"{privileges} on {name}" for name, privileges in missing.items()]
+    return Answers(role, unsafe, apart, formats, cached, lacking, _too_many(cursor, names, superuser))
 
 
 def _too_many(cursor: psycopg.Cursor[tuple[object, ...]], names: dict[str, list[str]], superuser: bool) -> list[str]:
