@@ -40,11 +40,11 @@ __all__ = [
 
 _PAGE = 500
 _LONGEST: Final = 8000
-"""How many changes a page has at most. After a page of which little is shown, the next is twice as long, and without
-documents: so what is hidden takes few statements."""
+"""How many changes a page has at most. After a page that shows little, the next is twice as long, and without
+documents: a reader passes many hidden changes by few statements."""
 
 _RARE: Final = 16
-"""Of which little is shown: less than one in so many."""
+"""A page shows little if it shows less than one in so many of its changes."""
 
 _PATIENCE = 1.0
 """How long the feed waits for a commit in flight below one that is visible, in seconds."""

@@ -29,9 +29,9 @@ def _families(family: str, parents: tuple[str, ...], depth: int) -> tuple[str, .
     return tuple(reversed(upwards)) if len(upwards) == depth else None
 
 
-def _shape(kind: Kind) -> tuple[str, ...]:
+def shape_of(kind: Kind) -> tuple[str, ...]:
     """Return the shortest path of a ``kind``, in kinds."""
-    return (*(_shape(kind_named(kind.parents[0])) if kind.parents else ()), kind.name)
+    return (*(shape_of(kind_named(kind.parents[0])) if kind.parents else ()), kind.name)
 
 
 def parent_kind(kind: Kind, depth: int) -> Kind | None:

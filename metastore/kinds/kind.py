@@ -174,7 +174,7 @@ def _written(value: object, path: tuple[str, ...], what: str, limit: int, rest: 
     try:
         text = to_json(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArgument(f"{format_path(path)}: the {what} would be no JSON: {error}") from None
+        raise InvalidArgument(f"{format_path(path)}: the {what} cannot be written as JSON: {error}") from None
     if rest is not None:
         text = text[:-1] + rest
     if len(text) > limit:

@@ -32,7 +32,7 @@ class Met:
 
 @dataclass(slots=True)
 class Begun:
-    """The state of an operation that did not begin as one: see :mod:`~.once` and :mod:`metastore.combine`."""
+    """The state of a call that may become an operation later: see :mod:`~.once` and :mod:`metastore.combine`."""
 
     id: UUID
     started: float

@@ -27,14 +27,14 @@ def digest(request: Request[Any]) -> str:
         text = _text(value)
         numbers = {sealed.number for sealed in _sealed(value)} if SEALED in text else set()
     except Exception as error:  # noqa: BLE001  (a class of the caller's may raise anything here)
-        raise InvalidArgument(f"the arguments of the call would be no JSON: {type(error).__name__}") from None
+        raise InvalidArgument(f"the arguments of the call cannot be written as JSON: {type(error).__name__}") from None
     if len(numbers) != 1:
         return _hash(text)
     return f"{_hash(text)}:{_hash(_text(_mapped(value, lambda _: None)))}:{numbers.pop()}"
 
 
 def is_digest_of(first: str, request: Request[Any], own: str) -> bool:
-    """Whether a fingerprint is of a call with the same arguments as ``request``, whose own one is ``own``.
+    """Whether ``first`` is the fingerprint of a call with the arguments of ``request``; ``own`` is that of ``request``.
 
     Secrets whose data key was destroyed since count as equal: nothing can compare them any more. Raises
     SecretKeyMissing, SecretKeyWrong.

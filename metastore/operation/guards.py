@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from metastore.errors import InvalidArgument, NotInUse
-from metastore.kinds.families import _shape, families_of
+from metastore.kinds.families import families_of, shape_of
 from metastore.kinds.kind import Kind
 from metastore.names import fold, format_path
 from metastore.port.conditions import Guard
@@ -21,7 +21,7 @@ def lookup(kind: Kind, names: tuple[str, ...]) -> Lookup:
     """Return the lookup of an entity of ``kind`` at ``names``, or raise InvalidArgument for a wrong depth."""
     families = families_of(kind, len(names))
     if families is None:
-        shape = ".".join(_shape(kind))
+        shape = ".".join(shape_of(kind))
         count = "1 name" if len(names) == 1 else f"{len(names)} names"
         raise InvalidArgument(
             f"{format_path(names)} has {count}; the path of a {kind.name} is {shape}"

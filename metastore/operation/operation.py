@@ -216,7 +216,7 @@ class Operation(Generic[T]):
         return decided
 
     def _take_up(self) -> T:
-        """End the attempt that was made elsewhere."""
+        """Go on from the attempt that was made before this operation began: by a batch, or by ``once.py``."""
         doubt, met, self._doubt, self._met = self._doubt, self._met, None, None
         if doubt is not None:
             return self._row.lost(doubt)

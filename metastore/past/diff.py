@@ -175,7 +175,7 @@ class _Below:
         return [there or other for there, other in zip(self.has(subjects), changes, strict=True)]
 
     def _leads(self, old: Way | None, new: Way | None) -> bool:
-        """Whether the place has an entity to which these led at the two positions."""
+        """Whether one of the ways to an entity, at the two positions, leads through the place."""
         was = old is not None and (self.hidden or old.live) and self.under in old.ids
         return was or (new is not None and new.live and self.under in new.ids)
 

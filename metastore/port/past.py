@@ -67,12 +67,12 @@ class ConsumerRow(NamedTuple):
 
 
 class Way(NamedTuple):
-    """What leads to an entity."""
+    """The nodes that lead to an entity."""
 
     ids: tuple[int, ...]
-    """From the metalake down to the entity itself."""
+    """Their ids, from the metalake down to the entity itself."""
     live: bool
-    """Whether all of them were."""
+    """Whether all of them were live."""
 
 
 class PastRows(Protocol):

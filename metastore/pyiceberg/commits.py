@@ -67,8 +67,7 @@ _MERGE = "metastore.commit.merge"
 _TTL = 10.0
 """How long the queue waits for a writer that died (seconds)."""
 _CONTENDED: Final[TTLCache[tuple[str, str], bool]] = TTLCache(10_000, 2.0, timer=SYSTEM.monotonic)
-"""The tables at which a commit of this process has lost lately: their database, and the lease that orders the writers.
-"""
+"""The tables on which a commit of this process has lost lately: their database, and the lease that orders writers."""
 _CONTENDED_LOCK: Final = Lock()
 
 

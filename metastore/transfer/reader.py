@@ -45,7 +45,8 @@ _LONGEST: Final = 64 << 20
 _TAIL: Final = 4096
 """The last line of a whole file is at most this long (bytes)."""
 _SURELY_FITS: Final = MAX_DOC // 8
-"""The document of a line of so many bytes fits: as it is stored, it is at most six times as long as any JSON of it."""
+"""The size of a document is not checked if its line has so many bytes at most: it is stored as JSON that is at most six
+times as long."""
 _TELL: Final = 1000
 _PLACE: Final = ("slot", "column_id")
 """The fields that tell a relation from others of its entity and kind, besides its value."""

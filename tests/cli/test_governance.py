@@ -66,6 +66,8 @@ def test_grants(say: Say) -> None:
     assert "granted select_table" in say("grant", "lake.reader", "select_table", "lake.c")
     assert "denied select_table" in say("grant", "lake.reader", "select_table", "lake.c.s.t", "--deny")
     assert "has the role" in say("grant", "lake.reader", "--to", "lake.analysts")
+    bare = say("grant", "lake.reader", "--to", "ann", code=1)
+    assert "ann has 1 name; expected is metalake.user or metalake.group" in bare
     assert say("who", "lake.c.s.t").splitlines() == [
         "owner: lake.analysts",
         "deny select_table  lake.reader  on lake.c.s.t",

@@ -49,7 +49,7 @@ _CONNECT_TIMEOUT = (2, 10)
 The call's deadline ends it earlier."""
 _COMING_BACK = (None, "57P03", "57P01", "57P02", "53300", "08P01")
 """SQLSTATEs of a server that is not there at the moment: no answer, starting, stopping, or too many connections. The
-last one is a pooler's whose server is not there (pgbouncer's "server login has been failing"), or that has no place."""
+last one is that of a pooler which cannot reach its server (pgbouncer: "server login has been failing"), or is full."""
 _KEPT_OWN = 2
 """How many connections are kept on which a waiter listened; its channel is not used again."""
 _LONGEST = 2**31 - 1
@@ -91,8 +91,8 @@ class Pool:
     def _new_pool(self) -> WaitingPool:
         return WaitingPool(self._connect, self._settle, self.limits, self._timeout)
 
-    def _begin_anew(self) -> None:
-        """Begin with an empty pool, in a forked child."""
+    def _begin_in_child(self) -> None:
+        """Begin with an empty pool."""
         self._of_parent += (self._pool, self._own)  # kept: to close its connections would end the parent's sessions
         self._own = deque()
         self._pool = self._new_pool()  # last: it says that all this was done
@@ -205,7 +205,7 @@ class Pool:
 
     def _kept_own(self) -> Connection | None:
         if self._pool.pid != process_id():
-            self._begin_anew()
+            self._begin_in_child()
         try:
             return self._own.pop()
         except IndexError:
@@ -224,7 +224,7 @@ class Pool:
         if self._closed and not cleans_up():  # one that cleans up gets a connection of its own, which is closed then
             raise StoreClosed
         if self._pool.pid != process_id():
-            self._begin_anew()
+            self._begin_in_child()
         if remaining(SYSTEM, self._timeout) <= 0:
             raise DeadlineExceeded("the deadline passed before the database was asked; call again, with a longer one")
         return Loan(self._pool)

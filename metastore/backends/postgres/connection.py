@@ -57,7 +57,7 @@ class Connection(psycopg.Connection[Any]):
     run: str | None = None
     """The run of the server to which it leads; behind a pooler, of the server that answered last."""
     told: Callable[[str], None] | None = None
-    """Behind a pooler, which hides that the server was started again: is told the run with each answer to a query."""
+    """Behind a pooler, which hides that the server was started again: called with the run that each answer names."""
     asks = False
     """The server is a replica, and a pooler may hide that it was promoted: it is asked after each answer."""
 
@@ -89,7 +89,7 @@ class Connection(psycopg.Connection[Any]):
         return super().wait(_ending(gen, left, self), min(looks, max(left, _LOOKS[0])), *arguments, **options)
 
     def execute(self, query: Any, *arguments: Any, **options: Any) -> psycopg.Cursor[Any]:
-        """Do what psycopg does; behind a pooler, the server says in the same message in which run it answers."""
+        """Execute as psycopg does. Behind a pooler, the same message asks in which run the server is."""
         if self.told is None or not isinstance(query, str) or not query.lstrip().startswith(("SELECT", "WITH")):
             return super().execute(query, *arguments, **options)
         cursor = super().execute(f"SELECT {RUN};\n{query}", *arguments, **options)

@@ -55,13 +55,13 @@ SESSION = "; ".join(f"SET {name} = {value}" for name, value in _SETTINGS.items()
 """What a direct connection begins with."""
 
 RUN = "(extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filepath('pg_class'))"
-"""The run of the server: when it was started, and a path with the database's number, which is another one once the
-database was made again. (The number itself costs twice as much: a query of its own to plan.)"""
+"""The run of the server: when it was started, and a path with the number of the database, which a database that is made
+again does not keep. (To ask for the number itself costs twice as much: the server plans a query of its own.)"""
 
 AHEAD = f"""SELECT set_config('array_nulls', 'on', true)
   LIMIT CASE WHEN %(run)s::text IS NULL OR {RUN} = %(run)s THEN 1 ELSE -1 END"""
-"""What stands before a commit's statements behind a pooler, and holds for their transaction. It fails
-(invalid_row_count_in_limit_clause) if the server is in another run than the commit's."""
+"""Sent before a commit's statements behind a pooler, for their transaction. It fails
+(invalid_row_count_in_limit_clause) if the server is not in the run that the commit names."""
 
 LASTING = """SELECT set_config(name, '0', true) FROM pg_settings
   WHERE name IN ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')"""

@@ -171,7 +171,7 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
 
     @cached_property
     def related(self) -> str:
-        """All relations of a kind that went from some entities: each that ever did, if its newest version then does."""
+        """All relations of a kind that went from some entities: the newest version then, if live, of each."""
         made = "c.parent_id = w.id AND c.family = :kind AND c.key IS NOT NULL AND c.seq <= :at"
         each = self.join.format(table="operation", alias="c", condition=made)
         return from_named(
@@ -186,7 +186,7 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
 
     @cached_property
     def led(self) -> str:
-        """All relations of a kind that led to an entity: each that ever did, if its newest version then does."""
+        """All relations of a kind that led to an entity: the newest version then, if live, of each."""
         return from_named(
             without_comments(f"""
 SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (

@@ -12,7 +12,7 @@ from typing import Any
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Entity
-from metastore.kinds.families import families_of
+from metastore.kinds.families import families_of, shape_of
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.target import Target, absent_from, look_again, no_more, not_live, target_value
@@ -76,10 +76,12 @@ def lookups_of(end: EndOf) -> dict[Lookup, tuple[Kind, ...]]:
             lookup = Lookup(families, end.target)
             kinds_of[lookup] = (*kinds_of.get(lookup, ()), kind)
     if not kinds_of:
-        what = " or a ".join(end.kinds) or "object"
-        path, count = format_path(end.target), len(end.target)
+        shapes = " or ".join(".".join(shape_of(kind_named(name))) for name in end.kinds)
+        count = "1 name" if len(end.target) == 1 else f"{len(end.target)} names"
         raise InvalidArgument(
-            f"{path} has {count} names: that is no path of a {what}; a name with a dot stands in back-quotes"
+            f"{format_path(end.target)} has {count}; "
+            + (f"expected is {shapes}" if shapes else "no object has so many")
+            + "; a name with a dot stands in back-quotes"
         )
     return kinds_of
 
