@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from metastore.cli.output import tell
+from metastore.cli.output import tell, time
 from metastore.cli.unregistered import unregistered_at
 from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Entity
@@ -82,7 +82,7 @@ def find(store: Managers, path: str, wanted: str | None) -> Entity:
             missing = error
             continue
         return find(store, path, wanted)  # another process created it a moment ago
-    hint = _suggestion(store, kinds, names)
+    hint = _dropped(store, kinds, names) or _suggestion(store, kinds, names)
     raise EntityNotFound(missing.path, f"{missing}; {hint or 'see: metastore ls'}") from None
 
 
@@ -93,6 +93,25 @@ def _of_kind(store: Managers, names: tuple[str, ...], wanted: str) -> Entity:
                 return entity
     loaded: Entity = store.manager(wanted).load(names)
     return loaded
+
+
+def _dropped(store: Managers, kinds: list[str], names: tuple[str, ...]) -> str:
+    """Return who dropped what had this name last, and how it comes back; or nothing."""
+    dropped: list[Entity] = []
+    for kind in kinds:
+        try:
+            page = manager_of(store, kind).dropped_page(names[:-1] or None, prefix=names[-1], size=_SIBLINGS)
+        except MetastoreError:  # the parent is missing too, and the error already says so
+            return ""
+        dropped += [one for one in page.items if one.name == names[-1]]
+    if not dropped:
+        return ""
+    last = max(dropped, key=lambda one: one.modified_at)
+    by = "" if last.modified_by is None else f" by {last.modified_by}"
+    return (
+        f"a {last.kind} of this name was dropped{by} at {time(last.modified_at)} UTC; bring it back with: metastore "
+        f"restore {last.path} --id {last.id}"
+    )
 
 
 def _suggestion(store: Managers, kinds: list[str], names: tuple[str, ...]) -> str:

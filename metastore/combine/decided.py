@@ -38,7 +38,7 @@ class Decided:
     error: MetastoreError | None = None
     proposal: Proposal[Any] | None = None
     version: int = 0
-    """The version that an altering proposal makes; None: it makes none."""
+    """The version that an altering proposal makes; 0: it alters nothing."""
     true: bool = False
     """The decision is true even if the batch is not applied, because it rests on a read of this batch."""
     follows: UUID | None = None

@@ -148,6 +148,9 @@ def test_purge_asks_unless_it_is_told_not_to(run: Run) -> None:
     first = made(run)
     good(run, "drop", PATH)
     assert "was not deleted; give --yes" in bad(run, "purge", PATH)
+    gone = bad(run, "history", PATH)  # a person at a terminal asks who did it
+    assert "a table of this name was dropped by ann at " in gone
+    assert f"metastore restore {PATH} --id {first['id']}" in gone
     assert shown(run, "purge", PATH, "--yes")["purged"] is True
     assert "there is no dropped entity" in bad(run, "purge", PATH, "--yes")
     assert "does not exist" in bad(run, "history", PATH)

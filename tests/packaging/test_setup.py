@@ -136,7 +136,7 @@ def test_continuous_integration_checks_and_tests(fails: str, tmp_path: Path) -> 
     env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "CALLS": str(calls), "FAILS": fails}
     done = subprocess.run([str(ROOT / ".ci" / "run")], env=env, capture_output=True, text=True, check=False)
     first, second, third = calls.read_text().splitlines()
-    assert (first, third) == ("make check", "make test")
+    assert (first, third) == ("make check", "make test ARGS=--whole")
     assert re.fullmatch("make test-long ARGS=--share [0-9]/10", second)
     assert done.stdout.splitlines()[-1] == "the closing line of test"
     assert done.returncode == (2 if fails not in ("", "test-long") else 0)
