@@ -81,7 +81,7 @@ def lookups_of(end: EndOf) -> dict[Lookup, tuple[Kind, ...]]:
         raise InvalidArgument(
             f"{format_path(end.target)} has {count}; "
             + (f"expected is {shapes}" if shapes else "no object has so many")
-            + "; a name with a dot stands in back-quotes"
+            + "; a name with a dot is in back-quotes"
         )
     return kinds_of
 
