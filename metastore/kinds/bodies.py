@@ -30,7 +30,8 @@ class Crowded(ValueError):
 def read_json(text: bytes, **hooks: Any) -> Any:
     """Return the value of a body. Raises ValueError."""
     try:
-        return json.loads(text, parse_int=_integer, parse_constant=_no_number, **hooks)
+        # UTF-8 alone (RFC 8259, section 8.1): json.loads reads UTF-16 too, whose values _check_values cannot count
+        return json.loads(text.decode("utf-8-sig"), parse_int=_integer, parse_constant=_no_number, **hooks)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the body is not JSON: {error}") from None
 

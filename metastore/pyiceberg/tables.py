@@ -130,9 +130,11 @@ class Tables:
         if user is not None:  # a user wrote this file: it may name the folder of another table
             if current is None:
                 above = self._namespaces.properties(names[:-1]).get(LOCATION)
-                folder = self._places.check_chosen(metadata.location, names, above, user)
+                places = (location, metadata.location)
+                folders = [self._places.check_chosen(place, names, above, user) for place in places]
                 check_own_metadata(metadata)
-                self._once.take(folder)
+                for folder in folders:
+                    self._once.take(folder)
             else:
                 check_moved(current.metadata.location, metadata.location)
                 check_own_metadata(metadata)

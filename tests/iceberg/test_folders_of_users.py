@@ -12,7 +12,7 @@ import pytest
 
 import metastore as ms
 from metastore.clock import SYSTEM
-from metastore.pyiceberg import commits, tables, views
+from metastore.pyiceberg import commits, places, tables, views
 from metastore.serve import Principals, tokens_of
 from tests.iceberg.server import served
 from tests.iceberg.test_confined import TABLES, VIEW, commit
@@ -164,6 +164,58 @@ def test_a_folder_is_given_once(users: dict[str, httpx.Client]) -> None:
         ):
             answer = bob.post(path, json=body)
             assert (answer.status_code, "leave the location out" in answer.text) == (403, True), (path, answer.text)
+
+
+def test_a_user_makes_no_folder_of_a_later_time(users: dict[str, httpx.Client], lake: Path) -> None:
+    """It would be valid for longer than gc keeps the note of its use: then it is given a second time."""
+    begin = f"{lake.as_uri()}/a/own"
+    for ahead, status in ((3600, 403), (0, 200)):
+        part = f"{SYSTEM.micros() // 1000 + ahead * 1000:012x}{SYSTEM.operation_id().hex[12:]}"
+        place = f"{begin}-{part}{places._mark(part, begin, 'bob')}"
+        answer = users["bob"].post(TABLES, json={"name": "own", "schema": SCHEMA, "location": place})
+        assert answer.status_code == status, answer.text
+
+
+@pytest.mark.parametrize("register", ["register", "register-view"])
+def test_a_registered_file_uses_up_its_own_folder_too(users: dict[str, httpx.Client], register: str) -> None:
+    """Its location may be in another one. The view's next file lies beside this one, in the folder of another's table."""
+    bob, body = users["bob"], {"name": "own", "schema": SCHEMA, "stage-create": True}
+    staged = [bob.post(TABLES, json=body).json()["metadata"] for _ in range(2)]
+    of_file, place = (one["location"] for one in staged)
+    made = bob.post("/namespaces/a/views", json=VIEW).json()["metadata"] if register == "register-view" else staged[1]
+    file = Path(of_file.removeprefix("file://")) / "metadata" / f"00000-{uuid4()}.metadata.json"
+    file.write_text(json.dumps(made | {"location": place}))
+    taken = {"name": "own", "metadata-location": file.as_uri()}
+    assert bob.post(f"/namespaces/a/{register}", json=taken).status_code == 200
+    kind = "view" if register == "register-view" else "table"
+    renamed = {"source": {"namespace": ["a"], "name": "own"}, "destination": {"namespace": ["a"], "name": "old"}}
+    assert users["root"].post(f"/{kind}s/rename", json=renamed).status_code == 204
+    for location in (of_file, place):
+        answer = bob.post(TABLES, json={"name": "own", "schema": SCHEMA, "location": location})
+        assert (answer.status_code, "leave the location out" in answer.text) == (403, True), answer.text
+
+
+def test_a_commit_to_several_tables_that_lost_is_repeated_with_its_new_tables(users: dict[str, httpx.Client]) -> None:
+    """The answer 409 asks for the repeat: the folders of its new tables are not used up before."""
+    bob = users["bob"]
+    place = bob.post(TABLES, json={"name": "new", "schema": SCHEMA, "stage-create": True}).json()["metadata"][
+        "location"
+    ]
+    there = bob.post(TABLES, json={"name": "own", "schema": SCHEMA}).json()["metadata"]["table-uuid"]
+    made = [*MADE, {"action": "set-location", "location": place}]
+    creation = {"identifier": {"namespace": ["a"], "name": "new"}, "updates": made}
+    change = {"action": "set-properties", "updates": {"k": "v"}}
+    for known, status in ((str(uuid4()), 409), (there, 204)):
+        changes = [
+            {**creation, "requirements": [{"type": "assert-create"}]},
+            {
+                "identifier": {"namespace": ["a"], "name": "own"},
+                "requirements": [{"type": "assert-table-uuid", "uuid": known}],
+                "updates": [change],
+            },
+        ]
+        answer = bob.post("/transactions/commit", json={"table-changes": changes})
+        assert answer.status_code == status, answer.text
 
 
 def test_a_user_overwrites_a_table_only_by_a_file_of_its_own_folder(users: dict[str, httpx.Client]) -> None:

@@ -268,6 +268,9 @@ def test_packed_and_crowded_bodies_are_refused(sqlite_url: str, tmp_path: Path) 
     """No client packs a body; and no request of a catalog has a million values."""
     app = application(ms.open(sqlite_url), warehouses={"lake.ice": f"file://{tmp_path}"})
     crowded = b'{"namespace":["n"],"properties":{"k":[' + b"1," * 1_000_000 + b"1]}}"
+    hidden = ('{"namespace":["\u0122"],"properties":{"k":[' + "[]," * 100_000 + '""]}}').encode(
+        "utf-16-le"
+    )  # U+0122: "
     with running(app) as (_, port), httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
         for path, code in ((f"/iceberg{NAMESPACES}", "BadRequest"), ("/api/metalakes", "IllegalArgument")):
             for encoding in ("gzip", "deflate", "br", "gzip, identity"):
@@ -278,6 +281,8 @@ def test_packed_and_crowded_bodies_are_refused(sqlite_url: str, tmp_path: Path) 
                 assert code in packed.text
             answer = client.post(path, content=crowded, headers=AS_JSON)
             assert (answer.status_code, "more than 100,000 values" in answer.text) == (413, True)
+            unread = client.post(path, content=hidden, headers=AS_JSON)
+            assert (unread.status_code, "the body is not JSON" in unread.text) == (400, True), unread.text
         plain = {**AS_JSON, "Content-Encoding": "identity"}
         assert client.post(f"/iceberg{NAMESPACES}", content=b'{"namespace":["n"]}', headers=plain).status_code == 200
 
