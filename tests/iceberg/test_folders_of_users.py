@@ -178,7 +178,7 @@ def test_a_user_makes_no_folder_of_a_later_time(users: dict[str, httpx.Client], 
 
 @pytest.mark.parametrize("register", ["register", "register-view"])
 def test_a_registered_file_uses_up_its_own_folder_too(users: dict[str, httpx.Client], register: str) -> None:
-    """Its location may be in another one. The view's next file lies beside this one, in the folder of another's table."""
+    """Its location may be in another one. The view's next file would lie beside it, in the folder of another table."""
     bob, body = users["bob"], {"name": "own", "schema": SCHEMA, "stage-create": True}
     staged = [bob.post(TABLES, json=body).json()["metadata"] for _ in range(2)]
     of_file, place = (one["location"] for one in staged)
