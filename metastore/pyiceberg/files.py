@@ -26,12 +26,13 @@ from pyiceberg.utils.config import Config
 from pyiceberg.view.metadata import ViewMetadata
 
 from metastore.errors import MetastoreError, OutcomeUnknown
+from metastore.kinds.bodies import Crowded, check_values
 from metastore.pyiceberg.confined import Confined
 from metastore.pyiceberg.naming import check_properties
 from metastore.pyiceberg.sharing import parsed, shared
 
 __all__ = [
-    "check_size",
+    "check_text",
     "delete_quietly",
     "delete_table_files",
     "deleted_if_refused",
@@ -47,6 +48,8 @@ __all__ = [
 
 _LARGEST = 64 << 20
 """How many bytes a metadata file may have in a server, unpacked. A client chooses the file, and what it unpacks to."""
+_VALUES = 1_000_000
+"""How many values a metadata file may have in a server: 60 KB unpack to millions, which took minutes and gigabytes."""
 _PART = 1 << 20
 
 
@@ -111,14 +114,26 @@ def read_text(io: FileIO, location: str) -> bytes:
             while part := plain.read(_PART):
                 parts.append(part)
                 size += len(part)
-                check_size(io, location, size)
+                _check_size(io, location, size)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValidationError(f"the file {location} is no table metadata: {type(error).__name__}") from None
-    return b"".join(parts)
+    text = b"".join(parts)
+    check_text(io, location, text)
+    return text
 
 
-def check_size(io: FileIO, location: str, size: int) -> None:
-    """Raise ValidationError if a server reads or writes a metadata file with more bytes than it would read."""
+def check_text(io: FileIO, location: str, text: bytes) -> None:
+    """Raise ValidationError if a server reads or writes a metadata file that is larger than it would read."""
+    _check_size(io, location, len(text))
+    if isinstance(io, Confined) and len(text) > _VALUES:  # a value has a byte
+        try:
+            check_values(text, _VALUES, _LARGEST)
+        except Crowded:
+            message = f"the file {location} has more than {_VALUES:,} values; no metadata has so many"
+            raise ValidationError(message) from None
+
+
+def _check_size(io: FileIO, location: str, size: int) -> None:
     if isinstance(io, Confined) and size > _LARGEST:
         raise ValidationError(f"the file {location} has more than {_LARGEST} bytes; no metadata is so large")
 
@@ -141,7 +156,7 @@ def write_metadata(io: FileIO, metadata: TableMetadata, location: str) -> None:
     check_properties(metadata.properties)
     try:
         text = metadata.model_dump_json(exclude_none=not _keeps_nulls()).encode()
-        check_size(io, location, len(text))
+        check_text(io, location, text)
         with io.new_output(location).create() as stream:
             stream.write(Compressor.get_compressor(location).bytes_compressor()(text))
     except FileExistsError:

@@ -23,7 +23,7 @@ from metastore.kinds.view.kind import View as StoredView
 from metastore.pyiceberg.columns import columns_of
 from metastore.pyiceberg.entities import POINTER
 from metastore.pyiceberg.files import (
-    check_size,
+    check_text,
     delete_quietly,
     deleted_if_refused,
     deletes_old,
@@ -255,7 +255,7 @@ def _write(io: FileIO, metadata: ViewMetadata) -> str:
     number = len(metadata.version_log) - 1
     location = f"{metadata.location}/metadata/{number:05d}-{SYSTEM.operation_id()}.metadata.json"
     text = metadata.model_dump_json(by_alias=True, exclude_none=True).encode()
-    check_size(io, location, len(text))
+    check_text(io, location, text)
     with io.new_output(location).create() as stream:
         stream.write(text)
     return location

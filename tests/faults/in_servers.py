@@ -302,9 +302,16 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Iceberg: a packed metadata file may unpack to any size",
         "metastore/pyiceberg/files.py",
-        "                check_size(io, location, size)\n",
+        "                _check_size(io, location, size)\n",
         "                pass\n",
         _LIMITS,
+    ),
+    Fault(
+        "Iceberg: a packed metadata file may unpack to any number of values",
+        "metastore/pyiceberg/files.py",
+        "            check_values(text, _VALUES, _LARGEST)\n",
+        "            pass\n",
+        f"{_LIMITS} -k never_end",
     ),
     Fault(
         "Iceberg: a writer that loses leaves its place in the line",
