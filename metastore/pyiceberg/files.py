@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import logging
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from threading import Lock
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from cachetools import LRUCache
@@ -41,10 +42,14 @@ __all__ = [
     "never_changes",
     "next_location",
     "outlived",
+    "read_current",
     "read_metadata",
     "read_text",
     "write_metadata",
 ]
+
+E = TypeVar("E")
+M = TypeVar("M")
 
 _LARGEST = 64 << 20
 """How many bytes a metadata file may have in a server, unpacked. A client chooses the file, and what it unpacks to."""
@@ -149,6 +154,23 @@ def _wrong_fields(error: Exception) -> str:
 def never_changes(location: str) -> bool:
     """Whether a metadata file is one that a catalog has written: its name has a UUID."""
     return TABLE_METADATA_FILE_NAME_REGEX.fullmatch(location.rsplit("/", 1)[-1]) is not None
+
+
+def read_current(named: Callable[[], tuple[E, str]], read: Callable[[str], M]) -> tuple[E, M, str]:
+    """Return an entity, what its metadata file says, and where that is. ``named`` reads the entity and this place.
+
+    A commit may replace the file meanwhile, and delete it because the table or view wants that: then another one is
+    named. Raises FileNotFoundError if the file is still named.
+    """
+    entity, location = named()
+    while True:
+        try:
+            return entity, read(location), location
+        except FileNotFoundError:
+            gone = location
+            entity, location = named()
+            if location == gone:
+                raise
 
 
 def write_metadata(io: FileIO, metadata: TableMetadata, location: str) -> None:

@@ -28,6 +28,7 @@ from metastore.pyiceberg.files import (
     deleted_if_refused,
     deletes_old,
     never_changes,
+    read_current,
     read_text,
 )
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, no_namespace, shown
@@ -102,9 +103,11 @@ class Views:
         return stored
 
     def _current(self, names: Identifier) -> tuple[StoredView, ViewMetadata, str]:
-        stored = self._stored(names)
-        location = stored.properties[POINTER]
-        return stored, self.read(location), location
+        def named() -> tuple[StoredView, str]:
+            stored = self._stored(names)
+            return stored, stored.properties[POINTER]
+
+        return read_current(named, self.read)
 
     def replace(
         self, names: Identifier, requirements: Sequence[ViewRequirement], updates: Sequence[ViewUpdate]

@@ -314,6 +314,13 @@ IN_SERVERS: tuple[Fault, ...] = (
         f"{_LIMITS} -k never_end",
     ),
     Fault(
+        "Iceberg: a load beside a commit finds no file",
+        "metastore/pyiceberg/files.py",
+        "            if location == gone:\n                raise\n",
+        "            raise\n",
+        f"{_OF_USERS} -k finds_the_newer",
+    ),
+    Fault(
         "Iceberg: a writer that loses leaves its place in the line",
         "metastore/pyiceberg/commits.py",
         "(line is not None and sorted(line) == names and not line.is_over())",

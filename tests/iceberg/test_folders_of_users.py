@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -12,11 +13,14 @@ import pytest
 
 import metastore as ms
 from metastore.clock import SYSTEM
-from metastore.pyiceberg import commits, places, tables, views
+from metastore.pyiceberg import commits, files, places, tables, views
 from metastore.serve import Principals, tokens_of
+from metastore.serve.iceberg import tables as tables_of_rest
 from tests.iceberg.server import served
 from tests.iceberg.test_confined import TABLES, VIEW, commit
 from tests.iceberg.test_rest import MADE, SCHEMA
+
+_CUT = {"delete-after-commit.enabled": "true", "previous-versions-max": "1"}
 
 
 @pytest.fixture
@@ -329,6 +333,37 @@ def test_a_view_keeps_its_files_unless_it_says_otherwise(users: dict[str, httpx.
     replaced("w", **{"write.metadata.delete-after-commit.enabled": "true"})
     assert [one.exists() for one in (file, second, third, elsewhere)] == [True, False, True, True]
     assert root.get("/namespaces/a/views/v").status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["table", "view"])
+def test_a_load_beside_commits_that_delete_the_file_finds_the_newer_one(
+    users: dict[str, httpx.Client], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file that was named when the load began is gone; it answered 404 for what is there."""
+    root, name = users["root"], "t" if kind == "table" else "v"
+    assert root.post("/namespaces/a/views", json=VIEW).status_code == 200
+    module, read = (tables, "read_metadata") if kind == "table" else (views, "_read")
+    cut = {f"write.metadata.{key}": value for key, value in _CUT.items()}
+
+    def replace() -> None:
+        body = {"requirements": [], "updates": [{"action": "set-properties", "updates": {**cut, "k": str(uuid4())}}]}
+        answer = root.post(f"/namespaces/a/{kind}s/{name}", json=body)
+        assert answer.status_code == 200, answer.text
+
+    replace()
+    first, really = [True], getattr(module, read)
+
+    def late(*arguments: Any) -> Any:
+        if first and first.pop():
+            for _ in range(3):
+                replace()
+            files._KNOWN.clear()
+        return really(*arguments)
+
+    tables_of_rest._ANSWERS.clear()
+    monkeypatch.setattr(module, read, late)
+    assert root.get(f"/namespaces/a/{kind}s/{name}").status_code == 200
+    assert not first
 
 
 def test_a_user_adds_no_file_of_another_table(users: dict[str, httpx.Client], lake: Path) -> None:
