@@ -106,7 +106,7 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Iceberg: a user takes the folder that its table had long ago",
         _PLACES,
-        "return abs(SYSTEM.micros() // 1000 - made) < _HOLDS",
+        "return -_AHEAD < SYSTEM.micros() // 1000 - made < _HOLDS",
         "return True",
         _OF_USERS,
     ),
