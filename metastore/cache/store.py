@@ -113,7 +113,7 @@ def cached(session: Session, options: Cache) -> Validated | Leased:
 
 
 def check_cache(cache: object, url: str | None) -> None:
-    """Raise InvalidArgument for what is no cache, or one that the database cannot have."""
+    """Raise InvalidArgument for what is not a cache, or one that the database cannot have."""
     if cache is None:
         return
     if not isinstance(cache, Cache):

@@ -139,7 +139,7 @@ def _check_torn(lines: DataFrame, folder: Path) -> None:
     for row in torn.groupBy(file.alias("file")).agg(F.count("*").alias("lines")).collect():
         log = folder / "log" / unquote(row.file)
         if row.lines > 1 or not _ends_torn(log):
-            raise InvalidArgument(f"{log} is damaged: {row.lines:,} of its lines are no records")
+            raise InvalidArgument(f"{log} is damaged: {row.lines:,} of its lines are not records")
 
 
 def _ends_torn(log: Path) -> bool:

@@ -96,7 +96,7 @@ class Justice:
             yield Finding("conflict", message, (line(self._refused), line(operation)))
 
     def _is_long_ago(self, lost: Lost, operation: ClientOperation) -> bool:
-        """Whether a mark stood in the way so long after the last exclusive operation that it should be gone."""
+        """Whether a mark was in the way so long after the last exclusive operation that it should be gone."""
         if lost.cause not in _MARKS or self._open or self._last is None:
             return False
         return operation.start - self._last > _STANDS

@@ -87,7 +87,7 @@ def restore(
     Of a path the newest one; everything below it comes back too.
 
     If PATH is a file of the command backup, it takes the place of the SQLite database, which no program may have open.
-    With --id, --to or --kind, PATH is no file.
+    With --id, --to or --kind, PATH is not a file.
     """
     if (entity_id, to, kind) == (None, None, None) and is_backup(path):
         put_back(ctx.obj.url, path, dry_run=dry_run)

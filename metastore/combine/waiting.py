@@ -175,7 +175,7 @@ class Waiting(Generic[T]):
         self.lost += 1
         session.metrics.conflict(self.request.verb, cause, entity_id)
         logs.lost(self.request.what, self.id, self.lost, cause, f"entity {entity_id}, in a batch")
-        # a mark or a locked row is no contention: what waits for it is not announced
+        # a mark or a locked row is not contention: what waits for it is not announced
         if self.lost - self.moved >= ROUNDS and merge is not None and cause != "ancestor":
             self._note_hot(entity_id, merge)
         if session.policy.hooks:

@@ -78,7 +78,7 @@ def number_in(backend: Feed, position: str) -> int:
 
 
 def check_position(position: object, epoch: str) -> None:
-    """Raise InvalidArgument for what is no position of this epoch."""
+    """Raise InvalidArgument for what is not a position of this epoch."""
     _parse(position, epoch)
 
 

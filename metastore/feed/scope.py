@@ -68,7 +68,7 @@ class Scope:
         return self.families is not None and any(self._begins(path) for path in subject.paths)
 
     def _agrees(self, step: Step, subject: Subject) -> bool:
-        """Whether what a step is about stands in the families of the path, as far as that is known."""
+        """Whether what a step is about is in the families of the path, as far as that is known."""
         if self.families is None or subject.kind is None or not subject.paths:
             return True
         depth = len(subject.paths[0])

@@ -60,7 +60,7 @@ class Standing:
         return True
 
     def _carry(self, step: Step, there: _Names, here: _Names | None) -> None:
-        """Let what stood at ``there`` stand at ``here``, or be dropped, with this entity if it stands below."""
+        """Let what was at ``there`` stand at ``here``, or be dropped, with this entity if it stands below."""
         if self.path is None or self.path[: len(there)] != there:
             return
         if not _can_lead(step.kind or "", len(there), self.kind, len(self.path)):

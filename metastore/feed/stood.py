@@ -1,4 +1,4 @@
-"""Where an entity stood at a position, from which its changes are followed.
+"""Where an entity was at a position, from which its changes are followed.
 
 gc may have removed the past there, and kept the changes since: a consumer has not read them. Then they are undone, one
 by one, from where the past is whole.
@@ -75,7 +75,7 @@ def _undone(backend: Backend, standing: Standing, steps: Sequence[Step], since: 
 
 
 def _at(past: PastRows, entity_id: int, kind: str, seq: int) -> Standing:
-    """Return where an entity stood at a position. Raises NotKept."""
+    """Return where an entity was at a position. Raises NotKept."""
     (known,) = past.by_id(seq, [entity_id])
     if known is None:  # it was not made yet, or is purged already
         return Standing(entity_id, kind)

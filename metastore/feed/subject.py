@@ -15,7 +15,7 @@ from metastore.port.records import Step
 __all__ = ["LEASE", "Subject", "is_of_entity", "names_in", "subjects_of"]
 
 LEASE = "lease"
-"""The kind of the events of leases, which are no entities."""
+"""The kind of the events of leases, which are not entities."""
 
 _Names = tuple[str, ...]
 

@@ -29,7 +29,7 @@ class Attached:
     """Its name and its path."""
     value: str | None
     column: str | None
-    """The path of the target's column that it stands on, as it is called now; None: the target itself."""
+    """The path of the target's column that it is on, as it is called now; None: the target itself."""
     target_kind: str
     target_path: str
     target_id: int

@@ -47,7 +47,7 @@ def _values(text: bytes) -> int:
 
 
 def check_values(text: bytes, most: int, longest: int) -> None:
-    """Raise Crowded for a body with too many values, or too long a text. The commas in its texts are no values."""
+    """Raise Crowded for a body with too many values, or too long a text. The commas in its texts are not values."""
     values = quotes = length = 0
     rest = b""
     for start in range(0, len(text), _SLICE):
@@ -71,7 +71,7 @@ def _integer(text: str) -> int:
     """Return an integer that other readers of a metadata file can read too."""
     number = int(text)
     if not -_LONGEST <= number < _LONGEST:
-        raise ValueError(f"{text[:30]} is no integer of 64 bits")
+        raise ValueError(f"{text[:30]} does not fit into a 64-bit integer")
     return number
 
 

@@ -265,7 +265,7 @@ def _family(family: object, container: bool) -> str:
         raise InvalidArgument("a container has its names for itself; leave family out")
     if not isinstance(family, str) or family not in KINDS or KINDS[family].container:
         raise InvalidArgument(
-            f"a kind can share its names with another that is no container, such as table, not with {shown(family)}"
+            f"a kind can share its names with another that is not a container, such as table, not with {shown(family)}"
         )
     return KINDS[family].family
 
@@ -280,7 +280,7 @@ def _parents(name: str, parent: object) -> tuple[str, ...]:
         )
     if not KINDS[parents[0]].container:
         raise InvalidArgument(
-            f"a {parents[0]} is no container; declare it with container=True, or choose another parent"
+            f"a {parents[0]} is not a container; declare it with container=True, or choose another parent"
         )
     return parents
 

@@ -86,7 +86,7 @@ class Kind:
     have none: their changes check what they write."""
 
     def check_changes(self, changes: Iterable[EntityChange]) -> None:
-        """Raise InvalidArgument for what is no change of this kind."""
+        """Raise InvalidArgument for what is not a change of this kind."""
         for change in changes:
             if not isinstance(change, self.changes):
                 raise InvalidArgument(f"{shown(change)} is not a change of a {self.name}")
@@ -185,7 +185,7 @@ def _written(value: object, path: tuple[str, ...], what: str, limit: int, rest: 
 def check_depth(text: str, value: object) -> None:
     """Raise InvalidArgument if ``value``, read from ``text``, nests deeper than a document may.
 
-    What Python reads is no measure: that depends on its version, and on the recursion limit that the program has set.
+    Python's own limit is not used: it depends on the version, and on the recursion limit that the program has set.
     """
     if text.count("[") + text.count("{") > MAX_DEPTH and is_too_deep(value):
         raise InvalidArgument(f"lists and objects lie in each other more than {MAX_DEPTH} deep")

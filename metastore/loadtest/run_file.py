@@ -19,7 +19,7 @@ __all__ = ["check_new", "facts", "write_facts"]
 def check_new(folder: Path) -> None:
     """Raise InvalidArgument if there is a run in ``folder`` already, or it is not a folder."""
     if folder.exists() and not folder.is_dir():
-        raise InvalidArgument(f"{folder} is no folder: choose another, --out")
+        raise InvalidArgument(f"{folder} is not a folder: choose another, --out")
     if any((folder / name).exists() for name in ("run.json", "log", "operations", "meeting")):
         raise InvalidArgument(f"{folder} has a run already: choose another folder, --out, or remove it")
 

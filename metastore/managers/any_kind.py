@@ -17,7 +17,7 @@ __all__ = ["check_kind", "found_at", "led_to", "lookups_of"]
 
 
 def check_kind(target: object, kind: str | None) -> None:
-    """Raise InvalidArgument for what is no kind, for one without a path, and for an entity in hand of another one."""
+    """Raise InvalidArgument for an unknown kind, for one without a path, and for an entity in hand of another one."""
     if kind is None:
         return
     if target is None:

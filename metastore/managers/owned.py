@@ -59,7 +59,7 @@ class Row:
     name: str
     doc: str
     stood: bool = False
-    """It was stored before, as it is: what is encrypted in it is no value that somebody gives."""
+    """It was stored before, as it is: what is encrypted in it is not a value that somebody gives."""
 
 
 class OwnedManager(Generic[O]):

@@ -90,7 +90,7 @@ class Groups(Disableable[Group]):
 
     @shows_options(CallOptions)
     def add(self, group: Target, user: Target, **options: Unpack[CallOptions]) -> None:
-        """Put a user into a group; once more is no error. Raises EntityNotFound."""
+        """Put a user into a group; once more is not an error. Raises EntityNotFound."""
         self._relations.relate(self._in(group, user), options)
 
     @shows_options(CallOptions)
@@ -132,7 +132,7 @@ class Roles(Manager[Role]):
     ) -> Grant:
         """Allow, or deny, a privilege on an object and on all below it; the same again changes nothing.
 
-        ``kind`` says what stands at a path. Raises EntityNotFound, InvalidArgument.
+        ``kind`` says what is at a path. Raises EntityNotFound, InvalidArgument.
         """
         value = f"{_effect(effect)}:{known_privilege(privilege)}"
         made = self._grants.relate(WantedRelation(end_of(role, ("role",)), end_of(on, (), kind), value), options)
@@ -167,7 +167,7 @@ class Roles(Manager[Role]):
 
     @shows_options(CallOptions)
     def assign(self, role: Target, to: Target, **options: Unpack[CallOptions]) -> None:
-        """Give a role to a user or a group; once more is no error. Raises EntityNotFound."""
+        """Give a role to a user or a group; once more is not an error. Raises EntityNotFound."""
         self._members.relate(self._has(role, to), options)
 
     @shows_options(CallOptions)

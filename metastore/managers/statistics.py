@@ -64,7 +64,7 @@ class Statistics(OwnedManager[Statistic]):
         kind: str = "table",
         **options: Unpack[CallOptions],
     ) -> None:
-        """Set values by name, in one commit; others stay. ``kind`` says what stands at a path.
+        """Set values by name, in one commit; others stay. ``kind`` says what is at a path.
 
         ``partition``: of that partition of a table. Raises EntityNotFound; InvalidArgument for a name that does not
         begin with ``custom-``, or a value of another type.
@@ -278,7 +278,7 @@ def _clean_value(value: Any, what: str, depth: int = 0) -> Any:
         return int(value)
     if isinstance(value, float):
         if value - value != 0:
-            raise InvalidArgument(f"{what} is no finite number")
+            raise InvalidArgument(f"{what} is not a finite number")
         return float(value)
     if isinstance(value, str):
         return clean_text(value, what)

@@ -96,6 +96,6 @@ def _check_supports(target: Record, policy: Record, value: str, column: int) -> 
     kind = target.chain[-1].kind if column == NO_COLUMN else "column"
     supports = json.loads(policy.doc)["supports"]
     if supports and kind not in supports:
-        raise InvalidArgument(f"the policy {path_of(policy)} stands on a {' or a '.join(supports)}, not on a {kind}")
+        raise InvalidArgument(f"the policy {path_of(policy)} is on a {' or a '.join(supports)}, not on a {kind}")
     if value != NO_VALUE:
         raise InvalidArgument("a policy is attached without a value")

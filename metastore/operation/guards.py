@@ -25,11 +25,7 @@ def lookup(kind: Kind, names: tuple[str, ...]) -> Lookup:
         count = "1 name" if len(names) == 1 else f"{len(names)} names"
         raise InvalidArgument(
             f"{format_path(names)} has {count}; the path of a {kind.name} is {shape}"
-            + (
-                ", with any depth of nested schemas"
-                if "schema" in shape
-                else "; a name with a dot stands in back-quotes"
-            )
+            + (", with any depth of nested schemas" if "schema" in shape else "; a name with a dot is in back-quotes")
         )
     return Lookup(families, names)
 

@@ -23,7 +23,7 @@ def key(text: str, *, scope: str = "") -> UUID:
     """Return the operation id of a client's idempotency key, for ``operation_id=``.
 
     ``scope`` is whose key it is, such as the principal: equal texts of different scopes are different operations.
-    Anybody who knows both can compute the id. Raises InvalidArgument for what is no text, or an empty one.
+    Anybody who knows both can compute the id. Raises InvalidArgument for what is not text, or an empty one.
     """
     ours, whose = _bytes(text, "a key"), _bytes(scope, "a key's scope")
     if not ours:

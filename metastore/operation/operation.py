@@ -350,7 +350,7 @@ class Operation(Generic[T]):
         elif self._exclusive and (updated is not None or cause == "busy"):
             reaction = row.exclusive
         if self._guessed and cause != "busy" and reaction in (Reaction.MARK, Reaction.BACK_OFF):
-            return Reaction.AT_ONCE  # what was in hand was old: that is no contention yet, and the next attempt reads
+            return Reaction.AT_ONCE  # what was in hand was old: that is not contention yet, and the next attempt reads
         return reaction
 
     # --- the outcome

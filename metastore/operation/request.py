@@ -45,7 +45,7 @@ T = TypeVar("T")
 Results = tuple[Result | None, ...]
 
 MAX_PRINCIPAL = 1024
-"""How many code points a principal has at most: it stands in every event that it causes."""
+"""How many code points a principal has at most: it is in every event that it causes."""
 
 
 @value

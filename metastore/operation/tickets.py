@@ -72,7 +72,7 @@ class OwnTicket:
         self.number: int | None = None
         """None: it stands nowhere."""
         self.seen: dict[int, Pending] = {}
-        """The entity and its intents at the instant that began the turn; {}: it stands at several entities."""
+        """The entity and its intents at the instant that began the turn; {}: it is at several entities."""
         self._began = 0.0
         self._ahead = 0
         """How many were before it."""

@@ -251,7 +251,7 @@ class Intents(Protocol):
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int, ticket: int | None = None) -> Pending:
         """Return an entity with its ``limit`` oldest intents, and the row of the operation that asks.
 
-        ``ticket``: look at the same instant who stands in line before it.
+        ``ticket``: look at the same instant who is in line before it.
         """
         ...
 
@@ -305,7 +305,7 @@ class Marks(Protocol):
         ...
 
     def marked(self, ids: Sequence[int]) -> list[Marked]:
-        """Return what stands in the way at these guards."""
+        """Return what is in the way at these guards."""
         ...
 
     def clear(self, entity_id: int, operation_id: UUID) -> bool:

@@ -1,4 +1,4 @@
-"""What must hold when a commit is applied: the scopes it stands in, what it has read, its leases, its caller."""
+"""What must hold when a commit is applied: the scopes it is in, what it has read, its leases, its caller."""
 
 from __future__ import annotations
 

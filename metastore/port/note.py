@@ -63,7 +63,7 @@ def read_note(text: str) -> Note:
         leases = tuple([(int(lease), int(token)) for lease, token in parts.get("leases", ())])
         return Note(leases, *({int(i): int(scope) for i, scope in parts.get(n, {}).items()} for n in _BY_ID))
     except (TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"this is no note of leases and evidence: {error}") from error
+        raise ValueError(f"this is not a note of leases and evidence: {error}") from error
 
 
 _BY_ID = ("evidence", "raised")

@@ -201,11 +201,11 @@ class Turn(NamedTuple):
     ahead: int
     """How many older intents of the entity are pending."""
     line: Line = NOBODY
-    """Who stands in line for the entity."""
+    """Who is in line for the entity."""
 
 
 class Marked(NamedTuple):
-    """What stands in the way of a commit at one guard."""
+    """What is in the way of a commit at one guard."""
 
     id: int
     mark: UUID | None

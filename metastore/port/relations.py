@@ -75,12 +75,12 @@ class RelationRecord(NamedTuple):
 
 
 def incoming_order(row: RelationRecord) -> tuple[str, int, int]:
-    """Return where a relation stands in pages of those that lead to one entity."""
+    """Return where a relation is in pages of those that lead to one entity."""
     return row.value, row.from_id, row.column_id
 
 
 def outgoing_order(row: RelationRecord) -> tuple[int, int, str]:
-    """Return where a relation stands in pages of those that go from one entity."""
+    """Return where a relation is in pages of those that go from one entity."""
     return row.slot, row.column_id, row.value
 
 

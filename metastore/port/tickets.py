@@ -1,7 +1,7 @@
 """Tickets: transactions that wait in line for entities on which others write all the time.
 
 A ticket is one row for each entity of a transaction. It carries no safety, the version does: a ticket only says who is
-next. So it may be lost, or removed by any process that sees it stand still. While one stands on an entity, ordinary
+next. So it may be lost, or removed by any process that sees it stand still. While one is on an entity, ordinary
 commits and helps there are refused ("ticket"), and so is the commit of a younger ticket. docs/progress.md has the
 protocol.
 """
@@ -21,7 +21,7 @@ TICKETS_STAY: Final = 60_000_000
 
 
 class Line(NamedTuple):
-    """Who stands in line for some entities, before a ticket or at all."""
+    """Who is in line for some entities, before a ticket or at all."""
 
     held: bool = False
     """The own ticket is on each of the entities that exist."""

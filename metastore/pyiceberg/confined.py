@@ -85,7 +85,7 @@ def _require_no_pipe(location: str) -> None:
         except OSError:
             return  # what reads it says why it cannot
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            raise ForbiddenError(f"{location[:200]!r} is no file")
+            raise ForbiddenError(f"{location[:200]!r} is not a file")
 
 
 class Confined(FileIO):

@@ -107,7 +107,7 @@ def _parsed(io: FileIO, location: str) -> tuple[TableMetadata, int]:
     try:
         return parsed(text), len(text)
     except (ValueError, ValidationError) as error:
-        raise ValidationError(f"the file {location} is no table metadata: {_wrong_fields(error)}") from None
+        raise ValidationError(f"the file {location} is not table metadata: {_wrong_fields(error)}") from None
 
 
 def read_text(io: FileIO, location: str) -> bytes:
@@ -121,7 +121,7 @@ def read_text(io: FileIO, location: str) -> bytes:
                 size += len(part)
                 _check_size(io, location, size)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValidationError(f"the file {location} is no table metadata: {type(error).__name__}") from None
+        raise ValidationError(f"the file {location} is not table metadata: {type(error).__name__}") from None
     text = b"".join(parts)
     check_text(io, location, text)
     return text

@@ -107,7 +107,7 @@ def _refused(moved: Sequence[TableRequirement], metadata: TableMetadata) -> Comm
         except CommitFailedException as error:
             return error
     return CommitFailedException(
-        "Requirement failed: the table has a newer snapshot, and this one is no append; refresh the table and repeat"
+        "Requirement failed: the table has a newer snapshot, and this is not an append; refresh the table and repeat"
     )
 
 

@@ -99,7 +99,7 @@ class Source:
         if self.backend.format() is None:
             raise MigrationNeeded(f"{self.name} has no schema")
         if self.backend.feed_start()[0] != self._epoch:
-            raise InvalidArgument(f"read_from has {self.name}, which is no replica of this database")
+            raise InvalidArgument(f"read_from has {self.name}, which is not a replica of this database")
 
     # --- after a failure
 

@@ -93,7 +93,7 @@ class Sealed(str):
         """Return what ``expected=`` with this value means. Raises InvalidArgument for one that may not compare."""
         if not self._compares:
             raise InvalidArgument(
-                f"the property {shown(self._name)} is secret, so a user's expected= is no plain value; "
+                f"the property {shown(self._name)} is secret, so a user's expected= is not a plain value; "
                 "give the handle that load shows"
             )
         return self.bound(entity_id, before)

@@ -29,7 +29,7 @@ from metastore.transaction.turns import Door, door_at
 __all__ = ["InLine"]
 
 _MOST = 256
-"""For more entities nobody stands in line: the commit would hold all others up for too long. Then a run stands in line
+"""For more entities nobody is in line: the commit would hold all others up for too long. Then a run is in line
 for those alone that it lost on."""
 _BARRED = 1.0
 """How long a scope stays marked at least, if the owner of the mark has died (seconds)."""
@@ -142,7 +142,7 @@ class InLine:
         return self._seen if self._session.clock.monotonic() - self._read_at < _FRESH else {}
 
     def lost(self, commit: Commit, cause: str, addresses: dict[Lookup, int], lost_on: int | None = None) -> bool:
-        """Note what a run lost on; True: the next one stands in line. ``lost_on``: the entity that had changed."""
+        """Note what a run lost on; True: the next one is in line. ``lost_on``: the entity that had changed."""
         if cause not in ("self", "read", "pending", "ticket"):
             return False
         under = [r for r in commit.reads if isinstance(r, Absent | Listing | Children | Newest | Relations)]

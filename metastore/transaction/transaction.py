@@ -143,7 +143,7 @@ class Transaction(Managers):
             raise
 
     def enter_line(self) -> None:
-        """Wait for the turn of a run that stands in line."""
+        """Wait for the turn of a run that is in line."""
         if self._line is not None:
             mark = self._line.enter(self._id)
             self._mark = self._mark if mark is None else mark

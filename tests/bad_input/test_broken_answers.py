@@ -58,7 +58,7 @@ def _tried(store: ms.Store, name: str, text: str) -> str | None:
 
 @pytest.mark.parametrize("garbage", long_unless([b"\xff", b"\0", b"\r"], lambda byte: byte == b"\xff"))
 def test_a_damaged_page(tmp_path: Path, garbage: bytes) -> None:
-    """Each page in turn is overwritten, but the first: without it, it is no database."""
+    """Each page in turn is overwritten, but the first: without it, it is not a database."""
     file = tmp_path / "small.db"
     with ms.open(f"sqlite:///{file}") as store:
         prepare(store)

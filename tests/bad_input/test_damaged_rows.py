@@ -119,7 +119,7 @@ def _is_found(store: ms.Store, table: ms.Table) -> None:
 
 STEPS = {
     "changes that are no JSON": ("changes", "'{'"),
-    "changes that are no list": ("changes", "'5'"),
+    "changes that are not a list": ("changes", "'5'"),
     "deep changes": ("changes", "'" + "[" * 5000 + "]" * 5000 + "'"),
     "a time beyond the calendar": ("time", "9223372036854775807"),
     "a path that is none": ("path_after", "'m.`'"),

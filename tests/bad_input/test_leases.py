@@ -108,7 +108,7 @@ def test_on_lost(kept: ms.Store, on_lost: Any) -> None:
     refused(ms.InvalidArgument, lambda: kept.leases.acquire_many(["x"], on_lost=on_lost), "on_lost")
 
 
-# --- what is no lease
+# --- what is not a lease
 
 
 NO_TOKENS: list[Any] = [0, -1, True, False, "1", 1.0, 1.5, b"1", [1], 2**63, 2**70, float("nan")]

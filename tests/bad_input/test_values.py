@@ -196,7 +196,7 @@ OTHERS: dict[str, Callable[[ms.Store], Any]] = {
     "a parent that is none": lambda s: s.tables.create("x", parent="m.c.s"),  # type: ignore[arg-type]
     "a target of another kind": lambda s: s.tables.load(s.schemas.load("m.c.s")),
     "a row without a name": lambda s: s.schemas.create_many("m.c", [{"comment": "x"}]),
-    "a row that is no mapping": lambda s: s.schemas.create_many("m.c", ["x"]),  # type: ignore[list-item]
+    "a row that is not a mapping": lambda s: s.schemas.create_many("m.c", ["x"]),  # type: ignore[list-item]
     "a row with another field": lambda s: s.schemas.create_many("m.c", [{"name": "x", "columns": []}]),
     "a listing of the wrong parent": lambda s: s.tables.list("m.c"),
     "a listing without a parent": lambda s: s.tables.list(),

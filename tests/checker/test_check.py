@@ -89,7 +89,7 @@ def test_one_who_was_killed_before_he_was_told(spark: SparkSession, url: str, hi
     gather(spark, history, url)
     assert check(spark, history).counts == {"once": 1}
     log.write_text("\n".join([*lines[:at], lines[at][:-30], *lines[at + 1 :]]) + "\n")
-    with pytest.raises(InvalidArgument, match=f"{log.name} is damaged: 1 of its lines are no records"):
+    with pytest.raises(InvalidArgument, match=f"{log.name} is damaged: 1 of its lines are not records"):
         gather(spark, history, url)
 
 

@@ -167,7 +167,7 @@ def test_a_file_of_backup_is_restored(lake: str, tmp_path: Path, capsys: pytest.
     said(capsys, lake, "drop", "lake.c.s.t")
     assert "nothing is written" in said(capsys, lake, "restore", copy, "--dry-run")
     said(capsys, lake, "show", "lake.c.s.t", code=1)
-    said(capsys, lake, "restore", copy, "--kind", "table", code=1)  # then it is no file
+    said(capsys, lake, "restore", copy, "--kind", "table", code=1)  # then it is not a file
     said(capsys, lake, "show", "lake.c.s.t", code=1)
     assert "is as in" in said(capsys, lake, "restore", copy)
     assert "table" in said(capsys, lake, "show", "lake.c.s.t")

@@ -67,7 +67,7 @@ def _broken_chains(url: str, collected: bool) -> list[str]:
     for entity_id, versions in steps.items():
         first = versions[0] if collected else 1
         if versions != list(range(first, first + len(versions))):
-            wrong.append(f"the versions of {entity_id} are no chain: {versions}")
+            wrong.append(f"the versions of {entity_id} are not a chain: {versions}")
         if entity_id in present and versions[-1] != present[entity_id]:
             wrong.append(f"{entity_id} is at {present[entity_id]}, its history at {versions[-1]}")
     return wrong + [f"{entity_id} has no history" for entity_id in present.keys() - steps.keys()]

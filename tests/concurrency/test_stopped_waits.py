@@ -180,7 +180,7 @@ def test_a_lease_is_neither_renewed_nor_released(server: PostgresServer, prepare
 
 @pytest.mark.parametrize("in_time", [True, False])
 def test_what_a_helper_applied_is_confirmed_by_its_owner(server: PostgresServer, prepared: str, in_time: bool) -> None:
-    """The helper's commit can be read, although no replica confirmed it: that is no success of the owner's call yet."""
+    """The helper's commit can be read, although no replica confirmed it. The owner's call has not succeeded yet."""
     announced, helped = threading.Event(), threading.Event()
     with ms.open(prepared, deadline=LONG) as owner, ms.open(prepared) as helper, ThreadPoolExecutor(1) as pool:
         table = owner.tables.load(PATHS[0])

@@ -111,7 +111,7 @@ def test_who_writes_an_owned_row_that_was_read_is_waited_for(postgres_url: str) 
 
 
 def test_run_raises_only_what_was_true(store: ms.Store, tables: list[ms.Table]) -> None:
-    """A table that is dropped between the listing and the load is no error of the function's."""
+    """A table that is dropped between the listing and the load is not an error of the function's."""
     rounds = []
 
     def load_all(tx: Any) -> int:

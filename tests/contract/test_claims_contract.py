@@ -238,7 +238,7 @@ class TestCallers:
         assert ground.dump() == before
         for issued in (now, now + DRIFT // 2):
             committed(ground.backend.write_down(entry(ground.one, caller=Caller(issued, "print"))))
-        committed(ground.backend.write_down(entry(ground.one)))  # ids that are no caller's are never too old
+        committed(ground.backend.write_down(entry(ground.one)))  # ids that are not a caller's are never too old
 
     def test_root_guard(self, ground: Ground) -> None:
         """A caller's id does not make up for what else does not hold."""

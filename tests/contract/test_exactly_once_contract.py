@@ -90,7 +90,7 @@ class TestRepeats:
         assert owner[0] == owner[1]
 
     def test_a_job_that_is_cancelled(self, ground: Ground) -> None:
-        """The time that the library takes is no argument of the caller's."""
+        """The time that the library takes is not an argument of the caller's."""
         jobs, own = ground.store.jobs, ms.key("cancel")
         jobs.create("m.j", template="t")
         cancelled = jobs.cancel("m.j", operation_id=own)

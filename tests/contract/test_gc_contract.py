@@ -106,7 +106,7 @@ class TestGc:
             read += reading
         left = list(store.changes())
         assert ground.table.id not in [change.entity_id for change in left]
-        assert len(left) > 3, "what was gone before a read began is no gap in it"
+        assert len(left) > 3, "what was gone before a read began is not a gap in it"
 
     def test_what_was_removed_is_behind_a_reader(self, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(feed, "_PAGE", 2)

@@ -130,7 +130,7 @@ def test_mappings_are_encoded_as_they_are_and_cannot_be_changed(ground: Ground) 
 
 
 def _broken(shown: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield what is no entity: each field left out, and each field of another type."""
+    """Yield what is not an entity: each field left out, and each field of another type."""
     for name, value in shown.items():
         yield {key: shown[key] for key in shown if key != name}
         if name not in ("values", "panels"):  # anything goes

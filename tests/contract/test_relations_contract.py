@@ -110,7 +110,7 @@ class TestTags:
         store.policies.alter("lake.keep", ms.SetSupports(("schema",)))
         with pytest.raises(ms.InvalidArgument, match="allows the values x, not none"):
             store.tags.attach(table, tag)
-        with pytest.raises(ms.InvalidArgument, match="stands on a schema, not on a table"):
+        with pytest.raises(ms.InvalidArgument, match="is on a schema, not on a table"):
             store.policies.attach(table, policy)
         store.tags.alter("lake.hot", ms.SetAllowedValues(()))
         assert store.tags.attach(table, tag).value is None
@@ -436,7 +436,7 @@ class TestPoliciesAndDeclaredRelations:
         store.policies.create("lake.keep", supports=("schema", "column"))
         store.policies.attach("lake.c.s", "lake.keep", kind="schema")
         store.policies.attach(TABLE, "lake.keep", column="a")
-        with pytest.raises(ms.InvalidArgument, match="stands on a schema or a column"):
+        with pytest.raises(ms.InvalidArgument, match="is on a schema or a column"):
             store.policies.attach(TABLE, "lake.keep")
         with pytest.raises(ms.EntityAlreadyExists):
             store.policies.attach("lake.c.s", "lake.keep", kind="schema")

@@ -317,7 +317,7 @@ class TestValidation:
         assert [ground.store.schemas.load(s).comment for s in ("m.c.one", "m.c.two")] == ["on call", "off"]
 
     def test_siblings_do_not_conflict(self, ground: Ground) -> None:
-        """Invariant 5, in transactions too: a write is no listing of its parent."""
+        """Invariant 5, in transactions too: a write is not a listing of its parent."""
         with ground.store.transaction() as tx:
             tx.tables.alter("m.c.one.t", comment("mine"))
             ground.store.tables.create("m.c.one.theirs")

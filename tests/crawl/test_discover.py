@@ -267,7 +267,7 @@ def test_patterns_take_either_unicode_form(lake: Lake) -> None:
 
 
 def test_what_is_left_out_is_not_listed(lake: Lake) -> None:
-    """A loop and a folder that cannot be listed are no news where nobody wanted to look; files left out are told."""
+    """A loop and a folder that cannot be listed are not news where nobody wanted to look; files left out are told."""
     lake.text("a/x.csv", "x")
     lake.text("a/y.json", "x")
     lake.text("b/c/x.csv", "x")

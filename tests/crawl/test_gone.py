@@ -148,7 +148,7 @@ def test_more_than_a_share_that_is_gone_at_once_is_not_dropped(crawler: Crawler)
         (said,) = [note.text for note in report.notes if note.path == str(lake.root)]
         assert said.startswith("the files of 2 of 6 tables are gone, more than 20%: none of them is dropped")
     writes = crawler.writes()
-    assert crawler.crawl(on_missing="drop").missing == 2  # also when it is no news
+    assert crawler.crawl(on_missing="drop").missing == 2  # also when it is not news
     assert crawler.writes() == writes
     assert crawler.crawl(on_missing="drop", max_missing=0.4).dropped == 2
 

@@ -1,4 +1,4 @@
-"""Delta, Iceberg and Hudi tables are no plain Parquet: each is a failure that names the format."""
+"""Delta, Iceberg and Hudi tables are not plain Parquet: each is a failure that names the format."""
 
 from __future__ import annotations
 

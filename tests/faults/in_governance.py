@@ -42,7 +42,7 @@ _EVIDENCE = (
         "tests/governance/test_secrets_of_the_hidden.py",
     ),
     Fault(
-        "groups are no evidence",
+        "groups are not evidence",
         _RIGHTS,
         "members = [member.id for member in self.facts.members]",
         "members = [member.id for member in self.facts.members[:1]]",

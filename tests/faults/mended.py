@@ -147,7 +147,7 @@ USERS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/cli/test_kinds.py::test_ls_shows_what_is_of_a_kind_that_is_not_registered",
         "tests/cli/test_kinds.py::test_show_and_history_of_a_kind_that_is_not_registered",
     ),
-    "a denied permission is no passing failure, and each role has what it needs and no more": (
+    "a denied permission is not a passing failure, and each role has what it needs and no more": (
         "tests/bad_input/test_sessions.py::test_a_commit_is_denied_at_once",
         "tests/retry/test_classify.py::test_sqlstates",
         "tests/migration/test_roles.py::test_the_writer_needs_each_of_its_rights",
@@ -156,7 +156,7 @@ USERS: Final[Mapping[str, tuple[str, ...]]] = {
     "continuous integration checks before it tests": (
         "tests/packaging/test_setup.py::test_continuous_integration_checks_and_tests",
     ),
-    "a clone named metastore, SQLite's warning, files that a crawl left out, names that are no text": (
+    "a clone named metastore, SQLite's warning, files that a crawl left out, names that are not text": (
         "tests/packaging/test_packages.py::test_an_editable_install_is_found_beside_a_clone_called_metastore",
         "tests/unit/test_sqlite_version.py::test_readers_are_not_warned_and_writers_once",
         "tests/spark/test_files.py::test_files_that_are_not_part_of_a_table_are_left_out_of_its_view",

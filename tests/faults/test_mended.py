@@ -30,7 +30,7 @@ def test_its_tests_exist_and_run_with_all_others(subject: str) -> None:
     for name in MENDED[subject]:
         file, _, test = name.partition("::")
         function = _tests(file).get(test)
-        assert function is not None, f"{name} is no test: say which test shows that {subject}"
+        assert function is not None, f"{name} is not a test: say which test shows that {subject}"
         assert test.rpartition("::")[2].startswith("test_")
         marks = {ast.unparse(mark).partition("(")[0] for mark in function.decorator_list}
         assert not marks & {"pytest.mark.long", "pytest.mark.skip", "pytest.mark.xfail"}, name

@@ -121,7 +121,7 @@ class Races:
         self.count("8: no owner is left", not fails and (owner is None or owner.name() not in users))
         self.at_once(calls[0], lambda on: on.client.remove_user(users[0]))
         owner = self.servers[0].client.get_owner(self.object(name))
-        self.count("8: an owner is no user", owner is not None and owner.name() == users[0])
+        self.count("8: an owner is not a user", owner is not None and owner.name() == users[0])
 
     def case_9_roles_and_tags(self, turn):
         one, other = self.servers[0].client, self.servers[1].client

@@ -79,7 +79,7 @@ def test_who_may_read_reads_and_writes_nothing(address: str) -> None:
 
 
 def test_a_right_that_comes_helps_a_repeat_under_its_key(address: str, url: str) -> None:
-    """What is hidden answers 404, which is no last word."""
+    """What is hidden answers 404, which is not a last word."""
     headers = {"Authorization": "Bearer token-of-bob", "Idempotency-Key": str(uuid4())}
     fields = [{"id": 1, "name": "n", "type": "long", "required": False}]
     body = {"name": "x", "schema": {"type": "struct", "schema-id": 0, "fields": fields}}

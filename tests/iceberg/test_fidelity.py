@@ -127,7 +127,7 @@ def test_an_upgrade_keeps_unknown_fields(client: httpx.Client) -> None:
             assert (found["format-version"], found["x-of-another-engine"], "schema" in found) == (2, 1, False)
             assert found["schemas"] == text["schemas"]
         written = Path(done.json()["metadata-location"].removeprefix("file://")).read_text()
-        assert written.count('"last-sequence-number"') == 1, "a field of the new version is no unknown one any more"
+        assert written.count('"last-sequence-number"') == 1, "a field of the new version is not an unknown one any more"
 
 
 def test_statistics_are_set_and_removed(client: httpx.Client, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_a_file_that_is_no_metadata_is_not_shown(
         body = {"name": "r", "metadata-location": str(file)}
         with caplog.at_level(logging.DEBUG):
             answer = client.post("/namespaces/a/register", json=body)
-        assert (answer.status_code, "is no table metadata" in answer.text) == (400, True), answer.text
+        assert (answer.status_code, "is not table metadata" in answer.text) == (400, True), answer.text
         assert "1234" not in answer.text + caplog.text
 
 

@@ -182,7 +182,7 @@ def test_it_follows_below_what_is_disabled_and_keeps_what_was_made_here(url: str
         there.set("schema_meta", {"schema_id": 101}, deleted_at=9)
         there.add("topic_meta", topic_id=1302, topic_name="third", comment="", properties={}, **off)
     report = import_gravitino(url, source, file=tmp_path / "import.jsonl")
-    assert report.same  # what is kept for the sake of people is no difference
+    assert report.same  # what is kept for the sake of people is not a difference
     assert report.problems() == {"kept": 1}
     with ms.open(url) as store:
         assert list(store.topics.names("lake.off.below")) == ["second", "third"]

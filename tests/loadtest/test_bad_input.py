@@ -92,7 +92,7 @@ def test_one_master_of_two_is_enough(told: Told, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         there = f"127.0.0.1:{listener.getsockname()[1]}"
         line = told("--master", f"spark://127.0.0.1:{free_port()},{there}", "--out", str(tmp_path / "out"))
-    assert "is no folder" in line
+    assert "is not a folder" in line
 
 
 def test_a_folder_that_has_a_run(told: Told, tmp_path: Path) -> None:

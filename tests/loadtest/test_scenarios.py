@@ -300,8 +300,8 @@ def test_a_real_trace(tmp_path: Path, shared_data: Path) -> None:
     ("text", "message"),
     [
         ("", "is empty"),
-        ("{}\n", "line 1: this is no line of a trace"),
-        (TRACE + "nonsense\n", "line 5: this is no line of a trace"),
+        ("{}\n", "line 1: this is not a line of a trace"),
+        (TRACE + "nonsense\n", "line 5: this is not a line of a trace"),
         ('{"client": "a", "ops": [["paint", "x"]]}\n', "line 1"),
         ('{"client": "a", "ops": [["create", "x"]]}\n', "line 1"),
         ('{"client": "a", "ops": [["create", "x", 3]]}\n', "line 1"),

@@ -136,7 +136,7 @@ def cut(backup: Path) -> None:
     ("change", "why"),
     [
         (Path.unlink, "there is no backup"),
-        (lambda backup: backup.write_text("x" * 5000), "is no backup of a metastore"),
+        (lambda backup: backup.write_text("x" * 5000), "is not a backup of a metastore"),
         (cut, "damage|malformed"),
         (newer, "is of a newer program"),
     ],
@@ -226,7 +226,7 @@ def test_a_schema_that_is_no_text_is_told(file: Path) -> None:
     good, bad = file.with_suffix(".good"), file.with_suffix(".bad")
     ms.back_up(url_of(file), good)
     bad.write_bytes(good.read_bytes().replace(b"CREATE TRIGGER info", b"CREATE TRIGG\xffR info", 1))
-    with pytest.raises(ms.InvalidArgument, match="is no backup"):
+    with pytest.raises(ms.InvalidArgument, match="is not a backup"):
         ms.put_back(url_of(file), bad)
     assert names(file) == ["kept"]
     for call in (lambda: ms.open(url_of(bad)), lambda: ms.back_up(url_of(bad), file.with_suffix(".copy"))):

@@ -69,6 +69,14 @@ class Postgres:
         subprocess.run(["rm", "-rf", target], check=True)
         subprocess.run(["cp", "-a", source, target], check=True)
         self._server.start()
+        assert wait_until(self._answers, 60.0)  # a pooler that could not log in meanwhile refuses for a moment
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.url.replace("+psycopg", "", 1)).close()
+        except psycopg.OperationalError:
+            return False
+        return True
 
 
 _SERVER = pytest.mark.postgres

@@ -243,7 +243,7 @@ def test_the_writer_needs_each_of_its_rights(roles: Roles) -> None:
 
 
 def test_a_role_that_may_not_use_the_schema(roles: Roles) -> None:
-    """It sees no table at all; that is no reason to tell it to migrate."""
+    """It sees no table at all; that is not a reason to tell it to migrate."""
     roles.admin(f"REVOKE USAGE ON SCHEMA public FROM metastore_reader_{roles.suffix}, PUBLIC")
     with pytest.raises(ms.BackendRefused, match="GRANT USAGE ON SCHEMA public TO metastore_reader"):
         ms.open(roles.reader)

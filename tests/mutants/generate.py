@@ -90,7 +90,7 @@ def _changes(source: Source, node: ast.AST, function: str) -> Iterator[tuple[str
 
 
 def _strings(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield the strings right below a node that are no docstrings."""
+    """Yield the strings right below a node that are not docstrings."""
     if isinstance(node, ast.JoinedStr | ast.Expr):
         return
     for child in ast.iter_child_nodes(node):

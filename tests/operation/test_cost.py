@@ -50,7 +50,7 @@ def _beside(store: Store, *before: ms.SetComment) -> tuple[Store, _Counting]:
 
 
 def test_a_call_that_changes_nothing_reads_once(store: Store) -> None:
-    """What it read itself is no guess: it need not read again before it answers."""
+    """What it read itself is not a guess: it need not read again before it answers."""
     counted, backend = _beside(store)
     assert counted.topics.alter(PATH, ms.RemoveProperty("none")).version == 1
     assert backend.calls["resolve"] == 1

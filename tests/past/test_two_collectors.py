@@ -1,4 +1,4 @@
-"""Two gc at once: what one deletes is no ground for the other one to stand on."""
+"""Two gc at once: what one deletes is not a ground for the other one to stand on."""
 
 from __future__ import annotations
 

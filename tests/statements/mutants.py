@@ -253,19 +253,19 @@ MUTANTS: tuple[Mutant, ...] = (
         (("ORDER BY id FOR UPDATE", "ORDER BY id"),),
     ),
     Mutant(
-        "a caught NotEmpty is no read",
+        "a caught NotEmpty is not a read",
         _PG,
         "drop the only one | note the drop of the schema",
         (("%(there)s::boolean <> EXISTS", "false AND %(there)s::boolean <> EXISTS"),),
     ),
     Mutant(
-        "a caught NotEmpty is no read",
+        "a caught NotEmpty is not a read",
         _LITE,
         "drop the only one | note the drop of the schema",
         planted=lambda: _without(Children),
     ),
     Mutant(
-        "a caught EntityNotFound is no read",
+        "a caught EntityNotFound is not a read",
         _LITE,
         "note the restore of what is there | drop",
         planted=lambda: _without(Newest),

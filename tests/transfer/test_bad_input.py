@@ -1,4 +1,4 @@
-"""What is no export, or was damaged, is refused with the number of the line, before anything is written."""
+"""What is not an export, or was damaged, is refused with the number of the line, before anything is written."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ BAD: dict[str, tuple[Callable[[Lines], None], str]] = {
     "a family of another kind": (changed(5, family="fileset"), "line 5: .*of the family table, not 'fileset'"),
     "families that do not fit": (changed(5, under=["metalake"]), "line 5: .*under 3 families"),
     "a type that is none": (doc(5, columns=[{"id": 1, "name": "a", "type": "in"}]), "line 5: lake.c.s.t: its document"),
-    "a property that is no string": (doc(2, properties={"a": 1}), "line 2: lake: its document cannot be read"),
+    "a property that is not a string": (doc(2, properties={"a": 1}), "line 2: lake: its document cannot be read"),
     "a partition without values": (changed(6, doc={"comment": None, "properties": {}}), "line 6: .*cannot be read"),
     "a document that is too large": (doc(2, comment="x" * (1 << 20)), "line 2: lake: the document has"),
     "an operation without history": (

@@ -167,7 +167,7 @@ def test_one_byte_of_one_document(new_url: NewUrl) -> None:
         store.tables.alter("lake.c.s.t", ms.SetComment("changee"))
         assert changed() not in hashes[:-1]
         store.tables.alter("lake.c.s.t", ms.SetComment("changed"))
-        assert changed() == hashes[0]  # versions and times are no content
+        assert changed() == hashes[0]  # versions and times are not content
         store.partitions.drop("lake.c.s.t", "day=1")
         assert changed() not in hashes[:-1]
         store.metalakes.enable("closed")
@@ -183,7 +183,7 @@ def test_one_byte_of_one_document(new_url: NewUrl) -> None:
         assert changed() not in hashes[:-1]
         store.tables.alter("lake.c.s.ordered", ms.SetProperty("a", "1"))
         assert list(store.tables.load("lake.c.s.ordered").properties) == ["b", "a"]
-        assert changed() == before  # the order of properties is no content
+        assert changed() == before  # the order of properties is not content
 
 
 @pytest.mark.parametrize("history", [False, True])

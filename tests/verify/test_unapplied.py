@@ -1,4 +1,4 @@
-"""verify and what was not applied: intents, kept results, tombstones; and marks, which are no versions either."""
+"""verify and what was not applied: intents, kept results, tombstones; and marks, which are not versions either."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import metastore as ms
 import metastore.http
 
 DEADLINE = 10.0
-"""How long one request may take (seconds). Keep it below the time-out of whatever stands in front."""
+"""How long one request may take (seconds). Keep it below the time-out of whatever is in front."""
 
 
 @asynccontextmanager

@@ -100,7 +100,7 @@ class Tables:
     pins: dict[str, PinRow] = field(default_factory=dict)
     consumers: dict[str, ConsumerRow] = field(default_factory=dict)
     tickets: dict[tuple[int, int], Ticket] = field(default_factory=dict)
-    """By entity and number. The number 0 is no ticket: until ``since`` it is the others' turn there."""
+    """By entity and number. The number 0 is not a ticket: until ``since`` it is the others' turn there."""
     secret_keys: dict[int, KeyRow] = field(default_factory=dict)
     drawn: dict[str, int] = field(
         default_factory=lambda: {"id": 0, "seq": 0, "forgotten": 0, "past_from": 0, "ticket": 0, "restored": 0}

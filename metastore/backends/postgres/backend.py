@@ -144,7 +144,7 @@ class PostgresBackend(PostgresReads):
         return self._general(commit, may)
 
     def _carrying(self, commit: Commit, write: Write, may: Pass) -> CommitOutcome:
-        """Apply a commit of one write that resolves intents, or that stands in line."""
+        """Apply a commit of one write that resolves intents, or that is in line."""
         if not isinstance(write, Update) or not carry.fits(commit, write):
             return self._general(commit, may)
         statements = may.around([carry.statement(commit, write)], commit.operation_id)

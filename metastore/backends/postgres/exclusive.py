@@ -125,7 +125,7 @@ class Moved(NamedTuple):
     modified_at: int
     """The database's time (µs); None as for ``version``."""
     marked: bool | None
-    """Whether a mark, or the others' turn, stands in the way; None if the entity was changed."""
+    """Whether a mark, or the others' turn, is in the way; None if the entity was changed."""
 
 
 def outcome(commit: Commit, write: Update, row: Row) -> CommitOutcome:

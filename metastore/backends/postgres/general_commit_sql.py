@@ -400,7 +400,7 @@ def _logged(shape: Shape) -> str:
 
 
 def _any_marked(shape: Shape) -> str:
-    """Return the condition that a mark, or the others' turn, stands in the way."""
+    """Return the condition that a mark, or the others' turn, is in the way."""
     plain = " || %(u_plain)s::bigint[]" if shape.updates else ""
     return marked(
         f"%(guard_ids)s::bigint[] || %(bar_ids)s::bigint[]{plain}",

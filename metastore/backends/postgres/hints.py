@@ -1,7 +1,7 @@
 """Hear hints that there are new changes; a process that has committed sends one, for those that follow the feed.
 
-Nothing rests on a hint: a follower asks once a second without any. So a hint is no part of a commit, where NOTIFY would
-make commits wait for each other. A follower has a session of its own, whose name says that it follows. Behind a pooler
+Nothing rests on a hint: a follower asks once a second without any. So commits send none: their NOTIFY would make them
+wait for each other. A follower has a session of its own, whose name says that it follows. Behind a pooler
 there is no such session: a follower then asks by itself.
 """
 

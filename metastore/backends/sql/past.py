@@ -1,4 +1,4 @@
-"""Read the past, on both SQL databases: rows of the operation table as they stood at a position.
+"""Read the past, on both SQL databases: rows of the operation table as they were at a position.
 
 ``operation`` has one row for each version of an entity. It says where the entity stood after the step. The rows in
 which an entity took a name also have its key, and an index over (parent, family, key). So a path is followed in two

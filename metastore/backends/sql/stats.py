@@ -34,7 +34,7 @@ now AS (SELECT {now} AS at),
 recent AS MATERIALIZED (
   SELECT seq, time, kind, coalesce(owner_id, entity_id) AS id FROM operation
   WHERE seq IS NOT NULL ORDER BY seq DESC LIMIT {newest}),
--- The entities that were written most often of late. An owned row counts for its owner; a lease is no entity.
+-- The entities that were written most often of late. An owned row counts for its owner; a lease is not an entity.
 hot AS MATERIALIZED (
   SELECT id, count(*) AS writes FROM recent
   WHERE id IS NOT NULL AND coalesce(kind, '') <> 'lease' AND time >= (SELECT at FROM now) - CAST(:since AS bigint)

@@ -6,12 +6,12 @@
 ``owned``      rows that belong to one entity: partitions, statistics.
 ``relation``   rows between two entities: owners, tags, policies, memberships, grants.
 ``operation``  one row per write of an operation: history, change feed, result and intent at once. Rows
-               without a position are no history: intents (action pending), operations that came to
+               without a position are not history: intents (action pending), operations that came to
                nothing (failed, unchanged), and those that may be claimed again (forbidden, moved,
                expired, cancelled).
 ``lease``      one row per lease, never deleted: its token, its holder and until when. ``lease_waiter``: the
                clients that wait for it; ``staged``: what was produced under it and is not visible yet.
-``ticket``     who stands in line for an entity: one row per transaction that waits, and entity.
+``ticket``     who is in line for an entity: one row per transaction that waits, and entity.
 ``pin``        positions whose past gc keeps, by name. ``consumer``: how far named readers of the feed are.
 ``cache_member``        the processes that hold a lease on what they cache; ``cache_announcement``: changes that are
                about to be made, which all members must know of first. Both are used on PostgreSQL only.

@@ -76,7 +76,7 @@ THEIR_TURN = f"(quiet_until > :now AND quiet_until <= :now + {LONGEST_QUIET})"
 STAND = f"SELECT scope_version, mark, {THEIR_TURN} FROM guard WHERE id = :id"
 
 
-# The partial indexes of children are used where their condition stands in the statement, word for word: else each of
+# The partial indexes of children are used where their condition is in the statement, word for word: else each of
 # these reads all guards.
 _GONE = "state <> 0"
 # What a listing saw: (id, version) of the children of a kind in a state. Any difference is a phantom.

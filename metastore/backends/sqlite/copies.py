@@ -125,7 +125,7 @@ def _check(source: Path) -> None:
             problem = _problem(connection)
     except (DRIVER.Error, UnicodeDecodeError) as error:  # SQLite's message has the damaged text in it
         raise InvalidArgument(
-            f"{source} is no backup of a metastore: {error}; name a file of: metastore backup"
+            f"{source} is not a backup of a metastore: {error}; name a file of: metastore backup"
         ) from None
     if problem is not None:
         raise InvalidArgument(f"SQLite finds damage in the backup {source}: {problem}; take another one")

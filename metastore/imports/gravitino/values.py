@@ -51,7 +51,7 @@ def properties(row: Row, column: str = "properties", *, can_be_disabled: bool = 
     """
     pairs = json_of(row.get(column), {}) or {}
     if not isinstance(pairs, Mapping):
-        raise ValueError(f"{column} is no object")  # noqa: TRY004  (the row is bad, not the caller)
+        raise ValueError(f"{column} is not an object")  # noqa: TRY004  (the row is bad, not the caller)
     clean = {str(key): str(value) for key, value in pairs.items() if key and value is not None}
     clean.pop(IDENTIFIER, None)
     return clean, not can_be_disabled or clean.pop(_IN_USE, "true") != "false"

@@ -227,7 +227,7 @@ def decode_implementation(doc: Mapping[str, Any]) -> Implementation:
 
 
 def _column_doc(column: Column) -> Doc:
-    """Return a column that is no table's: its type is one text, and it has no id."""
+    """Return a column that is not a table's: its type is one text, and it has no id."""
     doc: Doc = {"name": column.name, "type": column.type}
     usual = {"nullable": True, "default": None, "comment": None, "auto_increment": False}
     return doc | {key: getattr(column, key) for key, value in usual.items() if getattr(column, key) != value}

@@ -12,7 +12,7 @@ All but indexes are texts, parsed, checked and stored in one canonical spelling:
 spelling says both. Known functions and the words of a sort order are spelled in lower case.
 
 A column is named by its name, or by the dotted path of a nested field. A name that is a number, or has white space, a
-dot, a comma, a parenthesis or a quote in it, stands in back-quotes; back-quotes in it are doubled.
+dot, a comma, a parenthesis or a quote in it, is in back-quotes; back-quotes in it are doubled.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def read_trace(path: str) -> Iterator[tuple[int, Any]]:
     except (OSError, EOFError, zlib.error) as error:
         raise InvalidArgument(f"the trace {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidArgument(f"{path}, line {number}: this is no line of a trace: {error}") from None
+        raise InvalidArgument(f"{path}, line {number}: this is not a line of a trace: {error}") from None
     if not number:
         raise InvalidArgument(f"the trace {path} is empty")
 

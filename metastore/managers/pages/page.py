@@ -74,7 +74,7 @@ def read_token(listed: TokenScope, epoch: str, token: object) -> tuple[int, list
         what, kind, prefix, parent_id, after = json.loads(body)
     except ValueError:
         raise InvalidArgument(
-            f"{shown(token)} is no token of this database's pages: it is damaged, or another's; begin without a token"
+            f"{shown(token)} is not a token of this database's pages: it is damaged, or another's; begin without one"
         ) from None
     if TokenScope(what, kind, prefix) != listed:
         raise InvalidArgument("the token is of another listing: repeat the call that gave it, with the same arguments")

@@ -79,7 +79,7 @@ def lookups_of(end: EndOf) -> dict[Lookup, tuple[Kind, ...]]:
         what = " or a ".join(end.kinds) or "object"
         path, count = format_path(end.target), len(end.target)
         raise InvalidArgument(
-            f"{path} has {count} names: that is no path of a {what}; a name with a dot stands in back-quotes"
+            f"{path} has {count} names: that is not a path of a {what}; a name with a dot is in back-quotes"
         )
     return kinds_of
 

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class RelationManager:
-    """The relations of one kind. ``repeats``: to attach again what is there without a value is no error."""
+    """The relations of one kind. ``repeats``: to attach again what is there without a value is not an error."""
 
     def __init__(
         self, session: ManagerSession, relation: Relation, judge: Judge = no_judge, *, repeats: bool = False
@@ -309,7 +309,7 @@ class RelationManager:
     def on_columns(self, target: Target, *, kind: str | None = None) -> list[Attached]:
         """Return what the columns of ``target`` are related to, by column and name; one round trip for all columns.
 
-        What stands on the table is not among it. Raises EntityNotFound.
+        What is on the table is not among it. Raises EntityNotFound.
         """
         return related_to_columns(self._session.backend, self._relation, end_of(target, (), kind))
 

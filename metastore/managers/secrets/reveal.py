@@ -42,7 +42,7 @@ def secret_of(entity: Entity, key: str) -> tuple[Secret, str]:
     if value is None:
         raise EntityNotFound(f"{entity.path}.{key}", f"{entity.path} has no property {shown(key)}")
     if not isinstance(value, Secret):
-        raise InvalidArgument(f"{what} is no secret; load shows it")
+        raise InvalidArgument(f"{what} is not a secret; load shows it")
     return value, what
 
 

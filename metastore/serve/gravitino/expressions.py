@@ -45,7 +45,7 @@ def partitioning_text(value: Any) -> str:
         number = [_number(one, "numBuckets")] if strategy == "bucket" else []
         return spelled(strategy, [*number, *_paths(one)])
     if strategy not in (*_ONE, "identity", "range", "truncate"):
-        raise BadRequest(f"{strategy[:40]!r} is no strategy of a partitioning")
+        raise BadRequest(f"{strategy[:40]!r} is not a strategy of a partitioning")
     width = [_number(one, "width")] if strategy == "truncate" else []
     return spelled(None if strategy == "identity" else strategy, [*width, field_path(one.get("fieldName"))])
 

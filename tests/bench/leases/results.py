@@ -19,7 +19,7 @@ OF_THE_BARS = ("round_trips", "fenced")
 
 
 def headline(figures: Figures) -> Figures:
-    """Return what is no cell's: that is little enough for one table."""
+    """Return what is not a cell's: that is little enough for one table."""
     found = Figures(figures.name, {name: bar for group in OF_THE_BARS for name, bar in GROUPS[group].items()})
     found.values = {name: values for name, values in figures.values.items() if name in found.bars}
     return found

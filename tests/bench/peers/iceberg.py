@@ -1,8 +1,8 @@
 """PyIceberg's SqlCatalog on the same PostgreSQL: other rows, and a metadata file for each version; reported apart.
 
-All five operations of the mix exist. Its namespaces are no rows that lock or guard anything; a commit swaps the pointer
-to the metadata file by the old one, and who lost tries again at once. A drop, a rename and a create do not keep a
-history, and nobody is told of them.
+All five operations of the mix exist. Its namespaces neither lock nor guard anything; a commit swaps the pointer to the
+metadata file by the old one, and who lost tries again at once. A drop, a rename and a create do not keep a history, and
+nobody is told of them.
 """
 
 from __future__ import annotations

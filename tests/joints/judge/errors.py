@@ -1,4 +1,4 @@
-"""Errors that are no answer: of the library's inside, or of a network and a server that nothing had been done to."""
+"""Errors that are not answers: internal ones, or of a network and a server that nothing had been done to."""
 
 from __future__ import annotations
 
