@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-__all__ = ["LARGE", "Crowded", "read_json", "read_large_json"]
+__all__ = ["LARGE", "Crowded", "check_values", "read_json", "read_large_json"]
 
 LARGE: Final = 64 << 10
 """A larger body is read in a thread, by ``read_large_json`` (bytes)."""
@@ -30,14 +30,15 @@ class Crowded(ValueError):
 def read_json(text: bytes, **hooks: Any) -> Any:
     """Return the value of a body. Raises ValueError."""
     try:
-        return json.loads(text, parse_int=_integer, parse_constant=_no_number, **hooks)
+        # UTF-8 alone (RFC 8259, section 8.1): json.loads reads UTF-16 too, whose values check_values cannot count
+        return json.loads(text.decode("utf-8-sig"), parse_int=_integer, parse_constant=_no_number, **hooks)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the body is not JSON: {error}") from None
 
 
 def read_large_json(text: bytes) -> Any:
     """Return the value of a large body. Raises Crowded, ValueError."""
-    _check_values(text)
+    check_values(text, _VALUES, _TEXT)
     return read_json(text, object_pairs_hook=_object, parse_float=_float)
 
 
@@ -45,7 +46,7 @@ def _values(text: bytes) -> int:
     return sum(map(text.count, _BEFORE_VALUES))
 
 
-def _check_values(text: bytes) -> None:
+def check_values(text: bytes, most: int, longest: int) -> None:
     """Raise Crowded for a body with too many values, or too long a text. Commas within texts do not count."""
     values = quotes = length = 0
     rest = b""
@@ -56,14 +57,14 @@ def _check_values(text: bytes) -> None:
         pieces = part.split(b'"')
         values += sum(map(_values, pieces[quotes % 2 :: 2]))
         length += len(pieces[0])
-        is_long = quotes % 2 == 1 and length > _TEXT
+        is_long = quotes % 2 == 1 and length > longest
         if len(pieces) > 1:
             length = len(pieces[-1])
         quotes += len(pieces) - 1
-        if values > _VALUES or quotes > 4 * _VALUES + 4:  # each value may have a name; no JSON has more texts
-            raise Crowded(f"the body has more than {_VALUES:,} values; send it in parts")
+        if values > most or quotes > 4 * most + 4:  # each value may have a name; no JSON has more texts
+            raise Crowded(f"the body has more than {most:,} values; send it in parts")
         if is_long:
-            raise Crowded(f"a text of the body has more than {_TEXT} bytes; a catalog needs no such text")
+            raise Crowded(f"a text of the body has more than {longest} bytes; a catalog needs no such text")
 
 
 def _integer(text: str) -> int:

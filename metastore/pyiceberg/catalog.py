@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import LOCATION, URI, PropertiesUpdateSummary
@@ -251,14 +252,15 @@ class MetastoreCatalog(_PyIcebergBase):
             self._places.check_chosen(location, names, above, user)
         return location.rstrip("/")
 
-    def _take(self, names: Identifier, location: str) -> None:
-        """Let a new table or view of a user have the folder that the user named. Raises ForbiddenError if one had it.
+    def _take(self, names: Identifier, *places: str) -> None:
+        """Let a new table or view of a user have the folders that the user named. Raises ForbiddenError if one had it.
 
         That one may be another's by now, under another name.
         """
         if (user := user_of(self._store)) is not None:
             above = self._namespaces.properties(names[:-1]).get(LOCATION)
-            self._once.take(self._places.check_chosen(location, names, above, user))
+            for place in places:
+                self._once.take(self._places.check_chosen(place, names, above, user))
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Create a table from a metadata file; with ``overwrite``, let an existing table have it.
@@ -376,10 +378,10 @@ class MetastoreCatalog(_PyIcebergBase):
             self._namespaces.require(names[:-1])
             self._tables.require_right(names)
             self._check_created(names, updates, wanted)
-            self._take(names, wanted.location)
 
         wanted = created(self._empty_table_metadata(), updates)
-        return TableCreation(self._tables.path(names), load, absent, wanted)
+        take = partial(self._take, names, wanted.location)
+        return TableCreation(self._tables.path(names), load, absent, take, wanted)
 
     def create_staged(
         self, names: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -449,7 +451,7 @@ class MetastoreCatalog(_PyIcebergBase):
             self._check_registered(names, metadata_location)
             metadata = self._views.read(metadata_location)
             self._check_registered(names, metadata.location)
-            self._take(names, metadata.location)
+            self._take(names, metadata_location, metadata.location)
             return self._views.register(names, metadata, metadata_location, options)
 
         return self._once.run(attempt, lambda: self.load_view(names))

@@ -9,7 +9,7 @@ lease only orders them; the swap alone decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from threading import Lock
@@ -95,11 +95,15 @@ class TableCommit:
 
 @dataclass(frozen=True)
 class TableCreation:
-    """A table that a commit creates: ``absent`` raises if the table is there already, or cannot be created."""
+    """A table that a commit creates: ``absent`` raises if the table is there already, or cannot be created.
+
+    ``take`` lets no other request use the table's folder from now on.
+    """
 
     path: tuple[str, ...]
     load: Callable[[], Current]
     absent: Callable[[], None]
+    take: Callable[[], None]
     metadata: TableMetadata
 
 
@@ -199,18 +203,24 @@ class Commits:
         raise CommitFailedException(f"other commits to the table won for {_PATIENCE:.0f} seconds; try again later")
 
     def _prepare(self, commits: Sequence[TableCommit | TableCreation]) -> list[_Prepared | _Created]:
-        attempts: list[_Prepared | _Created] = []
-        try:
-            for commit in commits:
-                attempt = self._created(commit) if isinstance(commit, TableCreation) else self._attempt(commit)
-                attempts.append(attempt)  # one by one: those before a failing one have files to delete
+        attempts: dict[int, _Prepared | _Created] = {}
+        new = {place: commit for place, commit in enumerate(commits) if isinstance(commit, TableCreation)}
+        for creation in new.values():
+            creation.absent()
+        try:  # one by one: those before a failing one have files to delete
+            for place, commit in enumerate(commits):
+                if not isinstance(commit, TableCreation):
+                    attempts[place] = self._attempt(commit)
+            # last: a client whose requirement was false repeats the commit, with the same folders for its new tables
+            for place, creation in new.items():
+                attempts[place] = self._created(creation)
         except BaseException:
-            _discard(attempts)
+            _discard(attempts.values())
             raise
-        return attempts
+        return [attempts[place] for place in range(len(commits))]
 
     def _created(self, commit: TableCreation) -> _Created:
-        commit.absent()
+        commit.take()
         after = commit.metadata
         location = next_location(self._places.locations(after.location, after.properties), None)
         io = self._places.io(after.properties, location)
@@ -368,7 +378,7 @@ def _require_same(attempt: _Prepared, now: Table) -> None:
         raise VersionConflict(now.path, attempt.location, pointer)
 
 
-def _discard(attempts: Sequence[_Prepared | _Created]) -> None:
+def _discard(attempts: Iterable[_Prepared | _Created]) -> None:
     """Delete the files of attempts that did not commit. The client's own files stay: it may use them again."""
     for attempt in attempts:
         delete_quietly(attempt.io, list(attempt.written))

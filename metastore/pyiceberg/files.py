@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import logging
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from threading import Lock
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from cachetools import LRUCache
@@ -26,12 +27,13 @@ from pyiceberg.utils.config import Config
 from pyiceberg.view.metadata import ViewMetadata
 
 from metastore.errors import MetastoreError, OutcomeUnknown
+from metastore.kinds.bodies import Crowded, check_values
 from metastore.pyiceberg.confined import Confined
 from metastore.pyiceberg.naming import check_properties
 from metastore.pyiceberg.sharing import parsed, shared
 
 __all__ = [
-    "check_size",
+    "check_text",
     "delete_quietly",
     "delete_table_files",
     "deleted_if_refused",
@@ -40,13 +42,19 @@ __all__ = [
     "never_changes",
     "next_location",
     "outlived",
+    "read_current",
     "read_metadata",
     "read_text",
     "write_metadata",
 ]
 
+E = TypeVar("E")
+M = TypeVar("M")
+
 _LARGEST = 64 << 20
 """How many bytes a metadata file may have in a server, unpacked. A client chooses the file, and what it unpacks to."""
+_VALUES = 1_000_000
+"""How many values a metadata file may have in a server: 60 KB unpack to millions, which took minutes and gigabytes."""
 _PART = 1 << 20
 
 
@@ -111,14 +119,26 @@ def read_text(io: FileIO, location: str) -> bytes:
             while part := plain.read(_PART):
                 parts.append(part)
                 size += len(part)
-                check_size(io, location, size)
+                _check_size(io, location, size)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValidationError(f"the file {location} is not table metadata: {type(error).__name__}") from None
-    return b"".join(parts)
+    text = b"".join(parts)
+    check_text(io, location, text)
+    return text
 
 
-def check_size(io: FileIO, location: str, size: int) -> None:
-    """Raise ValidationError if a server reads or writes a metadata file with more bytes than it would read."""
+def check_text(io: FileIO, location: str, text: bytes) -> None:
+    """Raise ValidationError if a server reads or writes a metadata file that is larger than it would read."""
+    _check_size(io, location, len(text))
+    if isinstance(io, Confined) and len(text) > _VALUES:  # a value has a byte
+        try:
+            check_values(text, _VALUES, _LARGEST)
+        except Crowded:
+            message = f"the file {location} has more than {_VALUES:,} values; no metadata has so many"
+            raise ValidationError(message) from None
+
+
+def _check_size(io: FileIO, location: str, size: int) -> None:
     if isinstance(io, Confined) and size > _LARGEST:
         raise ValidationError(f"the file {location} has more than {_LARGEST} bytes; no metadata is so large")
 
@@ -136,12 +156,29 @@ def never_changes(location: str) -> bool:
     return TABLE_METADATA_FILE_NAME_REGEX.fullmatch(location.rsplit("/", 1)[-1]) is not None
 
 
+def read_current(named: Callable[[], tuple[E, str]], read: Callable[[str], M]) -> tuple[E, M, str]:
+    """Return an entity, what its metadata file says, and where that is. ``named`` reads the entity and this place.
+
+    A commit may replace the file meanwhile, and delete it because the table or view wants that: then another one is
+    named. Raises FileNotFoundError if the file is still named.
+    """
+    entity, location = named()
+    while True:
+        try:
+            return entity, read(location), location
+        except FileNotFoundError:
+            gone = location
+            entity, location = named()
+            if location == gone:
+                raise
+
+
 def write_metadata(io: FileIO, metadata: TableMetadata, location: str) -> None:
     """Write a new metadata file. It never replaces one. A file that is not whole is deleted."""
     check_properties(metadata.properties)
     try:
         text = metadata.model_dump_json(exclude_none=not _keeps_nulls()).encode()
-        check_size(io, location, len(text))
+        check_text(io, location, text)
         with io.new_output(location).create() as stream:
             stream.write(Compressor.get_compressor(location).bytes_compressor()(text))
     except FileExistsError:

@@ -48,8 +48,13 @@ _PLACES: Final = ("write.metadata.path", "write.data.path", "write.object-storag
 """Properties of tables that name folders."""
 _PART: Final = re.compile("([0-9a-f]{32})([0-9a-f]{16})")
 """The part of a user's folder that no other one has: a UUIDv7, and whose folder it is."""
-_HOLDS: Final = 24 * 3600 * 1000
-"""How long a user may name a folder that the server chose as it staged a table: to commit it, to register it (ms)."""
+_AHEAD: Final = 60 * 1000
+"""How far the clock of the server that chose a folder may be ahead of this one's (ms)."""
+_HOLDS: Final = 24 * 3600 * 1000 - _AHEAD
+"""How long a user may name a folder that the server chose as it staged a table: to commit it, to register it (ms).
+
+From the first use to the end of this is less than a day: for so long gc keeps the note that the folder was used.
+"""
 
 
 def folder(name: str) -> str:
@@ -192,7 +197,8 @@ def _mark(part: str, begin: str, user: str) -> str:
 
 def _is_new(part: str) -> bool:
     made = int(part, 16) >> 80  # the milliseconds of a UUIDv7
-    return abs(SYSTEM.micros() // 1000 - made) < _HOLDS
+    # whoever knows how a mark is made can make a folder of a later time: it would outlive the note of its use
+    return -_AHEAD < SYSTEM.micros() // 1000 - made < _HOLDS
 
 
 def check_moved(location: str, new: str) -> None:

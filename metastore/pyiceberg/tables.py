@@ -20,7 +20,13 @@ from metastore.errors import DropPending, EntityAlreadyExists
 from metastore.kinds.table.kind import Table as StoredTable
 from metastore.pyiceberg.commits import Current
 from metastore.pyiceberg.entities import FORMAT, POINTER, fields_of, fresh_columns, pointer_changes, pointer_of
-from metastore.pyiceberg.files import delete_table_files, deleted_if_refused, read_metadata, write_metadata
+from metastore.pyiceberg.files import (
+    delete_table_files,
+    deleted_if_refused,
+    read_current,
+    read_metadata,
+    write_metadata,
+)
 from metastore.pyiceberg.layouts import check_writable
 from metastore.pyiceberg.namespaces import Namespaces
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, namespace_names, no_namespace, no_table, shown
@@ -57,9 +63,15 @@ class Tables:
 
     def current(self, names: Identifier) -> Current:
         """Return a table with its metadata. For a user it raises ForbiddenError if the file was replaced."""
-        entity = self.entity(names)
-        location = _pointer(entity, names)
-        metadata = read_metadata(self._places.io(EMPTY_DICT, location), location)
+
+        def named() -> tuple[StoredTable, str]:
+            found = self.entity(names)
+            return found, _pointer(found, names)
+
+        def read(place: str) -> TableMetadata:
+            return read_metadata(self._places.io(EMPTY_DICT, place), place)
+
+        entity, metadata, location = read_current(named, read)
         if entity.location is not None and is_of_user(self._store):
             check_same_place(entity.location, metadata.location)
         return Current(entity, metadata, location)
@@ -130,9 +142,11 @@ class Tables:
         if user is not None:  # a user wrote this file: it may name the folder of another table
             if current is None:
                 above = self._namespaces.properties(names[:-1]).get(LOCATION)
-                folder = self._places.check_chosen(metadata.location, names, above, user)
+                places = (location, metadata.location)
+                folders = [self._places.check_chosen(place, names, above, user) for place in places]
                 check_own_metadata(metadata)
-                self._once.take(folder)
+                for folder in folders:
+                    self._once.take(folder)
             else:
                 check_moved(current.metadata.location, metadata.location)
                 check_own_metadata(metadata)

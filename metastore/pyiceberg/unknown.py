@@ -43,8 +43,8 @@ def _below(found: Any, known: Any) -> Unknown:
         below = {name: _below(part, known[name]) for name, part in found.items() if name in known}
         return {name: part for name, part in {_OWN: own, **below}.items() if part}
     if isinstance(found, list) and isinstance(known, list) and len(found) == len(known):
-        parts = {_part(one): _below(part, one) for part, one in zip(found, known, strict=True)}
-        return {name: part for name, part in parts.items() if part}
+        pairs = zip(found, known, strict=True)
+        return {_part(one): below for part, one in pairs if (below := _below(part, one))}
     return {}
 
 

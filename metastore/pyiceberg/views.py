@@ -23,11 +23,12 @@ from metastore.kinds.view.kind import View as StoredView
 from metastore.pyiceberg.columns import columns_of
 from metastore.pyiceberg.entities import POINTER
 from metastore.pyiceberg.files import (
-    check_size,
+    check_text,
     delete_quietly,
     deleted_if_refused,
     deletes_old,
     never_changes,
+    read_current,
     read_text,
 )
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, no_namespace, shown
@@ -102,9 +103,11 @@ class Views:
         return stored
 
     def _current(self, names: Identifier) -> tuple[StoredView, ViewMetadata, str]:
-        stored = self._stored(names)
-        location = stored.properties[POINTER]
-        return stored, self.read(location), location
+        def named() -> tuple[StoredView, str]:
+            stored = self._stored(names)
+            return stored, stored.properties[POINTER]
+
+        return read_current(named, self.read)
 
     def replace(
         self, names: Identifier, requirements: Sequence[ViewRequirement], updates: Sequence[ViewUpdate]
@@ -255,7 +258,7 @@ def _write(io: FileIO, metadata: ViewMetadata) -> str:
     number = len(metadata.version_log) - 1
     location = f"{metadata.location}/metadata/{number:05d}-{SYSTEM.operation_id()}.metadata.json"
     text = metadata.model_dump_json(by_alias=True, exclude_none=True).encode()
-    check_size(io, location, len(text))
+    check_text(io, location, text)
     with io.new_output(location).create() as stream:
         stream.write(text)
     return location

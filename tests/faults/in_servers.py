@@ -106,7 +106,7 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Iceberg: a user takes the folder that its table had long ago",
         _PLACES,
-        "return abs(SYSTEM.micros() // 1000 - made) < _HOLDS",
+        "return -_AHEAD < SYSTEM.micros() // 1000 - made < _HOLDS",
         "return True",
         _OF_USERS,
     ),
@@ -225,9 +225,37 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Server: a folder is given to one table after the other",
         "metastore/pyiceberg/catalog.py",
-        "            self._once.take(self._places.check_chosen(location, names, above, user))\n",
-        "            self._places.check_chosen(location, names, above, user)\n",
+        "                self._once.take(self._places.check_chosen(place, names, above, user))\n",
+        "                self._places.check_chosen(place, names, above, user)\n",
         _OF_USERS,
+    ),
+    Fault(
+        "Server: a user makes a folder of a later time",
+        "metastore/pyiceberg/places.py",
+        "return -_AHEAD < SYSTEM",
+        "return -_HOLDS < SYSTEM",
+        f"{_OF_USERS} -k later_time",
+    ),
+    Fault(
+        "Server: the folder of a view's registered file is free",
+        "metastore/pyiceberg/catalog.py",
+        "self._take(names, metadata_location, metadata.location)",
+        "self._take(names, metadata.location)",
+        f"{_OF_USERS} -k uses_up",
+    ),
+    Fault(
+        "Server: a commit that lost has used up the folders of its new tables",
+        "metastore/pyiceberg/commits.py",
+        "            creation.absent()\n",
+        "            creation.absent()\n            creation.take()\n",
+        f"{_OF_USERS} -k that_lost",
+    ),
+    Fault(
+        "Server: a body in UTF-16 hides how many values it has",
+        "metastore/kinds/bodies.py",
+        'text.decode("utf-8-sig")',
+        "text",
+        f"{_LIMITS} -k crowded",
     ),
     Fault(
         "Server: the folder of a table that is made is held for its user",
@@ -274,9 +302,23 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Iceberg: a packed metadata file may unpack to any size",
         "metastore/pyiceberg/files.py",
-        "                check_size(io, location, size)\n",
+        "                _check_size(io, location, size)\n",
         "                pass\n",
         _LIMITS,
+    ),
+    Fault(
+        "Iceberg: a packed metadata file may unpack to any number of values",
+        "metastore/pyiceberg/files.py",
+        "            check_values(text, _VALUES, _LARGEST)\n",
+        "            pass\n",
+        f"{_LIMITS} -k never_end",
+    ),
+    Fault(
+        "Iceberg: a load beside a commit finds no file",
+        "metastore/pyiceberg/files.py",
+        "            if location == gone:\n                raise\n",
+        "            raise\n",
+        f"{_OF_USERS} -k finds_the_newer",
     ),
     Fault(
         "Iceberg: a writer that loses leaves its place in the line",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -12,11 +13,14 @@ import pytest
 
 import metastore as ms
 from metastore.clock import SYSTEM
-from metastore.pyiceberg import commits, tables, views
+from metastore.pyiceberg import commits, files, places, tables, views
 from metastore.serve import Principals, tokens_of
+from metastore.serve.iceberg import tables as tables_of_rest
 from tests.iceberg.server import served
 from tests.iceberg.test_confined import TABLES, VIEW, commit
 from tests.iceberg.test_rest import MADE, SCHEMA
+
+_CUT = {"delete-after-commit.enabled": "true", "previous-versions-max": "1"}
 
 
 @pytest.fixture
@@ -166,6 +170,58 @@ def test_a_folder_is_given_once(users: dict[str, httpx.Client]) -> None:
             assert (answer.status_code, "leave the location out" in answer.text) == (403, True), (path, answer.text)
 
 
+def test_a_user_makes_no_folder_of_a_later_time(users: dict[str, httpx.Client], lake: Path) -> None:
+    """It would be valid for longer than gc keeps the note of its use: then it is given a second time."""
+    begin = f"{lake.as_uri()}/a/own"
+    for ahead, status in ((3600, 403), (0, 200)):
+        part = f"{SYSTEM.micros() // 1000 + ahead * 1000:012x}{SYSTEM.operation_id().hex[12:]}"
+        place = f"{begin}-{part}{places._mark(part, begin, 'bob')}"
+        answer = users["bob"].post(TABLES, json={"name": "own", "schema": SCHEMA, "location": place})
+        assert answer.status_code == status, answer.text
+
+
+@pytest.mark.parametrize("register", ["register", "register-view"])
+def test_a_registered_file_uses_up_its_own_folder_too(users: dict[str, httpx.Client], register: str) -> None:
+    """Its location may be in another one. The view's next file would lie beside it, in the folder of another table."""
+    bob, body = users["bob"], {"name": "own", "schema": SCHEMA, "stage-create": True}
+    staged = [bob.post(TABLES, json=body).json()["metadata"] for _ in range(2)]
+    of_file, place = (one["location"] for one in staged)
+    made = bob.post("/namespaces/a/views", json=VIEW).json()["metadata"] if register == "register-view" else staged[1]
+    file = Path(of_file.removeprefix("file://")) / "metadata" / f"00000-{uuid4()}.metadata.json"
+    file.write_text(json.dumps(made | {"location": place}))
+    taken = {"name": "own", "metadata-location": file.as_uri()}
+    assert bob.post(f"/namespaces/a/{register}", json=taken).status_code == 200
+    kind = "view" if register == "register-view" else "table"
+    renamed = {"source": {"namespace": ["a"], "name": "own"}, "destination": {"namespace": ["a"], "name": "old"}}
+    assert users["root"].post(f"/{kind}s/rename", json=renamed).status_code == 204
+    for location in (of_file, place):
+        answer = bob.post(TABLES, json={"name": "own", "schema": SCHEMA, "location": location})
+        assert (answer.status_code, "leave the location out" in answer.text) == (403, True), answer.text
+
+
+def test_a_commit_to_several_tables_that_lost_is_repeated_with_its_new_tables(users: dict[str, httpx.Client]) -> None:
+    """The answer 409 asks for the repeat: the folders of its new tables are not used up before."""
+    bob = users["bob"]
+    place = bob.post(TABLES, json={"name": "new", "schema": SCHEMA, "stage-create": True}).json()["metadata"][
+        "location"
+    ]
+    there = bob.post(TABLES, json={"name": "own", "schema": SCHEMA}).json()["metadata"]["table-uuid"]
+    made = [*MADE, {"action": "set-location", "location": place}]
+    creation = {"identifier": {"namespace": ["a"], "name": "new"}, "updates": made}
+    change = {"action": "set-properties", "updates": {"k": "v"}}
+    for known, status in ((str(uuid4()), 409), (there, 204)):
+        changes = [
+            {**creation, "requirements": [{"type": "assert-create"}]},
+            {
+                "identifier": {"namespace": ["a"], "name": "own"},
+                "requirements": [{"type": "assert-table-uuid", "uuid": known}],
+                "updates": [change],
+            },
+        ]
+        answer = bob.post("/transactions/commit", json={"table-changes": changes})
+        assert answer.status_code == status, answer.text
+
+
 def test_a_user_overwrites_a_table_only_by_a_file_of_its_own_folder(users: dict[str, httpx.Client]) -> None:
     """Whoever made it, and whatever it was called then."""
     root, bob = users["root"], users["bob"]
@@ -277,6 +333,37 @@ def test_a_view_keeps_its_files_unless_it_says_otherwise(users: dict[str, httpx.
     replaced("w", **{"write.metadata.delete-after-commit.enabled": "true"})
     assert [one.exists() for one in (file, second, third, elsewhere)] == [True, False, True, True]
     assert root.get("/namespaces/a/views/v").status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["table", "view"])
+def test_a_load_beside_commits_that_delete_the_file_finds_the_newer_one(
+    users: dict[str, httpx.Client], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file that was named when the load began is gone; it answered 404 for what is there."""
+    root, name = users["root"], "t" if kind == "table" else "v"
+    assert root.post("/namespaces/a/views", json=VIEW).status_code == 200
+    module, read = (tables, "read_metadata") if kind == "table" else (views, "_read")
+    cut = {f"write.metadata.{key}": value for key, value in _CUT.items()}
+
+    def replace() -> None:
+        body = {"requirements": [], "updates": [{"action": "set-properties", "updates": {**cut, "k": str(uuid4())}}]}
+        answer = root.post(f"/namespaces/a/{kind}s/{name}", json=body)
+        assert answer.status_code == 200, answer.text
+
+    replace()
+    first, really = [True], getattr(module, read)
+
+    def late(*arguments: Any) -> Any:
+        if first and first.pop():
+            for _ in range(3):
+                replace()
+            files._KNOWN.clear()
+        return really(*arguments)
+
+    tables_of_rest._ANSWERS.clear()
+    monkeypatch.setattr(module, read, late)
+    assert root.get(f"/namespaces/a/{kind}s/{name}").status_code == 200
+    assert not first
 
 
 def test_a_user_adds_no_file_of_another_table(users: dict[str, httpx.Client], lake: Path) -> None:

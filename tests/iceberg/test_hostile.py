@@ -192,6 +192,10 @@ def test_no_commit_makes_a_file_that_the_server_would_not_read(
     for path, body in ((TABLE, {"requirements": [], "updates": [large]}), ("/namespaces/a/views", view)):
         answer = client.post(path, json=body)
         assert (answer.status_code, "more than 4096 bytes" in answer.text) == (400, True), answer.text
+    monkeypatch.setattr(files, "_VALUES", 100)
+    many = {"action": "set-properties", "updates": {f"k{n}": "" for n in range(100)}}
+    answer = client.post(TABLE, json={"requirements": [], "updates": [many]})
+    assert (answer.status_code, "more than 100 values" in answer.text) == (400, True), answer.text
     assert sorted(tmp_path.rglob("*.json")) == before
     assert _commit(client, {"action": "set-properties", "updates": {"k": "v"}})["properties"] == {"k": "v"}
 

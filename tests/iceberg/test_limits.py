@@ -268,6 +268,9 @@ def test_packed_and_crowded_bodies_are_refused(sqlite_url: str, tmp_path: Path) 
     """No client packs a body; and no request of a catalog has a million values."""
     app = application(ms.open(sqlite_url), warehouses={"lake.ice": f"file://{tmp_path}"})
     crowded = b'{"namespace":["n"],"properties":{"k":[' + b"1," * 1_000_000 + b"1]}}"
+    hidden = ('{"namespace":["\u0122"],"properties":{"k":[' + "[]," * 100_000 + '""]}}').encode(
+        "utf-16-le"
+    )  # U+0122: "
     with running(app) as (_, port), httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
         for path, code in ((f"/iceberg{NAMESPACES}", "BadRequest"), ("/api/metalakes", "IllegalArgument")):
             for encoding in ("gzip", "deflate", "br", "gzip, identity"):
@@ -278,6 +281,8 @@ def test_packed_and_crowded_bodies_are_refused(sqlite_url: str, tmp_path: Path) 
                 assert code in packed.text
             answer = client.post(path, content=crowded, headers=AS_JSON)
             assert (answer.status_code, "more than 100,000 values" in answer.text) == (413, True)
+            unread = client.post(path, content=hidden, headers=AS_JSON)
+            assert (unread.status_code, "the body is not JSON" in unread.text) == (400, True), unread.text
         plain = {**AS_JSON, "Content-Encoding": "identity"}
         assert client.post(f"/iceberg{NAMESPACES}", content=b'{"namespace":["n"]}', headers=plain).status_code == 200
 
@@ -407,8 +412,9 @@ def test_a_server_that_is_stuck_ends_all_the_same() -> None:
 
 
 def test_files_that_never_end_are_refused(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pipe waits for a writer for ever; a packed file may unpack to any size."""
+    """A pipe waits for a writer for ever; a packed file may unpack to any size, and to any number of values."""
     monkeypatch.setattr(files, "_LARGEST", 1 << 20)
+    monkeypatch.setattr(files, "_VALUES", 1 << 16)
     lake = tmp_path / "lake"
     with served(sqlite_url, lake) as address, httpx.Client(base_url=f"{address}/v1/lake.ice", timeout=10) as client:
         client.post("/namespaces", json={"namespace": ["a"]})
@@ -417,9 +423,11 @@ def test_files_that_never_end_are_refused(sqlite_url: str, tmp_path: Path, monke
         os.mkfifo(folder / "pipe.metadata.json")
         text = Path(made["metadata-location"].removeprefix("file://")).read_bytes()
         (folder / "bomb.gz.metadata.json").write_bytes(gzip.compress(text + b" " * (2 << 20)))
+        crowd = text.rstrip()[:-1] + b',"more":[' + b"1," * (1 << 16) + b"1]}"
+        (folder / "crowd.gz.metadata.json").write_bytes(gzip.compress(crowd))
         (folder / "half.gz.metadata.json").write_bytes(gzip.compress(text)[:-9])
         (folder / "good.gz.metadata.json").write_bytes(gzip.compress(text))
-        for name, status in (("pipe", 403), ("bomb.gz", 400), ("half.gz", 400), ("good.gz", 200)):
+        for name, status in (("pipe", 403), ("bomb.gz", 400), ("crowd.gz", 400), ("half.gz", 400), ("good.gz", 200)):
             body = {"name": "u", "metadata-location": f"{folder}/{name}.metadata.json"}
             for door in ("register", "register-view")[: 1 + (status != 200)]:
                 answer = client.post(f"/namespaces/a/{door}", json=body)
