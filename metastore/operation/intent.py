@@ -84,7 +84,6 @@ class Intent:
             settled=merge.settled,
         )
         self._others = row.write_down(entry)
-        row.pending_on = entity_id
         session.metrics.announced()
         session.metrics.overtaken(self._others)
         session.hot.note(entity_id, merge.names and (merge.kind, merge.names))

@@ -150,6 +150,8 @@ class OperationRow:
         outcome: CommitOutcome = self._session.backend.write_down(entry)
         if isinstance(outcome, Unknown):
             self.lost(outcome)
+        if isinstance(outcome, Committed) and entry.action == PENDING:
+            self.pending_on = entry.entity_id  # before it counts as answered: an interrupt in between withdraws it
         self.sent = False
         if isinstance(outcome, Conflicted):
             if REACTIONS[outcome.cause].other is Reaction.LOOK:

@@ -139,6 +139,13 @@ _CALLS = (
         "tests/operation/test_ending.py",
     ),
     Fault(
+        "an interrupt after the answer leaves what was announced for others to apply",
+        "metastore/operation/record.py",
+        "if isinstance(outcome, Committed) and entry.action == PENDING:",
+        "if False:",
+        "tests/operation/test_ending.py -k interrupt",
+    ),
+    Fault(
         "store.run over a listing marks no scope",
         "metastore/transaction/line.py",
         "            self._barred = next((i for i in scopes if i != ROOT_ID), None)",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
 
 import metastore as ms
 from metastore.errors import BackendRefused, BackendUnavailable
+from metastore.operation import intent, record
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
+from tests.interrupts.raising import Raising
 from tests.operation.ground import PATH, StillClock, session_of, store_on, store_with
 
 
@@ -117,3 +120,19 @@ def test_a_freeze_begins_again_if_the_database_was_away(store: Store, refuses: b
     with client.schemas.exclusive("lake.c.s") as tx:
         tx.topics.alter(PATH, ms.SetComment("frozen"))
     assert store.topics.load(PATH).comment == "frozen"
+
+
+def test_an_interrupt_leaves_no_intent(store: Store) -> None:
+    """Whatever line it meets: what is announced after the call is over, another process would apply."""
+    topic, code = store.topics.load(PATH), frozenset((record.__file__, intent.__file__))
+    states = set[str]()
+    for at in count(1):
+        session_of(store).hot.note(topic.id, ("topic", topic.names))
+        raising = Raising(code, at, KeyboardInterrupt)
+        try:
+            raising.run(lambda n=at: store.topics.alter(PATH, ms.SetComment(f"{n}")))  # type: ignore[misc]
+        except KeyboardInterrupt as interrupt:
+            states.add(store.outcome(vars(interrupt)["operation_id"]).state)
+        if raising.left:
+            break
+    assert states == {"unknown", "cancelled", "committed"}
