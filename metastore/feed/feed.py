@@ -40,8 +40,8 @@ __all__ = [
 
 _PAGE = 500
 _LONGEST: Final = 8000
-"""How many changes a page has at most. After a page that shows little, the next is twice as long, and without
-documents: a reader passes many hidden changes by few statements."""
+"""How many changes a page has at most. After a page of which little is shown, the next is twice as long, and without
+texts, which may have a megabyte each: so what is hidden takes few statements, and little memory."""
 
 _RARE: Final = 16
 """A page shows little if it shows less than one in so many of its changes."""
@@ -163,23 +163,24 @@ def _follow(
     while left is None or left > 0:
         # a limit says nothing about how many changes are not shown
         size = size if sight is not None or left is None else min(_PAGE, left)
-        page = backend.feed(seq, size, docs=not ahead)
+        page = backend.feed(seq, size, docs=not ahead, changes=not ahead)
         _check_whole(backend, page.rows, seq, epoch, collected)
         rows = page.rows if sight is None else sight.shown(page.rows)[:left]
-        rows = _with_documents(backend, rows, seq) if ahead else rows
-        for step in rows:
+        given = 0
+        for step in _with_texts(backend, rows, seq) if ahead else rows:
+            given += 1
             seq = step.seq or seq
             position = f"{epoch}-{seq:016x}{step.operation_id.int & _MARKED:08x}"  # position_of, in place
             if unreadable is None:
                 yield change_of(step, position, origin)
             elif change := kept(partial(change_of, step, position, origin), unreadable):
                 yield change
-        left = None if left is None else left - len(rows)
+        left = None if left is None else left - given
         if page.rows:
             last = page.rows[-1]
             seq = last.seq or seq
             if sight is not None and left != 0:
-                yield Passed(position_of(epoch, seq, last.operation_id), len(page.rows) - len(rows))
+                yield Passed(position_of(epoch, seq, last.operation_id), len(page.rows) - given)
             patience = clock.monotonic() + _PATIENCE
         if page.held and len(page.rows) < size:
             return
@@ -193,12 +194,15 @@ def _follow(
             clock.sleep(_PAUSE)
 
 
-def _with_documents(backend: Backend, rows: Sequence[Step], after: int) -> list[Step]:
-    """Return steps that were read without documents with them. Raises HistoryGone if gc has removed some since."""
-    whole = backend.steps_at([step.seq or 0 for step in rows]) if rows else []
-    if len(whole) < len(rows):  # a purge removes steps too
-        check_kept(backend, after)
-    return whole
+def _with_texts(backend: Backend, rows: Sequence[Step], after: int) -> Iterator[Step]:
+    """Yield steps that were read without texts with them. Raises HistoryGone if gc has removed some since."""
+    for start in range(0, len(rows), _PAGE):  # all of a long page may be shown
+        some = rows[start : start + _PAGE]
+        whole = backend.steps_at([step.seq or 0 for step in some])
+        if len(whole) < len(some):  # a purge removes steps too
+            check_kept(backend, after)
+        yield from whole
+        after = some[-1].seq or after
 
 
 def steps_between(

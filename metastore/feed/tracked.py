@@ -74,7 +74,7 @@ class Tracked:
         """Return which of the entities that are purged one after another stood below this one before."""
         ids = [step.entity_id or 0 for step in run]
         try:
-            known = self.backend.past.by_id((run[0].seq or 0) - 1, ids)
+            known = self.backend.past.by_id((run[0].seq or 0) - 1, ids, docs=False)
         except NotKept as kept:
             return [step.entity_id or 0 for step in run if self._is_above(step.parent_id, kept.since)]
         return [i for i, one in zip(ids, known, strict=True) if one is not None and self._is_on(one)]
@@ -83,7 +83,7 @@ class Tracked:
         """Whether this entity is above a purged one whose past is not kept: as its parents stand, or were purged."""
         while parent_id and parent_id != self.standing.id:
             try:
-                (known,) = self.backend.past.by_id(since, [parent_id])
+                (known,) = self.backend.past.by_id(since, [parent_id], docs=False)
             except NotKept as kept:
                 return self._is_above(parent_id, kept.since)
             if known is not None:

@@ -96,19 +96,10 @@ class Facts:
 
     def role_in_words(self, role: int) -> str:
         """Return the role, and through which group the user has it, unless it has it itself too."""
-        members = self._members_with.get(role, ())
+        members = [has.member for has in self.roles if has.role == role and has.member in self.active]
         through = None if self.members[0].id in members or not members else self.active[min(members)]
         name = self.role_names[role]
         return f"the role {name}" if through is None else f"the role {name} of the group {through.name}"
-
-    @cached_property
-    def _members_with(self) -> Mapping[int, list[int]]:
-        """Which active members have each role."""
-        found: dict[int, list[int]] = {}
-        for has in self.roles:
-            if has.member in self.active:
-                found.setdefault(has.role, []).append(has.member)
-        return found
 
     @cached_property
     def owned_from(self) -> int:

@@ -25,11 +25,11 @@ class Hearing(Protocol):
 class Feed(Protocol):
     """The change feed: what was committed, in serialization order."""
 
-    def feed(self, after: int, limit: int, *, docs: bool = True) -> RowPage[Step]:
+    def feed(self, after: int, limit: int, *, docs: bool = True, changes: bool = True) -> RowPage[Step]:
         """Return at most ``limit`` decided steps with a position greater than ``after``, ordered by position.
 
         ``held`` is False when later steps are there that are not decided yet: ask again. Without ``docs``, only the
-        steps of relations have their documents.
+        steps of relations have their documents. Without ``changes`` too, no step has its changes either.
         """
         ...
 

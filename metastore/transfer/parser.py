@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any, Final, NoReturn
 from uuid import UUID
 
@@ -165,7 +166,15 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+def _finite(text: str) -> float:
+    """Return a number that can be written again: Python reads 1e400 as infinity, which no JSON has."""
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(f"the number {shown(text)} is too large")
+    return number
+
+
+_decoder = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 
 
 def _object_of(text: bytes) -> dict[str, Any]:

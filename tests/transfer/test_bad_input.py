@@ -19,6 +19,8 @@ from metastore.transfer.tally import Tally
 from tests.transfer.world import rows
 
 Lines = list[dict[str, Any]]
+LARGE = "1e400"
+"""Written as a number, not as a text."""
 
 
 def small(*, history: bool = False) -> Lines:
@@ -36,7 +38,7 @@ def small(*, history: bool = False) -> Lines:
 
 def sealed(lines: Lines) -> bytes:
     """Write lines with counts and hashes that are right, as a user would who writes a file by hand."""
-    raws = [json.dumps(line).encode() + b"\n" for line in lines[:-1]]
+    raws = [json.dumps(line).replace(f'"{LARGE}"', LARGE).encode() + b"\n" for line in lines[:-1]]
     tally = Tally()
     with suppress(ms.InvalidArgument, KeyError):  # bad by itself
         header = parse_header(raws[0])
@@ -104,6 +106,7 @@ BAD: dict[str, tuple[Callable[[Lines], None], str]] = {
     "a type that is none": (doc(5, columns=[{"id": 1, "name": "a", "type": "in"}]), "line 5: lake.c.s.t: its document"),
     "a property that is not a string": (doc(2, properties={"a": 1}), "line 2: lake: its document cannot be read"),
     "a partition without values": (changed(6, doc={"comment": None, "properties": {}}), "line 6: .*cannot be read"),
+    "a number beyond all floats": (doc(2, x=LARGE), "line 2: this is not JSON: the number '1e400' is too large"),
     "a document that is too large": (doc(2, comment="x" * (1 << 20)), "line 2: lake: the document has"),
     "an operation without history": (
         lambda lines: lines.insert(6, {"operation_id": ID, "ordinal": 0, "action": "x", "time": 1}),

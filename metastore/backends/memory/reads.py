@@ -240,7 +240,7 @@ class MemoryReads:
         with self._lock:
             return [self._shown(s) for s in self._tables.steps if s.operation_id == operation_id]
 
-    def feed(self, after: int, limit: int, *, docs: bool = True) -> RowPage[Step]:
+    def feed(self, after: int, limit: int, *, docs: bool = True, changes: bool = True) -> RowPage[Step]:
         with self._lock:
             later = [s for s in self._tables.steps if s.seq is not None and s.seq > after]
             return RowPage(True, [self._shown(s) for s in later[:limit]])

@@ -188,13 +188,14 @@ class PostgresReads(Questions):
 
     # --- the feed
 
-    def feed(self, after: int, limit: int, *, docs: bool = True) -> RowPage[Step]:
+    def feed(self, after: int, limit: int, *, docs: bool = True, changes: bool = True) -> RowPage[Step]:
         """A position is decided when all lower ones are: seen, or drawn by a transaction that is over.
 
         Without gaps no question is needed. A transaction that drew the number of a gap had its id before this process
         draws its own. So the gap is final once the oldest running transaction is younger than that.
         """
-        known, steps = self._feed_of_one_server(after, limit, docs)
+        text = _READ.feed_with(docs=docs, changes=changes)
+        known, steps = self._feed_of_one_server(text, after, limit)
         decided = _decided_rows(steps, after, known.until)
         if len(decided) == len(steps):
             return RowPage(True, steps)
@@ -208,23 +209,19 @@ class PostgresReads(Questions):
         if oldest <= transaction or self.pool.opened is not known.server:
             return RowPage(False, decided)
         self._decided = _Decided(known.server, max(last, known.until))
-        known, steps = self._feed_of_one_server(after, limit, docs)
+        known, steps = self._feed_of_one_server(text, after, limit)
         decided = _decided_rows(steps, after, known.until)
         return RowPage(len(decided) == len(steps), decided)
 
-    def _feed_of_one_server(self, after: int, limit: int, docs: bool) -> tuple[_Decided, list[Step]]:
+    def _feed_of_one_server(self, text: str, after: int, limit: int) -> tuple[_Decided, list[Step]]:
         """Read rows; return what was known before them, and of the server that they are from."""
         for _ in range(_TURNS):
             server = self.pool.opened
             known = self._decided if self._decided.server is server else _Decided(server)
-            steps = self._feed(after, limit, docs)
+            steps = [step(row) for row in self._quick(text, {"after": after, "page_size": limit})]
             if self.pool.opened is server:
                 return known, steps
         return _Decided(None), steps
-
-    def _feed(self, after: int, limit: int, docs: bool) -> list[Step]:
-        text = _READ.feed if docs else _READ.feed_bare
-        return [step(row) for row in self._quick(text, {"after": after, "page_size": limit})]
 
     def steps_at(self, positions: Sequence[int]) -> list[Step]:
         return [step(row) for row in self._quick(_READ.steps_at, {"ids": list(positions)})]

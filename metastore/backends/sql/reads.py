@@ -253,6 +253,15 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""",
         return from_named(steps.format("") + "WHERE o.seq > :after ORDER BY o.seq LIMIT :page_size", self.parameter)
 
     @cached_property
+    def feed_barest(self) -> str:
+        """The same without the changes too, which may have as much."""
+        return self.feed_bare.replace("o.changes,", "NULL AS changes,")
+
+    def feed_with(self, *, docs: bool, changes: bool) -> str:
+        """Return the one of these with as much text as is asked for."""
+        return self.feed if docs else self.feed_bare if changes else self.feed_barest
+
+    @cached_property
     def steps_at(self) -> str:
         """The steps at some positions."""
         return from_named(self.named_steps + f"WHERE o.seq IN ({self.ids}) ORDER BY o.seq", self.parameter)

@@ -147,9 +147,9 @@ class SqliteReads(Questions):
 
     # --- the feed
 
-    def feed(self, after: int, limit: int, *, docs: bool = True) -> RowPage[Step]:
+    def feed(self, after: int, limit: int, *, docs: bool = True, changes: bool = True) -> RowPage[Step]:
         """Every position is decided: numbers are drawn inside the one transaction that writes."""
-        text = READ.feed if docs else READ.feed_bare
+        text = READ.feed_with(docs=docs, changes=changes)
         return RowPage(True, [step(row) for row in self._rows(text, {"after": after, "page_size": limit})])
 
     def steps_at(self, positions: Sequence[int]) -> list[Step]:
