@@ -166,20 +166,20 @@ def _follow(
         page = backend.feed(seq, size, docs=not ahead)
         _check_whole(backend, page.rows, seq, epoch, collected)
         rows = page.rows if sight is None else sight.shown(page.rows)[:left]
-        rows = _with_documents(backend, rows, seq) if ahead else rows
-        for step in rows:
-            seq = step.seq or seq
+        shown = 0
+        for step in _with_documents(backend, rows, seq) if ahead else rows:
+            seq, shown = step.seq or seq, shown + 1
             position = f"{epoch}-{seq:016x}{step.operation_id.int & _MARKED:08x}"  # position_of, in place
             if unreadable is None:
                 yield change_of(step, position, origin)
             elif change := kept(partial(change_of, step, position, origin), unreadable):
                 yield change
-        left = None if left is None else left - len(rows)
+        left = None if left is None else left - shown
         if page.rows:
             last = page.rows[-1]
             seq = last.seq or seq
             if sight is not None and left != 0:
-                yield Passed(position_of(epoch, seq, last.operation_id), len(page.rows) - len(rows))
+                yield Passed(position_of(epoch, seq, last.operation_id), len(page.rows) - shown)
             patience = clock.monotonic() + _PATIENCE
         if page.held and len(page.rows) < size:
             return
@@ -193,12 +193,18 @@ def _follow(
             clock.sleep(_PAUSE)
 
 
-def _with_documents(backend: Backend, rows: Sequence[Step], after: int) -> list[Step]:
-    """Return steps that were read without documents with them. Raises HistoryGone if gc has removed some since."""
-    whole = backend.steps_at([step.seq or 0 for step in rows]) if rows else []
-    if len(whole) < len(rows):  # a purge removes steps too
-        check_kept(backend, after)
-    return whole
+def _with_documents(backend: Backend, rows: Sequence[Step], after: int) -> Iterator[Step]:
+    """Yield steps that were read without documents with them, and read as many at once as a usual page has.
+
+    Raises HistoryGone if gc has removed some since.
+    """
+    for begin in range(0, len(rows), _PAGE):
+        positions = [step.seq or 0 for step in rows[begin : begin + _PAGE]]
+        whole = backend.steps_at(positions)
+        if len(whole) < len(positions):  # a purge removes steps too
+            check_kept(backend, after)
+        yield from whole
+        after = positions[-1]
 
 
 def steps_between(
