@@ -53,6 +53,13 @@ IN_EDGES: tuple[Fault, ...] = (
         "tests/past/test_revert_places.py -k 'memory and round'",
     ),
     Fault(
+        "Feed: a row that stands below itself ends the feed of every user",
+        "metastore/backends/sql/decode.py",
+        "                if circles:\n",
+        "                if False:\n",
+        "tests/bad_input/test_damaged_rows.py -k 'circle and sqlite'",
+    ),
+    Fault(
         "SQLite: a restore reads all guards",
         "metastore/backends/sqlite/checks.py",
         "AND state = {DROPPED}\n  AND {_GONE}\n",
