@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from metastore.errors import EntityNotFound, InvalidArgument
@@ -283,7 +284,13 @@ def _gone(session: Session, plan: Plan, ids: Sequence[int]) -> set[int]:
     there = {
         i for i, known in zip(above, in_batches(session.backend, above), strict=True) if known and known.state == LIVE
     } | plan.goals.keys()
-    return {i for i, chain in chains.items() if not chain or not there.issuperset(chain)}
+    return {i for i, chain in chains.items() if not chain or not there.issuperset(_from_goal(plan, chain))}
+
+
+def _from_goal(plan: Plan, chain: list[int]) -> Iterator[int]:
+    """Yield the nodes of a chain from the lowest one down that the plan moves: what is above it now does not matter."""
+    lowest = max((at for at, node in enumerate(chain) if node in plan.goals), default=0)
+    return islice(chain, lowest, None)
 
 
 def _listed(paths: Sequence[str]) -> str:

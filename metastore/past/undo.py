@@ -68,6 +68,8 @@ class Undoing:
     def _put(self, goal: Goal, via: tuple[int, ...] = ()) -> None:
         """Give an entity its old name and place; its parent there, and its present ancestors, go back before it."""
         if goal.id in via:
+            if self._state(goal.id) != LIVE:  # it waits for what stands below it, which cannot move before it is back
+                self._move(goal)
             return
         via = (*via, goal.id)
         known = self._known(goal.id)
@@ -75,17 +77,36 @@ class Undoing:
         for entity_id in (goal.parent_id, *[node.id for node in above]):
             if entity_id in self._plan.goals:
                 self._put(self._plan.goals[entity_id], via)
-        if not self._stands(goal):
+        if not self._stands(goal) and not self._is_above_its_parent(goal):
             self._free(goal)
-            parent = self._known(goal.parent_id)
-            names = () if parent is None else tuple([node.name for node in parent.record.chain])
-            manager, path = self._tx.manager(goal.kind), (*names, goal.name)
-            if self._state(goal.id) == LIVE:
-                manager.rename(self._entity(goal.id), path)
-            else:
-                manager.restore(path, id=goal.id, to=path)
+            self._move(goal)
         if goal.in_use:
             self._enable(goal)
+
+    def _move(self, goal: Goal) -> None:
+        manager, path = self._tx.manager(goal.kind), self._path(goal)
+        if self._state(goal.id) == LIVE:
+            manager.rename(self._entity(goal.id), path)
+        else:
+            manager.restore(path, id=goal.id, to=path)
+
+    def _path(self, goal: Goal) -> tuple[str, ...]:
+        """Return the path of the old place; while the parent is not live, of one below its nearest ancestor that is.
+
+        Two may have changed places, one below the other, before both were dropped: the upper one comes back first, and
+        moves below the other one in its own turn.
+        """
+        parent, name = self._known(goal.parent_id), goal.name
+        if parent is not None and not parent.live:
+            above = [node.id for known in self._then.by_id([goal.parent_id]) if known for node in known.record.chain]
+            live = [known for known in self._read.by_id(above) if known is not None and known.live]
+            parent, name = (live or [parent])[-1], _waiting(goal.id)
+        return (*[node.name for node in ([] if parent is None else parent.record.chain)], name)
+
+    def _is_above_its_parent(self, goal: Goal) -> bool:
+        """Whether the old parent stands below an entity, so that it must leave first."""
+        parent = self._known(goal.parent_id)
+        return parent is not None and parent.live and any(node.id == goal.id for node in parent.record.chain)
 
     def _free(self, goal: Goal) -> None:
         """Let another one of the plan leave the place: for good, or until its own turn comes."""
@@ -95,7 +116,7 @@ class Undoing:
             return
         node = known.record.chain[-1]
         if node.id in self._plan.goals or node.id in self._plan.holders:
-            self._tx.manager(node.kind).rename(self._entity(node.id), f"revert {node.id}")
+            self._tx.manager(node.kind).rename(self._entity(node.id), _waiting(node.id))
         else:
             self._drop(node.id)
 
@@ -165,6 +186,11 @@ class Undoing:
         new = [row.name for row in rows_of(self._read, owner.id, kind)]
         rows: OwnedManager[Any] = OwnedManager(self._session, OWNED_KINDS[kind], KINDS[owner.kind])
         rows.put_many(owner, [Row(name, doc, stood=True) for name, doc in old.items()], drop=set(new) - set(old))
+
+
+def _waiting(entity_id: int) -> str:
+    """Return the name of an entity until its turn comes."""
+    return f"revert {entity_id}"
 
 
 def _as_it_goes_back(old: str, entity: Entity) -> str:

@@ -152,8 +152,13 @@ def test_a_circle_of_parents(url: str, ground: ms.Store, execute: Execute) -> No
     upper = ground.schemas.create("m.c.up")
     lower = ground.schemas.create("m.c.up.low")
     table = ground.tables.create("m.c.up.low.t")
+    ground.users.create("m.ann")
+    ground.owners.set("m", "m.ann", kind="metalake")
     execute(f"UPDATE guard SET parent_id = {lower.id}, scope_version = scope_version + 1 WHERE id = {upper.id}")
     with ms.open(url, deadline=5.0) as store:
+        seen = {change.path_after for change in store.as_user("ann").changes()}
+        assert TABLE in seen
+        assert table.path not in seen, "nobody can tell whether she may see it"
         for call in (
             lambda: store.tables.alter(table, ms.SetComment("x"), expected_version=7),
             lambda: list(store.tables.history(table)),

@@ -396,6 +396,17 @@ def test_hidden_changes_are_read_in_pages_that_double(
     (last,) = list(store.changes(after=since))[-1:]
     assert (seen.to_dict(), seen.entity) == (last.to_dict(), last.entity)
     assert list(store.changes(after=since, kinds=["user"])) == [last]
+    store.users.create_many("m", [{"name": f"u{n}"} for n in range(60)])
+    asked, backend = list[int](), type(store._session.backend)
+    read = backend.steps_at
+
+    def noted(self: Any, positions: Any) -> Any:
+        asked.append(len(positions))
+        return read(self, positions)
+
+    monkeypatch.setattr(backend, "steps_at", noted)
+    assert len(list(store.changes(after=since, kinds=["user"]))) > 60
+    assert max(asked) == 25  # documents, as many at once as a usual page has
 
 
 def test_a_change_that_gc_removed_while_hidden_ones_were_read_is_not_passed_over(

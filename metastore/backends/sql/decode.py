@@ -82,15 +82,22 @@ def entities_by_id(rows: Iterable[Row], ids: Sequence[int]) -> list[Known | None
 
 
 def chains_of(rows: Iterable[Row], ids: Iterable[int]) -> dict[int, tuple[Node, ...]]:
-    """Return the nodes from the root down to each id, from a row for each node that has its parent at the end."""
+    """Return the nodes from the root down to each id, from a row for each node that has its parent at the end.
+
+    What the root does not lead to is left out: also what stands below itself, in a damaged table.
+    """
     nodes, parents = dict[int, Node](), dict[int, int]()
     for row in rows:
         nodes[row[0]], parents[row[0]] = _node(row, 0), row[6]
-    return {i: tuple([nodes[at] for at in down]) for i, down in ways_down(ids, parents).items()}
+    ways = ways_down(ids, parents, circles=True)
+    return {i: tuple([nodes[at] for at in down]) for i, down in ways.items()}
 
 
-def ways_down(ids: Iterable[int], parents: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
-    """Return the ids from the root, without it, down to each id; what the root does not lead to is left out."""
+def ways_down(ids: Iterable[int], parents: Mapping[int, int], *, circles: bool = False) -> dict[int, tuple[int, ...]]:
+    """Return the ids from the root, without it, down to each id; what the root does not lead to is left out.
+
+    Raises UnreadableRow for what stands below itself, in a damaged table; with ``circles`` it is left out.
+    """
     ways: dict[int, tuple[int, ...]] = {ROOT_ID: ()}
     for wanted in ids:
         below, at = list[int](), wanted
@@ -98,6 +105,8 @@ def ways_down(ids: Iterable[int], parents: Mapping[int, int]) -> dict[int, tuple
             below.append(at)
             at = parents[at]
             if len(below) > DEEPEST:
+                if circles:
+                    break
                 raise too_deep("entity", wanted)
         if at in ways:
             for i in reversed(below):
