@@ -33,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 OVERRIDDEN = {
     ("metastore.backends.postgres.connection", "Connection", "_connect_gen"),
+    ("metastore.backends.postgres.connection", "Connection", "execute"),  # tests/migration/test_put_back: pooled
     ("metastore.backends.postgres.connection", "Connection", "wait"),
     ("metastore.cli.app", "_Group", "invoke"),
     ("metastore.cli.output", "_Console", "on_broken_pipe"),  # tests/cli: a pipe that is closed
