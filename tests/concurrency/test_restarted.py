@@ -167,6 +167,16 @@ def test_a_database_that_was_made_again_is_another_run(postgres_server: Postgres
             store.metalakes.alter(held, ms.SetComment("x"))
 
 
+def test_a_catalog_of_the_server_that_is_written_anew_is_no_new_run(postgres_url: str) -> None:
+    with ms.open(postgres_url) as before:
+        held = before.metalakes.create("held")
+        with connect(postgres_url) as admin:
+            admin.execute("VACUUM FULL pg_class")
+        with ms.open(postgres_url) as after:
+            found = after.metalakes.load("held")
+        assert {one.origin and one.origin.run for one in (held, found)} == {before._session.backend.origin.run}
+
+
 def test_a_pooler_whose_server_starts_again_is_waited_for(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """pgbouncer refuses new connections with a SQLSTATE of its own while it cannot log in."""
     with ms.open(postgres_url) as store:

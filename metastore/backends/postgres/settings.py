@@ -54,9 +54,11 @@ _SETTINGS = {
 SESSION = "; ".join(f"SET {name} = {value}" for name, value in _SETTINGS.items())
 """What a direct connection begins with."""
 
-RUN = "(extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filepath('pg_class'))"
-"""The run of the server: when it was started, and a path with the number of the database, which a database that is made
-again does not keep. (To ask for the number itself costs twice as much: the server plans a query of its own.)"""
+_FOLDER = "substring(pg_relation_filepath('pg_class') FROM '.*/')"
+RUN = f"(extract(epoch FROM pg_postmaster_start_time())::text || ' ' || {_FOLDER})"
+"""The run of the server: when it was started, and the folder of the database. A database that is made again has another
+folder; VACUUM FULL changes only its files. (To ask for the database's number would cost twice as much: the server would
+plan a query of its own.)"""
 
 AHEAD = f"""SELECT set_config('array_nulls', 'on', true)
   LIMIT CASE WHEN %(run)s::text IS NULL OR {RUN} = %(run)s THEN 1 ELSE -1 END"""
