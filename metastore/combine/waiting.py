@@ -8,14 +8,14 @@ from uuid import UUID
 
 from metastore.combine.lane import Resign
 from metastore.combine.reads import below
-from metastore.deadlines import GRACE, cleaning, remaining
+from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.metrics import Decided
 from metastore.operation.begun import Begun
+from metastore.operation.ending import interrupted
 from metastore.operation.once import note_end
 from metastore.operation.operation import Operation
-from metastore.operation.record import tell_id, withdraw
 from metastore.operation.request import Call, Merge, Proposal, Request, View, committed
 from metastore.operation.session import Session
 from metastore.port.backend import Guards, Reads
@@ -103,10 +103,7 @@ class Waiting(Generic[T]):
     def interrupted(self, interrupt: BaseException) -> None:
         """Make sure that a request whose caller was interrupted is not applied from now on."""
         self.given_up = True
-        if self.taken:
-            with cleaning(self.session.clock.monotonic() + GRACE):
-                withdraw(self.session, self.id, self.session.policy_of(self.call).deadline, sent=True)
-        tell_id(interrupt, self.id)
+        interrupted(self.session, self.call, self.id, interrupt, sent=self.taken)
 
     def expired(self) -> DeadlineExceeded:
         """Return the error of a call whose time was over before it was sent."""

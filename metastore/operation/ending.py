@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
+from uuid import UUID
 
 from metastore.deadlines import GRACE, cleaning
 from metastore.errors import (
@@ -16,12 +17,13 @@ from metastore.errors import (
     RetriesExhausted,
 )
 from metastore.operation.marks import OwnMark
-from metastore.operation.record import OperationRow, withdraw
+from metastore.operation.record import OperationRow, tell_id, withdraw
+from metastore.operation.request import Call
 from metastore.operation.session import Session
 from metastore.port.records import Step
 from metastore.retry.runner import Conflict
 
-__all__ = ["clean_up", "give_up"]
+__all__ = ["clean_up", "give_up", "interrupted"]
 
 T = TypeVar("T")
 
@@ -72,3 +74,11 @@ def clean_up(session: Session, row: OperationRow, mark: OwnMark, life: float) ->
         if row.sent or row.pending_on is not None:
             withdraw(session, row.id, life, sent=row.sent)
         mark.remove()
+
+
+def interrupted(session: Session, call: Call, operation_id: UUID, interrupt: BaseException, *, sent: bool) -> None:
+    """Make sure that a call which was interrupted is not applied from now on. ``sent``: a message may be in flight."""
+    if sent:
+        with cleaning(session.clock.monotonic() + GRACE):
+            withdraw(session, operation_id, session.policy_of(call).deadline, sent=True)
+    tell_id(interrupt, operation_id)

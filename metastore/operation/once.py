@@ -11,14 +11,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from uuid import UUID
 
-from metastore.deadlines import GRACE, cleaning, until
+from metastore.deadlines import until
 from metastore.errors import BackendUnavailable
 from metastore.metrics import Decided
 from metastore.operation.begun import Begun, Met, begin
 from metastore.operation.decide import commit_of, decide
+from metastore.operation.ending import interrupted
 from metastore.operation.intent import hot_now
 from metastore.operation.operation import Operation
-from metastore.operation.record import tell_id, withdraw
 from metastore.operation.request import Call, Merge, Proposal, Request
 from metastore.operation.session import Session
 from metastore.port.commit import Committed, Unknown
@@ -44,7 +44,7 @@ def once(session: Session, request: Request[T], call: Call, lost: Callable[[], N
         return Operation(session, request, call, begun, lost).run()
     except BaseException as error:
         if not isinstance(error, Exception):
-            _interrupted(session, call, begun, error)
+            interrupted(session, call, begun.id, error, sent=begun.sent)
         raise
     finally:
         session.metrics.ended()
@@ -85,14 +85,6 @@ def _attempt(session: Session, request: Request[T], call: Call, begun: Begun) ->
 def _is_hot(session: Session, merge: Merge | None) -> bool:
     """Whether a change is announced before it is tried: another one of its entity lost a moment ago."""
     return merge is not None and hot_now(session, merge) is not None
-
-
-def _interrupted(session: Session, call: Call, begun: Begun, interrupt: BaseException) -> None:
-    """Make sure that a call which was interrupted is not applied from now on."""
-    if begun.sent:
-        with cleaning(session.clock.monotonic() + GRACE):
-            withdraw(session, begun.id, session.policy_of(call).deadline, sent=True)
-    tell_id(interrupt, begun.id)
 
 
 def note_end(

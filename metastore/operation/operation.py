@@ -107,11 +107,11 @@ class Operation(Generic[T]):
             session.bucket,
             self._request.what,
             row.id,
-            self._winner,
-            self._was_helped,
-            self._begun.lost,  # a lost batch counts as an attempt
-            self._begun.started,
-            row.ends,
+            winner=self._winner,
+            helped=self._was_helped,
+            lost=self._begun.lost,  # a lost batch counts as an attempt
+            started=self._begun.started,
+            ends=row.ends,
         )
         try:
             if self._doubt is not None:
