@@ -227,7 +227,7 @@ def test_a_store_that_cannot_be_opened_is_no_member(pgbouncer: PgBouncer) -> Non
         ms.migrate(url)
     with ms.open(direct) as store:
         for url in (direct, pgbouncer.url(direct.rpartition("/")[2])):
-            with pytest.raises(ms.InvalidArgument, match="no replica of this database") as error:
+            with pytest.raises(ms.InvalidArgument, match="not a replica of this database") as error:
                 ms.open(url, cache=ms.Cache("lease", ttl=NEVER), read_from=[other])
             assert (store.cache.members(), error.tb is None) == ((), False)
 

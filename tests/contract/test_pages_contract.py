@@ -246,12 +246,12 @@ def _foreign(ground: Ground) -> Iterator[tuple[str, Callable[[], Any]]]:
     for at in range(0, len(token), 7):
         other = "A" if token[at] != "A" else "B"
         broken = token[:at] + other + token[at + 1 :]
-        yield "no token", _with(tables, two, broken)
+        yield "not a token", _with(tables, two, broken)
     for broken in (token[:-1], token + "A", token + "=", "", "a", "x y", "é", "\x00", token.swapcase(), "A" * 400):
-        yield "no token", _with(tables, two, broken)
+        yield "not a token", _with(tables, two, broken)
     body = json.dumps(["children", "table", None, two.id, ["a", 0]]).encode()
     forged = base64.urlsafe_b64encode(b"123456789" + body).decode().rstrip("=")
-    yield "no token", lambda: tables.page(two, token=forged)
+    yield "not a token", lambda: tables.page(two, token=forged)
     for wrong in (5, b"abc", ["a"]):
         yield "a token must be", _with(tables, two, wrong)
 
@@ -267,7 +267,7 @@ def test_a_token_of_another_database_is_refused(many: Ground) -> None:
         prepare(other)
         other.tables.create_many("m.c.two", [{"name": name} for name in NAMES])
         token = other.tables.page("m.c.two", size=2).next_token
-    with pytest.raises(ms.InvalidArgument, match="no token of this database's pages"):
+    with pytest.raises(ms.InvalidArgument, match="not a token of this database's pages"):
         many.store.tables.page("m.c.two", token=token)
 
 

@@ -57,7 +57,7 @@ def test_load_shows_a_handle_and_reveal_the_secret(store: Store, table: Entity) 
     assert store.reveal("m.c.s.t", "a.token") == SECRETS[1]
     assert store.reveal(table, "a.token") == SECRETS[1]
     assert store.reveal("m.c", "password") == SECRETS[0]
-    with pytest.raises(ms.InvalidArgument, match="no secret"):
+    with pytest.raises(ms.InvalidArgument, match="not a secret"):
         store.reveal("m.c.s.t", "owner")
 
 

@@ -88,7 +88,7 @@ def test_errors_do_not_show_the_secret(store: Store, catalog: Entity, tmp_path: 
 
 
 def test_reveal_says_what_is_missing(store: Store, catalog: Entity, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ms.InvalidArgument, match="no secret"):
+    with pytest.raises(ms.InvalidArgument, match="not a secret"):
         store.reveal("m.c", "user")
     with pytest.raises(ms.EntityNotFound, match="no property"):
         store.reveal("m.c", "nothing")

@@ -399,7 +399,7 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("DELETE", "/namespaces/a/tables/t?purgeRequested=maybe", None, 400, "purgeRequested"),
     ("POST", "/transactions/commit", {"table-changes": [_TWICE, _TWICE]}, 400, "twice"),
     ("POST", "/transactions/commit", {"table-changes": []}, 400, "table-changes"),
-    ("POST", "/namespaces/a/tables/t", _update("add-snapshot", snapshot=_SNAPSHOT), 400, "64 bits"),
+    ("POST", "/namespaces/a/tables/t", _update("add-snapshot", snapshot=_SNAPSHOT), 400, "64-bit integer"),
     ("POST", "/namespaces/a/tables/t", _update("set-current-schema", **{"schema-id": 99}), 400, "99"),
     ("POST", "/namespaces/a/tables/t", _update("set-current-schema", **{"schema-id": -1}), 400, "schema"),
     ("POST", "/namespaces/a/tables/t", _update("set-default-spec", **{"spec-id": -1}), 400, "spec"),
