@@ -422,7 +422,8 @@ def test_files_that_never_end_are_refused(sqlite_url: str, tmp_path: Path, monke
         folder = Path(made["metadata-location"].removeprefix("file://")).parent
         os.mkfifo(folder / "pipe.metadata.json")
         text = Path(made["metadata-location"].removeprefix("file://")).read_bytes()
-        (folder / "bomb.gz.metadata.json").write_bytes(gzip.compress(text + b" " * (2 << 20)))
+        bomb = gzip.compress(text + b" " * (2 << 20))[:-9]  # nobody unpacks it so far
+        (folder / "bomb.gz.metadata.json").write_bytes(bomb)
         crowd = text.rstrip()[:-1] + b',"more":[' + b"1," * (1 << 16) + b"1]}"
         (folder / "crowd.gz.metadata.json").write_bytes(gzip.compress(crowd))
         (folder / "half.gz.metadata.json").write_bytes(gzip.compress(text)[:-9])
@@ -432,3 +433,4 @@ def test_files_that_never_end_are_refused(sqlite_url: str, tmp_path: Path, monke
             for door in ("register", "register-view")[: 1 + (status != 200)]:
                 answer = client.post(f"/namespaces/a/{door}", json=body)
                 assert answer.status_code == status, (name, door, answer.text)
+                assert (name == "bomb.gz") == ("more than 1048576 bytes" in answer.text), answer.text
