@@ -30,12 +30,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 
 from metastore.arguments import positive_seconds, shown
+from metastore.bodies import LARGE, read_json, read_large_json
 from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument, MetastoreError, VersionConflict
 from metastore.http.conditions import conditioned
 from metastore.http.etags import Tags, etag, tags_in
 from metastore.http.fields import fields_of
 from metastore.http.problems import problem
-from metastore.kinds.bodies import LARGE, read_json, read_large_json
 from metastore.kinds.entity import Entity
 from metastore.kinds.read_changes import changes_from_list
 from metastore.kinds.registry import KINDS

@@ -197,7 +197,7 @@ def _mark(part: str, begin: str, user: str) -> str:
 
 def _is_new(part: str) -> bool:
     made = int(part, 16) >> 80  # the milliseconds of a UUIDv7
-    # whoever knows how a mark is made can make a folder of a later time: it would outlive the note of its use
+    # the mark is no secret: a client can make one of a later time, and its folder would outlive the note of its use
     return -_AHEAD < SYSTEM.micros() // 1000 - made < _HOLDS
 
 

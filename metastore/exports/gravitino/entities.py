@@ -194,7 +194,9 @@ def _function(said: Said) -> Iterator[TablesRow]:
     definitions = said.field("definitions")
     other = {one.runtime for each in definitions for one in each.implementations} - set(_RUNTIMES)
     if other:
-        raise NoPlace(f"it has an implementation for {', '.join(sorted(map(str, other)))}, not a runtime there")
+        raise NoPlace(
+            f"it has an implementation for {', '.join(sorted(map(str, other)))}; Gravitino has no such runtime"
+        )
     numbers = {"function_current_version": said.version, "function_latest_version": said.version}
     kind = {"function_type": said.doc["type"].upper(), "deterministic": int(said.doc["deterministic"])}
     yield "function_meta", said.own(**kind, **numbers)
