@@ -40,6 +40,7 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
     "migrations": ("migration",),
     "operation": (*_KERNEL, "interleaving", "interrupts"),
     "past": ("past", "contract"),
+    "plain": ("unit", "http", "servers"),
     "port": ("contract", "unit"),
     "pyiceberg": ("iceberg",),
     "replicas": ("cache", "contract"),

@@ -30,7 +30,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 
 from metastore.arguments import positive_seconds, shown
-from metastore.bodies import LARGE, read_json, read_large_json
 from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument, MetastoreError, VersionConflict
 from metastore.http.conditions import conditioned
 from metastore.http.etags import Tags, etag, tags_in
@@ -41,6 +40,7 @@ from metastore.kinds.read_changes import changes_from_list
 from metastore.kinds.registry import KINDS
 from metastore.managers.declared import DeclaredManager
 from metastore.operation.keys import key
+from metastore.plain.bodies import LARGE, read_json, read_large_json
 from metastore.store import Store
 
 __all__ = ["router"]

@@ -26,8 +26,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.config import Config
 from pyiceberg.view.metadata import ViewMetadata
 
-from metastore.bodies import Crowded, check_values
 from metastore.errors import MetastoreError, OutcomeUnknown
+from metastore.plain.bodies import Crowded, check_values
 from metastore.pyiceberg.confined import Confined
 from metastore.pyiceberg.naming import check_properties
 from metastore.pyiceberg.sharing import parsed, shared

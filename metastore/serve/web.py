@@ -20,8 +20,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from metastore.bodies import LARGE, Crowded, read_json, read_large_json
 from metastore.clock import SYSTEM
+from metastore.plain.bodies import LARGE, Crowded, read_json, read_large_json
 from metastore.serve.principals import Principals
 
 __all__ = ["Answer", "BadRequest", "Busy", "Call", "Encoded", "Protocol", "Route", "TooLarge", "route"]

@@ -252,7 +252,7 @@ IN_SERVERS: tuple[Fault, ...] = (
     ),
     Fault(
         "Server: a body in UTF-16 hides how many values it has",
-        "metastore/bodies.py",
+        "metastore/plain/bodies.py",
         'text.decode("utf-8-sig")',
         "text",
         f"{_LIMITS} -k crowded",
