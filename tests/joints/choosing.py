@@ -19,7 +19,9 @@ __all__ = ["ROLES", "Role", "Script", "Who", "scripts"]
 
 Script = Generator[Request, Any, None]
 _WORKS: Final = 0.15
-"""How long a slow transaction works (seconds)."""
+"""How long an unhurried transaction works (seconds)."""
+_WORKS_LONG: Final = 0.8
+"""How long a slow one does: longer than a quarter of the least time for which its mark would bar others (seconds)."""
 _WIDE: Final = 4000
 _PAGE: Final = 300
 """How many changes a follower of the feed reads at once."""
@@ -304,7 +306,7 @@ def slow(who: Who) -> Script:
     """A transaction whose function works for longer than others take for a commit."""
     path, token = f"{LAKE}.c.s.t0", who.token
     steps = (_load(f"{LAKE}.c.s"), _alter(path, token))
-    yield Request("transaction", path, block="run", steps=steps, works=_WORKS)
+    yield Request("transaction", path, block="run", steps=steps, works=_WORKS_LONG)
 
 
 def near(who: Who) -> Script:

@@ -78,7 +78,7 @@ PLANS: Final = {
     "crowd": Plan((_crew("tasks", "light", 1000, pool=8), _MOVER), needs=("alter", "load", "rename of an ancestor")),
     "members": Plan(
         (
-            _crew("threads", "light", 1, cache=("lease", 10.0)),
+            _crew("threads", "notebook", 2, cache=("lease", 10.0)),
             _crew("threads", "mixed", 2, cache=("lease", 0.2)),
             _crew("tasks", "mixed", 3),
             _MOVER,
