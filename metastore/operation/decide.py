@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from metastore.errors import BackendUnavailable, MetastoreError
-from metastore.operation.request import Proposal, Request, View
+from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import Session
 from metastore.port.commit import Commit
 
@@ -36,12 +36,19 @@ def decide(session: Session, request: Request[T], *, trusting: bool) -> tuple[Pr
 
 
 def commit_of(
-    proposal: Proposal[Any], operation_id: UUID, principal: str | None, run: str | None, *, waits: bool, **more: Any
+    session: Session,
+    call: Call,
+    proposal: Proposal[Any],
+    operation_id: UUID,
+    run: str | None,
+    *,
+    waits: bool,
+    **more: Any,
 ) -> Commit:
-    """Return the commit of a proposal. ``waits``: for those in flight at its guards. ``more``: its other fields."""
+    """Return the commit of a call's proposal. ``waits``: for those in flight at its guards. ``more``: other fields."""
     return Commit(
         operation_id,
-        principal,
+        session.principal if call.principal is None else call.principal,
         proposal.guards,
         proposal.reads,
         proposal.writes,
@@ -49,5 +56,6 @@ def commit_of(
         patience=_PATIENCE if waits else None,
         evidence=proposal.evidence,
         run=run,
+        reason=session.reason_of(call),
         **more,
     )

@@ -59,8 +59,7 @@ def _attempt(session: Session, request: Request[T], call: Call, begun: Begun) ->
             if not isinstance(decided, Proposal):
                 by = "value"
                 return decided
-            principal = session.principal if call.principal is None else call.principal
-            commit = commit_of(decided, begun.id, principal, run, waits=request.exclusive or decided.exclusive)
+            commit = commit_of(session, call, decided, begun.id, run, waits=request.exclusive or decided.exclusive)
             outcome = None
             if not (request.read_first and _is_hot(session, decided.merge)):
                 begun.sent = True

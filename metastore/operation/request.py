@@ -8,6 +8,7 @@ fresh read. :mod:`metastore.operation.operation` makes one operation of a reques
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -37,6 +38,7 @@ __all__ = [
     "Results",
     "View",
     "clean_principal",
+    "clean_reason",
     "committed",
     "is_known",
 ]
@@ -46,6 +48,8 @@ Results = tuple[Result | None, ...]
 
 MAX_PRINCIPAL = 1024
 """How many code points a principal has at most: it is in every event that it causes."""
+MAX_REASON = 200
+"""How many code points a reason has at most."""
 
 
 @value
@@ -91,14 +95,17 @@ class Fencing(Protocol):
 
 @dataclass(frozen=True)
 class Call:
-    """One call's options: its principal, its deadline (seconds), its operation id, and the lease that it needs."""
+    """One call's options: who asks, its deadline (seconds), its operation id, the lease that it needs, and why."""
 
     principal: str | None = None
     deadline: float | None = None
     operation_id: UUID | None = None
     lease: Fencing | None = None
+    reason: str | None = None
 
     def __post_init__(self) -> None:
+        if self.reason is not None:
+            object.__setattr__(self, "reason", clean_reason(self.reason))
         if self.principal is not None:
             object.__setattr__(self, "principal", clean_principal(self.principal))
         if self.deadline is not None:
@@ -125,6 +132,16 @@ def clean_principal(principal: object) -> str:
         raise InvalidArgument("the principal must be a non-empty string without NUL")
     if len(text) > MAX_PRINCIPAL:
         raise InvalidArgument(f"the principal has {len(text)} code points; at most {MAX_PRINCIPAL} are allowed")
+    return text
+
+
+def clean_reason(reason: object) -> str:
+    """Return ``reason`` as it is stored, or raise InvalidArgument."""
+    text = clean_text(reason, "the reason")
+    if not text.strip() or any(unicodedata.category(char) == "Cc" for char in text):
+        raise InvalidArgument("the reason must be one line of text, without control characters")
+    if len(text) > MAX_REASON:
+        raise InvalidArgument(f"the reason has {len(text)} code points; at most {MAX_REASON} are allowed")
     return text
 
 

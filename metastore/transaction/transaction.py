@@ -181,6 +181,7 @@ class Transaction(Managers):
             leases=leases,
             publishes=self.publishes,
             advance=self.advance,
+            reason=self._outer.reason_of(self._call),
         )
         outcome = self._committed(self._in_line(commit))
         if isinstance(outcome, Conflicted):

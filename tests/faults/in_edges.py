@@ -221,6 +221,20 @@ IN_EDGES: tuple[Fault, ...] = (
         "tests/past/test_revert.py -k 'starve and sqlite'",
     ),
     Fault(
+        "History: a reason with brackets counts as the token of a lease",
+        "metastore/port/note.py",
+        """json.dumps(reason).replace("[", r"\u005b")""",
+        "json.dumps(reason)",
+        "tests/contract/test_reason_contract.py -k audit",
+    ),
+    Fault(
+        "History: an announced change loses its reason",
+        "metastore/operation/intent.py",
+        "            reason=row.reason,\n",
+        "",
+        "tests/contract/test_reason_contract.py -k hot",
+    ),
+    Fault(
         "Transactions: one that waits for the dead owner of a change below what it moves",
         "metastore/operation/tickets.py",
         "            carries.append(_nothing(last))\n            continue",

@@ -32,8 +32,8 @@ from metastore.port.conditions import (
     Relations,
 )
 from metastore.port.intents import CLAIMABLE, FORMAT
-from metastore.port.leases import PUBLISHED, STAGED, fences
-from metastore.port.note import note_of
+from metastore.port.leases import PUBLISHED, STAGED
+from metastore.port.note import note_below, note_of
 from metastore.port.records import OwnedRecord, Step
 from metastore.port.writes import Delete, Insert, Put, Relate, Result, Update, Write
 
@@ -296,9 +296,8 @@ class _Applying:
         return old
 
     def _note(self) -> str | None:
-        """Return what the next row keeps of that on which the commit rests: the first all, the others the leases."""
-        commit = self._commit
-        return note_of(commit) if self._ordinal == 0 else fences(commit.leases) if commit.leases else None
+        """Return what the next row keeps of the commit: the first all, each other one the leases and the reason."""
+        return (note_of if self._ordinal == 0 else note_below)(self._commit)
 
     def _audit(self) -> tuple[str | None, int]:
         return self._commit.principal, self._now

@@ -110,7 +110,7 @@ def statement(commit: Commit, write: Update) -> Statement:
         "state": write.state,
         "in_use": write.in_use,
     }
-    if commit.evidence:
+    if commit.evidence or commit.reason is not None:
         return Statement(MOVE_NOTED, values | {"note": note_of(commit)}, writes=True)
     return Statement(MOVE, values, writes=True)
 

@@ -22,7 +22,7 @@ from metastore.backends.postgres.tickets import PASSED
 from metastore.names import fold, parse_path
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
 from metastore.port.conditions import Expect, Guard
-from metastore.port.note import note_of
+from metastore.port.note import note_below, note_of
 from metastore.port.writes import Delete, Insert, Put, Relate, Result, Update, Write
 
 __all__ = ["outcome", "statements"]
@@ -174,7 +174,7 @@ def _statement(commit: Commit, stage: _Stage) -> Statement:
     if commit.leases:
         values |= {**parameters.leases(commit.leases), "publishes": plain(commit.publishes)}
     if noted is not None:
-        values |= {"note": noted, "fences": values.get("fences")}
+        values |= {"note": noted, "fences": note_below(commit)}
     shape = Shape(
         updates=bool(updates),
         inserts=bool(inserts),

@@ -60,7 +60,7 @@ class Shape:
     fenced: bool = False
     """Leases must hold."""
     noted: bool = False
-    """The leases, and the evidence of rights, are noted."""
+    """The leases, the evidence of rights, or the reason are noted."""
     publishes: bool = False
     """It makes staged values visible."""
 
@@ -319,7 +319,7 @@ _KEPT = f"""kept AS (
 # Without gaps: a tombstone takes the first ordinal, so that the row with this ordinal must always exist.
 _ORDINAL = {False: "d.ordinal", True: "row_number() OVER (ORDER BY d.ordinal) - 1"}
 
-# The first row keeps all that the commit rests on, each other one only the leases.
+# The first row keeps the whole note, each other one the leases and the reason.
 _NOTE = ", CASE {ordinal} WHEN 0 THEN %(note)s::text ELSE %(fences)s::text END"
 
 # Each raises the SQLSTATE of its cause: MARKED, TICKET, PENDING, READ.

@@ -11,8 +11,7 @@ from metastore.backends.sqlite.text import is_no_text
 from metastore.port.commit import Commit
 from metastore.port.conditions import DROPPED, LIVE
 from metastore.port.format import SCHEMA_FORMAT
-from metastore.port.leases import fences
-from metastore.port.note import note_of
+from metastore.port.note import note_below, note_of
 from metastore.port.unreadable import damaged
 from metastore.port.writes import Delete, Insert, Put, Relate, Result, Update, Write
 
@@ -200,8 +199,7 @@ class Writer:
         seq = next_seq(self._connection)
         event, commit = write.event, self._commit
         digest = commit.caller.digest if commit.caller is not None and self._logged == 0 else None
-        leases = fences(commit.leases) if commit.leases else None
-        held = note_of(commit) if self._logged == 0 else leases
+        held = note_of(commit) if self._logged == 0 else note_below(commit)
         self._run(
             f"""INSERT INTO operation (writer, operation_id, ordinal, seq, entity_id, version, owner_id, kind, action,
             principal, time, path_before, path_after, changes, scope_version, in_use, doc, parent_id, name, fold, state,
