@@ -56,6 +56,6 @@ def commit_of(
         patience=_PATIENCE if waits else None,
         evidence=proposal.evidence,
         run=run,
-        reason=session.reason_of(call),
+        reason=session.reason if call.reason is None else call.reason,
         **more,
     )

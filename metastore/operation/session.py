@@ -166,15 +166,11 @@ class Session(ManagerSession):
         """Return this session."""
         return self
 
-    def reason_of(self, call: Call) -> str | None:
-        """Return why a call is made."""
-        return self.reason if call.reason is None else call.reason
-
     def bound(self, call: Call) -> Session:
         """Return a session with the call's principal, deadline and reason that shares all else, such as the backend."""
         bound, deadline = copy(self), call.deadline
         bound.principal = self.principal if call.principal is None else call.principal
-        bound.reason = self.reason_of(call)
+        bound.reason = self.reason if call.reason is None else call.reason
         if deadline is not None:
             bound.policy, bound.bounds_reads = replace(self.policy, deadline=float(deadline)), True
         return bound

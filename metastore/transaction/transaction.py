@@ -86,6 +86,7 @@ class Transaction(Managers):
         """The position of a consumer that moves with the commit."""
         self._inner = ManagerSession(_NOT_OPEN, session.clock, session.policy, principal, outer=session)
         self._inner.seals = session.seals
+        self._inner.reason = session.reason if call.reason is None else call.reason
         if session.access is not None:
             check_principal(session.access, call)
             self._inner.access = session.access
@@ -181,7 +182,7 @@ class Transaction(Managers):
             leases=leases,
             publishes=self.publishes,
             advance=self.advance,
-            reason=self._outer.reason_of(self._call),
+            reason=self._inner.reason,
         )
         outcome = self._committed(self._in_line(commit))
         if isinstance(outcome, Conflicted):

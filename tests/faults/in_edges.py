@@ -223,7 +223,7 @@ IN_EDGES: tuple[Fault, ...] = (
     Fault(
         "History: a reason with brackets counts as the token of a lease",
         "metastore/port/note.py",
-        """json.dumps(reason).replace("[", r"\u005b")""",
+        'json.dumps(reason).replace("[", r"\\u005b")',
         "json.dumps(reason)",
         "tests/contract/test_reason_contract.py -k audit",
     ),
