@@ -13,6 +13,20 @@ _PLACES = "metastore/pyiceberg/places.py"
 
 IN_SERVERS: tuple[Fault, ...] = (
     Fault(
+        "gc goes on without its lease",
+        "metastore/gc.py",
+        "        self._lease.tokens()\n",
+        "        pass\n",
+        "tests/leases/test_gc_in_servers.py -k lost",
+    ),
+    Fault(
+        "gc makes entities unrestorable without a fencing token",
+        "metastore/gc.py",
+        "call = Call(deadline=_PATIENCE, lease=lease)",
+        "call = Call(deadline=_PATIENCE)",
+        "tests/leases/test_gc_in_servers.py -k lost",
+    ),
+    Fault(
         "Iceberg: a requirement that is false is merged away",
         "metastore/pyiceberg/rebase.py",
         "if moved and not merging:",
