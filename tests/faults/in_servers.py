@@ -13,6 +13,13 @@ _PLACES = "metastore/pyiceberg/places.py"
 
 IN_SERVERS: tuple[Fault, ...] = (
     Fault(
+        "a backup that is looked at becomes another database",
+        "metastore/cli/backups.py",
+        "default_transaction_read_only=on",
+        "default_transaction_read_only=off",
+        "tests/verify/test_backups.py -m long -k dump",
+    ),
+    Fault(
         "a refused request leaves no line in the audit log",
         "metastore/serve/web.py",
         "if answer.status in (401, 403):",
