@@ -14,6 +14,8 @@ import psycopg
 import pytest
 
 import metastore as ms
+from metastore import serve
+from metastore.cli.app import run as cli
 from metastore.serve.gc import LEASE, Collector
 from tests.servers.process import free_port, wait_until
 
@@ -73,11 +75,23 @@ def test_two_servers_take_turns(url: str, monkeypatch: pytest.MonkeyPatch) -> No
         assert one.leases.holder(LEASE) is None
 
 
+@pytest.mark.parametrize(
+    ("options", "retention"),
+    [([], timedelta(days=7)), (["--gc-retention", "2d"], timedelta(days=2)), (["--no-gc"], None)],
+)
+def test_it_can_be_turned_off(options: list[str], retention: timedelta | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: dict[str, Any] = {}
+    monkeypatch.setattr(serve, "application", lambda _, **given: made.update(given))
+    monkeypatch.setattr(serve, "serve_application", lambda *_, **__: None)
+    assert cli(["--url", "memory://", "serve", *options]) == 0
+    assert made["gc_retention"] == retention
+
+
 @pytest.mark.long
 def test_a_server_is_killed_or_stopped_in_the_middle_of_gc(postgres_url: str, tmp_path: Path) -> None:
     logs = [tmp_path / name for name in ("one", "two")]
     words = [sys.executable, "-m", "tests.leases.gc_program", postgres_url, str(TTL)]
-    serve = [sys.executable, "-m", "metastore", "--url", postgres_url, "serve", "--gc-retention", "0s", "--port"]
+    command = [sys.executable, "-m", "metastore", "--url", postgres_url, "serve", "--gc-retention", "0s", "--port"]
     waits = """SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
         AND query LIKE '%DELETE FROM entity%' AND datname = current_database()"""
     left = "SELECT count(*) FROM guard WHERE state <> 0 OR key LIKE 't%'"
@@ -126,7 +140,7 @@ def test_a_server_is_killed_or_stopped_in_the_middle_of_gc(postgres_url: str, tm
             last = store.tables.create("lake.cat.last.t", parents=True)
             store.schemas.drop("lake.cat.last", cascade=True)
             locker.execute("SELECT id FROM entity WHERE id = %s FOR UPDATE", [last.id])
-            one = subprocess.Popen([*serve, str(free_port())], cwd=ROOT)
+            one = subprocess.Popen([*command, str(free_port())], cwd=ROOT)
             assert wait_until(blocked, 60)
             begun = time.monotonic()
             one.send_signal(signal.SIGTERM)
