@@ -169,6 +169,7 @@ class AsyncStore:
         keep_versions: int = ...,
         keep_unread: timedelta = ...,
         clean_up: Callable[[LeftBehind], None] | None = ...,
+        lease: Fencing | None = ...,
     ) -> Collected: ...
     async def import_from(
         self,

@@ -387,6 +387,7 @@ class Store(Managers):
         keep_versions: int = 10,
         keep_unread: timedelta = timedelta(days=30),
         clean_up: Callable[[LeftBehind], None] | None = None,
+        lease: Fencing | None = None,
     ) -> Collected:
         """Delete what was dropped longer ago than ``retention``, and old history. Many processes may run it at once.
 
@@ -395,11 +396,11 @@ class Store(Managers):
 
         A value that was staged under a lease may become impossible to publish. gc calls ``clean_up`` with each such
         value, perhaps more than once, to remove what it names. Without ``clean_up``, gc leaves these rows. Raises
-        InvalidArgument.
+        InvalidArgument; LeaseLost at the next batch if the holder has lost the ``lease``: the next gc goes on.
         """
         if clean_up is not None:
             function(clean_up, "clean_up")
-        collected = collecting.collect(self._session, retention, keep_versions, keep_unread)
+        collected = collecting.collect(self._session, retention, keep_versions, keep_unread, lease)
         return replace(collected, staged=clear_away(self._session.backend, clean_up))
 
     def verify(self) -> list[Violation]:

@@ -13,6 +13,34 @@ _PLACES = "metastore/pyiceberg/places.py"
 
 IN_SERVERS: tuple[Fault, ...] = (
     Fault(
+        "a backup that is looked at becomes another database",
+        "metastore/cli/backups.py",
+        "default_transaction_read_only=on",
+        "default_transaction_read_only=off",
+        "tests/verify/test_backups.py -m long -k dump",
+    ),
+    Fault(
+        "a refused request leaves no line in the audit log",
+        "metastore/serve/web.py",
+        "if answer.status in (401, 403):",
+        "if answer.status == 401:",
+        "tests/iceberg/test_audit.py",
+    ),
+    Fault(
+        "gc goes on without its lease",
+        "metastore/gc.py",
+        "        self._lease.tokens()\n",
+        "        pass\n",
+        "tests/leases/test_gc_in_servers.py -k lost",
+    ),
+    Fault(
+        "gc makes entities unrestorable without a fencing token",
+        "metastore/gc.py",
+        "call = Call(deadline=_PATIENCE, lease=lease)",
+        "call = Call(deadline=_PATIENCE)",
+        "tests/leases/test_gc_in_servers.py -k lost",
+    ),
+    Fault(
         "Iceberg: a requirement that is false is merged away",
         "metastore/pyiceberg/rebase.py",
         "if moved and not merging:",
