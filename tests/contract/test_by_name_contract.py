@@ -144,7 +144,8 @@ def test_its_version_its_name_and_its_children(ground: Ground, other: ms.Store) 
         store.schemas.rename("m.c.one", "two")
     assert store.tables.rename("m.c.one.t", "t", expected_version=table.version) == table
     assert ground.dump() == before
-    assert store.tables.rename("m.c.one.t", "u", expected_version=table.version).version == table.version + 1
+    renamed = store.tables.rename("m.c.one.t", "u", expected_version=table.version, reason="why")
+    assert (renamed.version, list(store.changes())[-1].reason) == (table.version + 1, "why")
     assert store.schemas.rename("m.c.one", "uno").version == ground.one.version + 1
     assert store.tables.load("m.c.uno.u").comment == table.comment
     assert store.schemas.drop("m.c.two")

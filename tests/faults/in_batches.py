@@ -152,6 +152,13 @@ IN_BATCHES: tuple[Fault, ...] = (
         f"{_BY_NAME} -k 'children and postgres'",
     ),
     Fault(
+        "By name: the reason of a call is forgotten",
+        "metastore/backends/postgres/by_name.py",
+        '"note": note_of(commit),',
+        '"note": None,',
+        f"{_BY_NAME} -k 'children and postgres'",
+    ),
+    Fault(
         "By name: a view is renamed for a table",
         "metastore/backends/precondition.py",
         "if found is None or found.chain[-1].kind != write.event.kind:",

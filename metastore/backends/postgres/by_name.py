@@ -15,7 +15,7 @@ from metastore.backends.postgres.fragments import (
     ALL_GUARDED,
     DURABLE,
     GUARDED,
-    NO_LEASES,
+    NOTED,
     NOW,
     PATIENT,
     THEIR_TURN,
@@ -26,6 +26,7 @@ from metastore.backends.postgres.read_sql import each
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import NODE
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
+from metastore.port.note import note_of
 from metastore.port.records import Node, Record
 from metastore.port.writes import Result, Update
 
@@ -56,7 +57,7 @@ altered AS (
   WHERE id = (SELECT id FROM own) AND (SELECT count(*) FROM own) = 1 AND {DURABLE}
     AND %(version)s::bigint IN (0, version) AND (%(name)s::text IS NULL OR octet_length(doc) <= {_LONGEST})
   RETURNING id, version, doc, created_by, created_at, modified_at),
-{written("(SELECT id FROM own)", NO_LEASES)}
+{written("(SELECT id FROM own)", NOTED)}
 -- one row, always: it says what was written, and what was there; or which precondition did not hold
 SELECT (SELECT count(*) FROM guarded) AS held, altered.version, altered.modified_at, {NODE.format("own")},
   CASE WHEN %(name)s::text IS NOT NULL THEN altered.doc END AS doc, altered.created_by, altered.created_at,
@@ -95,6 +96,7 @@ def statements(commit: Commit, write: Update) -> list[Statement]:
         "fold": None,
         "state": write.state,
         "in_use": write.in_use,
+        "note": note_of(commit),
     }
     empty = [Statement(EMPTY, {"operation_id": commit.operation_id})] if write.empty else []
     return [Statement(MOVE_NAMED, values, writes=True), *empty]
