@@ -18,13 +18,16 @@ _PATIENCE = 50
 """How long an exclusive operation waits for those in flight before it marks its scope (milliseconds)."""
 
 
-def decide(session: Session, request: Request[T], *, trusting: bool) -> tuple[Proposal[T] | T, bool, str | None]:
+def decide(
+    session: Session, request: Request[T], *, trusting: bool, naming: bool = False
+) -> tuple[Proposal[T] | T, bool, str | None]:
     """Return what to commit, or the value that the caller gets; whether it rests on a guess; and the server's run.
 
     ``trusting``: what is in hand may be used instead of a read. No value and no error rests on such a guess.
+    ``naming``: see :class:`View`.
     """
     run = session.backend.origin.run  # before anything is read
-    view = View(session.backend, trusting, session.recent)
+    view = View(session.backend, trusting, session.recent, naming=naming)
     try:
         decided = request.attempt(view)
         if isinstance(decided, Proposal) or not view.guessed:

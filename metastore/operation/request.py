@@ -19,6 +19,7 @@ from metastore.errors import InvalidArgument, MetastoreError
 from metastore.kinds.change import EntityChange
 from metastore.kinds.entity import Entity
 from metastore.names import clean_text
+from metastore.operation.guards import parents_of
 from metastore.operation.keys import clean_operation_id
 from metastore.operation.raising import raising, with_raised
 from metastore.operation.recent import Recent
@@ -188,9 +189,19 @@ def is_lost(entity: Entity, record: Record) -> bool:
 class View:
     """One attempt's view: the backend, and whether the attempt may trust the entities in hand."""
 
-    def __init__(self, backend: Reads, trusting: bool, recent: Recent | None = None, *, asking: bool = False) -> None:
+    def __init__(
+        self,
+        backend: Reads,
+        trusting: bool,
+        recent: Recent | None = None,
+        *,
+        asking: bool = False,
+        naming: bool = False,
+    ) -> None:
         self.backend = backend
         self.trusting = trusting
+        self.naming = naming
+        """The attempt may propose an update by name, so that the commit finds the entity."""
         self.guessed = False
         self.asking = asking
         """Only the right is asked: the attempt overlooks what its caller expects, and proposes all the same."""
@@ -233,6 +244,17 @@ class View:
         """Return the nodes that a path led to last, if the attempt may use them instead of reading; that is noted."""
         remembered = self._recent.at(path) if self.trusting and self._recent is not None else None
         self.guessed = self.guessed or remembered is not None
+        return remembered
+
+    def above(self, path: Lookup) -> tuple[Node, ...] | None:
+        """Return the nodes above what a path names, as they were seen last; None: the entity must be read.
+
+        Only for an update by name. Where names are folded, a read alone tells how the entity's own is written.
+        """
+        remembered = self._recent.at(parents_of(path)) if self.naming and self._recent is not None else None
+        if not remembered or remembered[-1].fold:
+            return None
+        self.guessed = True
         return remembered
 
     def led(self, path: Lookup, chain: tuple[Node, ...]) -> None:

@@ -240,7 +240,7 @@ class Seals:
     ) -> Seal:
         """Return what a call at a path encrypts, or at or below an entity; ``fresh``: it was remembered wrongly.
 
-        What a transaction reads is not remembered: it may never be committed.
+        What a transaction reads is remembered once it has committed: see :meth:`validated`.
         """
         known = None if fresh else self._remembered(kind, where)
         if known is not None:
@@ -252,6 +252,12 @@ class Seals:
         if isinstance(declaring, Record):
             self._note(declaring)
         return self._seal(declaring)
+
+    def validated(self, catalog: Record) -> None:
+        """Remember the settings of a catalog that a transaction has read, and its commit has validated."""
+        own, known = catalog.chain[-1], self._settings.get(catalog.chain[-1].id)
+        if known is None or known.catalog != own or self._ids.get(_names(catalog)) != own.id:
+            self._note(catalog)
 
     def _seal(self, declaring: Record | Node | None) -> Seal:
         """Return the seal of a catalog that was read; of one that does not exist; or of none."""
@@ -287,7 +293,11 @@ class Seals:
     def _note(self, record: Record) -> None:
         catalog = record.chain[-1]
         self._settings.set(catalog.id, Seal(self.sealer, *settings_of(record)))
-        self._ids.set(tuple([node.name for node in record.chain]), catalog.id)
+        self._ids.set(_names(record), catalog.id)
+
+
+def _names(record: Record) -> tuple[str, ...]:
+    return tuple([node.name for node in record.chain])
 
 
 def _is_below(kind: Kind, path: Path) -> bool:

@@ -132,6 +132,7 @@ class Transaction(Managers):
             with until(ends):
                 run(lambda number: self._send(number, ends), effort_of(session, policy, self._id))
             self._overlay.committed()
+            self._remember()
             session.metrics.operation("transaction", self._attempts, session.clock.monotonic() - began, "self")
         except DeadlineExceeded as error:
             raise self._mark.blame(error) from error.__cause__
@@ -142,6 +143,12 @@ class Transaction(Managers):
                 withdraw(session, self._id, policy.deadline, sent=True)
             tell_id(interrupt, self._id)
             raise
+
+    def _remember(self) -> None:
+        """Remember the settings of the catalogs that were read, so that the next transaction need not read them."""
+        if self._outer.seals is not None:
+            for catalog in self._overlay.catalogs():
+                self._outer.seals.validated(catalog)
 
     def enter_line(self) -> None:
         """Wait for the turn of a run that is in line."""

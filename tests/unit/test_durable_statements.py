@@ -11,6 +11,7 @@ import pytest
 
 from metastore.backends.postgres import (
     alter,
+    by_name,
     create,
     create_owned,
     exclusive,
@@ -53,6 +54,7 @@ STATEMENTS = [
         create,
         create_owned,
         alter,
+        by_name,
         exclusive,
         general_commit_sql,
         intents,

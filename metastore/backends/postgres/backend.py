@@ -18,6 +18,7 @@ import psycopg
 
 from metastore.backends.postgres import (
     alter,
+    by_name,
     carry,
     create,
     create_owned,
@@ -109,6 +110,8 @@ class PostgresBackend(PostgresReads):
                 return self._commit(commit, alone)
             except Unannounced:  # members have joined
                 self._announcing.alone = None
+        if by_name.is_by_name(commit):  # members have to know which entity it is, before it is found
+            return Conflicted("self")
         return self._announcing.send(
             lambda may: self._commit(commit, may), lambda: _covered(commit), lambda: [commit.operation_id]
         )
@@ -129,10 +132,11 @@ class PostgresBackend(PostgresReads):
                 return self._sender.one(
                     may.around(statements, operation), lambda row: alter.outcome(commit, write, row), run=commit.run
                 )
-            if isinstance(write, Update) and exclusive.fits(commit, write):
+            if isinstance(write, Update) and (write.named is not None or exclusive.fits(commit, write)):
+                form = exclusive if write.named is None else by_name
                 return self._sender.one(
-                    may.around([*preludes(commit), exclusive.statement(commit, write)], operation),
-                    lambda row: exclusive.outcome(commit, write, row),
+                    may.around([*preludes(commit), *form.statements(commit, write)], operation),
+                    lambda row: form.outcome(commit, write, row),
                     commit.patience,
                     commit.run,
                 )
