@@ -328,6 +328,20 @@ _CONTENT = (
         "tests/transfer/test_into.py",
     ),
     Fault(
+        "a replacement shows a column that is being dropped in steps",
+        "metastore/transfer/replace.py",
+        '{**new, **kept_dropping(new.get("columns", ()), old)} if ours',
+        "dict(new) if ours",
+        "tests/transfer/test_in_steps.py",
+    ),
+    Fault(
+        "a replacement shows a partition that is being dropped in steps",
+        "metastore/transfer/plan.py",
+        "        if stored is not None:\n            check_partition(stored, path)\n",
+        "",
+        "tests/transfer/test_in_steps.py",
+    ),
+    Fault(
         "a crawl takes back what people edited",
         "metastore/crawl",
         'edited = then.get("type") == now.type and then.get("kept") != there.type',
