@@ -342,6 +342,13 @@ _CONTENT = (
         "tests/transfer/test_in_steps.py",
     ),
     Fault(
+        "an import from Gravitino takes a copy for the original",
+        "metastore/imports/gravitino/target.py",
+        "        if key not in self._found.ids:\n",
+        "        if True:\n",
+        "tests/imports/test_gravitino_stays.py -k copy",
+    ),
+    Fault(
         "a crawl takes back what people edited",
         "metastore/crawl",
         'edited = then.get("type") == now.type and then.get("kept") != there.type',
