@@ -349,6 +349,13 @@ _CONTENT = (
         "tests/imports/test_gravitino_stays.py -k copy",
     ),
     Fault(
+        "a job that is being dropped in steps holds a worker",
+        "metastore/jobs/run.py",
+        "except (EntityNotFound, DropPending, NotInUse):",
+        "except (EntityNotFound, NotInUse):",
+        "tests/jobs/test_commands.py -k in_steps",
+    ),
+    Fault(
         "a crawl takes back what people edited",
         "metastore/crawl",
         'edited = then.get("type") == now.type and then.get("kept") != there.type',
