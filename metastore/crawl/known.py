@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final
 
 from metastore.crawl.files.discover import root_of
@@ -43,9 +44,10 @@ def as_known(
 
 
 def _has_rows(store: Store, catalog: Catalog, root: str) -> bool:
-    here, inside = location_of(root), join(location_of(root), "")
-    below = store.sources.below(catalog, prefix_of(root))
-    return any(row.location == here or row.location.startswith(inside) for row in below)
+    here, inside, prefix = location_of(root), join(location_of(root), ""), prefix_of(root)
+    first = store.sources.page(catalog, size=1, prefix=prefix)  # that is enough, but for names such as lake-2
+    rows = chain(first.items, store.sources.below(catalog, prefix) if first.next_token else ())
+    return any(row.location == here or row.location.startswith(inside) for row in rows)
 
 
 def _other_names(store: Store, catalog: Catalog, root: str) -> Sequence[str]:
