@@ -262,10 +262,18 @@ class MetastoreCatalog(_PyIcebergBase):
             for place in places:
                 self._once.take(self._places.check_chosen(place, names, above, user))
 
-    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
+    def register_table(
+        self,
+        identifier: str | Identifier,
+        metadata_location: str,
+        overwrite: bool = False,
+        *,
+        replaces: str | None = None,
+    ) -> Table:
         """Create a table from a metadata file; with ``overwrite``, let an existing table have it.
 
-        Raises TableAlreadyExistsError, NoSuchNamespaceError.
+        ``replaces``: the metadata file that it must still have. Raises TableAlreadyExistsError, NoSuchNamespaceError,
+        CommitFailedException.
         """
         names = table_names(identifier)
 
@@ -274,7 +282,9 @@ class MetastoreCatalog(_PyIcebergBase):
             self._tables.require_right(names, overwrite=overwritten)
             if not overwritten:
                 self._check_registered(names, metadata_location)
-            metadata = self._tables.register(names, metadata_location, options, overwrite=overwritten)
+            metadata = self._tables.register(
+                names, metadata_location, options, overwrite=overwritten, replaces=replaces
+            )
             return self._table(names, metadata, metadata_location)
 
         return self._once.run(attempt, lambda: self.load_table(names))

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyiceberg.catalog import LOCATION
 from pyiceberg.exceptions import (
+    CommitFailedException,
     NoSuchIcebergTableError,
     NoSuchNamespaceError,
     NoSuchTableError,
@@ -129,9 +130,16 @@ class Tables:
         with errors_of_iceberg(), missing_raises(no_namespace(names[:-1])), taken_raises(names):
             yield
 
-    def register(self, names: Identifier, location: str, options: dict[str, Any], *, overwrite: bool) -> TableMetadata:
-        """Create a table from a metadata file; with ``overwrite``, let the table that is there have it."""
+    def register(
+        self, names: Identifier, location: str, options: dict[str, Any], *, overwrite: bool, replaces: str | None = None
+    ) -> TableMetadata:
+        """Create a table from a metadata file; with ``overwrite``, let the table that is there have it.
+
+        ``replaces``: the metadata file that the table must still have.
+        """
         current = self.current(names) if overwrite else None
+        if current is not None and replaces not in (None, current.location):
+            raise CommitFailedException(f"{shown(names)} has another metadata file by now: {current.location}")
         user = user_of(self._store)
         if user is not None and current is not None:
             check_moved(current.metadata.location, location)
