@@ -103,7 +103,7 @@ class TableCreation:
     path: tuple[str, ...]
     load: Callable[[], Current]
     absent: Callable[[], None]
-    take: Callable[[], None]
+    take: Callable[[], object]
     metadata: TableMetadata
 
 

@@ -145,8 +145,7 @@ class Tables:
                 places = (location, metadata.location)
                 folders = [self._places.check_chosen(place, names, above, user) for place in places]
                 check_own_metadata(metadata)
-                for folder in folders:
-                    self._once.take(folder)
+                options = options | self._once.take(*folders)
             else:
                 check_moved(current.metadata.location, metadata.location)
                 check_own_metadata(metadata)

@@ -225,9 +225,16 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Server: a folder is given to one table after the other",
         "metastore/pyiceberg/catalog.py",
-        "                self._once.take(self._places.check_chosen(place, names, above, user))\n",
-        "                self._places.check_chosen(place, names, above, user)\n",
+        "return self._once.take(*[self._places.check_chosen(place, names, above, user) for place in places])",
+        "return {} if [self._places.check_chosen(place, names, above, user) for place in places] else {}",
         _OF_USERS,
+    ),
+    Fault(
+        "Server: a request that has used a folder uses it again",
+        "metastore/pyiceberg/once.py",
+        "                if not self._has_key:\n                    raise _used",
+        "                if not self._has_key:\n                    return {}\n                    raise _used",
+        f"{_OF_USERS} -k failed_is_repeated",
     ),
     Fault(
         "Server: a user makes a folder of a later time",

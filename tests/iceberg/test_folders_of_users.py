@@ -222,6 +222,44 @@ def test_a_commit_to_several_tables_that_lost_is_repeated_with_its_new_tables(us
         assert answer.status_code == status, answer.text
 
 
+@pytest.mark.parametrize("door", ["tables", "commit", "several", "views"])
+def test_a_request_that_failed_is_repeated_with_its_folder(
+    users: dict[str, httpx.Client], door: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an idempotency key it is known by what it says; it makes one table, and another request makes none."""
+    bob = users["bob"]
+    staged = bob.post(TABLES, json={"name": "own", "schema": SCHEMA, "stage-create": True}).json()["metadata"]
+    place = staged["location"]
+    updates = [*MADE, {"action": "set-location", "location": place}]
+    creation = {"requirements": [{"type": "assert-create"}], "updates": updates}
+    several = {"table-changes": [{"identifier": {"namespace": ["a"], "name": "own"}, **creation}]}
+    path, body = {
+        "tables": (TABLES, {"name": "own", "schema": SCHEMA, "location": place}),
+        "commit": (f"{TABLES}/own", creation),
+        "several": ("/transactions/commit", several),
+        "views": ("/namespaces/a/views", {**VIEW, "name": "own", "location": place}),
+    }[door]
+
+    def away(*_: object) -> None:
+        raise ConnectionError("the bucket does not answer")
+
+    with monkeypatch.context() as patched:
+        for module, name in ((commits, "write_metadata"), (tables, "write_metadata"), (views, "_write")):
+            patched.setattr(module, name, away)
+        assert bob.post(path, json=body).status_code == 503
+    other = bob.post(TABLES, json={"name": "own", "schema": SCHEMA, "location": place, "properties": {"k": "v"}})
+    assert (other.status_code, "leave the location out" in other.text) == (403, True), other.text
+    again = bob.post(path, json=body)
+    assert again.status_code in (200, 204), again.text
+    kind = "view" if door == "views" else "table"
+    assert users["root"].get(f"/namespaces/a/{kind}s/own").json()["metadata"]["location"] == place
+    assert bob.post(path, json=body).status_code == 409
+    renamed = {key: {"namespace": ["a"], "name": to} for key, to in (("source", "own"), ("destination", "old"))}
+    assert users["root"].post(f"/{kind}s/rename", json=renamed).status_code == 204
+    repeated = bob.post(path, json=body)
+    assert (repeated.status_code, "leave the location out" in repeated.text) == (403, True), repeated.text
+
+
 def test_a_user_overwrites_a_table_only_by_a_file_of_its_own_folder(users: dict[str, httpx.Client]) -> None:
     """Whoever made it, and whatever it was called then."""
     root, bob = users["root"], users["bob"]
