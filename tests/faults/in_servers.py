@@ -237,6 +237,13 @@ IN_SERVERS: tuple[Fault, ...] = (
         f"{_OF_USERS} -k failed_is_repeated",
     ),
     Fault(
+        "Server: answers are written on the event loop",
+        "metastore/serve/web.py",
+        "return answer if answer.body is None else replace(answer, body=answer.text)",
+        "return replace(answer)",
+        f"{_LIMITS} -k long_list",
+    ),
+    Fault(
         "Server: a user makes a folder of a later time",
         "metastore/pyiceberg/places.py",
         "return -_AHEAD < SYSTEM",
