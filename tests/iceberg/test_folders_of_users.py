@@ -350,8 +350,8 @@ def test_a_user_replaces_its_views_file_in_vain(users: dict[str, httpx.Client]) 
     assert bob.post("/namespaces/a/views/v", json=change).status_code == 200
 
 
-def test_a_view_keeps_its_files_unless_it_says_otherwise(users: dict[str, httpx.Client], lake: Path) -> None:
-    """History names them. What a client registered from elsewhere is never deleted."""
+def test_a_view_keeps_its_files(users: dict[str, httpx.Client], lake: Path) -> None:
+    """History names them, and another view may have been registered from one."""
     root = users["root"]
     made = root.post("/namespaces/a/views", json=VIEW).json()
     file = Path(made["metadata-location"].removeprefix("file://"))
@@ -367,29 +367,28 @@ def test_a_view_keeps_its_files_unless_it_says_otherwise(users: dict[str, httpx.
         return Path(answer.json()["metadata-location"].removeprefix("file://"))
 
     second = replaced("v", k="v")
-    third = replaced("v", **{"write.metadata.delete-after-commit.enabled": "true"})
-    replaced("w", **{"write.metadata.delete-after-commit.enabled": "true"})
-    assert [one.exists() for one in (file, second, third, elsewhere)] == [True, False, True, True]
-    assert root.get("/namespaces/a/views/v").status_code == 200
+    shared = {"name": "x", "metadata-location": second.as_uri()}
+    assert root.post("/namespaces/a/register-view", json=shared).status_code == 200
+    for name in "vw":
+        replaced(name, **{"write.metadata.delete-after-commit.enabled": "true"})
+    assert [one.exists() for one in (file, second, elsewhere)] == [True, True, True]
+    assert [root.get(f"/namespaces/a/views/{name}").status_code for name in "vx"] == [200, 200]
 
 
-@pytest.mark.parametrize("kind", ["table", "view"])
 def test_a_load_beside_commits_that_delete_the_file_finds_the_newer_one(
-    users: dict[str, httpx.Client], kind: str, monkeypatch: pytest.MonkeyPatch
+    users: dict[str, httpx.Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file that was named when the load began is gone; it answered 404 for what is there."""
-    root, name = users["root"], "t" if kind == "table" else "v"
-    assert root.post("/namespaces/a/views", json=VIEW).status_code == 200
-    module, read = (tables, "read_metadata") if kind == "table" else (views, "_read")
+    root = users["root"]
     cut = {f"write.metadata.{key}": value for key, value in _CUT.items()}
 
     def replace() -> None:
         body = {"requirements": [], "updates": [{"action": "set-properties", "updates": {**cut, "k": str(uuid4())}}]}
-        answer = root.post(f"/namespaces/a/{kind}s/{name}", json=body)
+        answer = root.post(f"{TABLES}/t", json=body)
         assert answer.status_code == 200, answer.text
 
     replace()
-    first, really = [True], getattr(module, read)
+    first, really = [True], files.read_metadata
 
     def late(*arguments: Any) -> Any:
         if first and first.pop():
@@ -399,8 +398,8 @@ def test_a_load_beside_commits_that_delete_the_file_finds_the_newer_one(
         return really(*arguments)
 
     tables_of_rest._ANSWERS.clear()
-    monkeypatch.setattr(module, read, late)
-    assert root.get(f"/namespaces/a/{kind}s/{name}").status_code == 200
+    monkeypatch.setattr(tables, "read_metadata", late)
+    assert root.get(f"{TABLES}/t").status_code == 200
     assert not first
 
 
