@@ -112,10 +112,24 @@ IN_SERVERS: tuple[Fault, ...] = (
     ),
     Fault(
         "Rights: a user lets its table have the metadata file of another",
-        "metastore/operation/authorized.py",
+        "metastore/operation/standing.py",
         "    if access.swaps or write.doc is None or",
         "    if access.who.name or write.doc is None or",
         _OF_USERS,
+    ),
+    Fault(
+        "Rights: what a user wrote back is announced, and takes back what was committed since",
+        "metastore/operation/authorized.py",
+        "    if any(keeps(access, write) for write in proposal.writes):",
+        "    if False:",
+        "tests/governance/test_kept_pointers.py -k written_back",
+    ),
+    Fault(
+        "Rights: an alter is refused for the file that an Iceberg commit set meanwhile",
+        "metastore/operation/standing.py",
+        "known.record.version != write.version and not view.guessed",
+        "False",
+        "tests/governance/test_kept_pointers.py -k beside",
     ),
     Fault(
         "Iceberg: a user's metadata file that was replaced is believed",
