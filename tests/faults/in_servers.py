@@ -258,6 +258,13 @@ IN_SERVERS: tuple[Fault, ...] = (
         f"{_LIMITS} -k long_list",
     ),
     Fault(
+        "Server: a user gets the answer that an operator got",
+        "metastore/serve/iceberg/tables.py",
+        "            _ANSWERS[location, mode, is_of_user(catalog.store)] = loaded",
+        "            _ANSWERS[location, mode, True] = loaded",
+        f"{_OF_USERS} -k operator_was_shown",
+    ),
+    Fault(
         "Server: a user makes a folder of a later time",
         "metastore/pyiceberg/places.py",
         "return -_AHEAD < SYSTEM",

@@ -471,3 +471,17 @@ def test_a_user_replaces_its_metadata_file_in_vain(users: dict[str, httpx.Client
     assert Path(secret["metadata-location"].removeprefix("file://")).exists()
     file.write_text(json.dumps(made["metadata"]))
     assert bob.post(f"{TABLES}/own", json=change).status_code == 200
+
+
+def test_what_an_operator_was_shown_of_a_replaced_file_is_not_shown_to_a_user(users: dict[str, httpx.Client]) -> None:
+    """The server keeps its answers by file: that one would let the user have the credentials of another table."""
+    bob, root = users["bob"], users["root"]
+    secret = root.get("/namespaces/b/tables/t").json()["metadata"]["location"]
+    made = bob.post(TABLES, json={"name": "own", "schema": SCHEMA}).json()
+    file = Path(made["metadata-location"].removeprefix("file://"))
+    file.write_text(json.dumps(made["metadata"] | {"location": secret}))
+    files._KNOWN.clear()  # as after a restart
+    tables_of_rest._ANSWERS.clear()
+    assert root.get(f"{TABLES}/own").json()["metadata"]["location"] == secret
+    answer = bob.get(f"{TABLES}/own")
+    assert (answer.status_code, "the file was replaced" in answer.text) == (403, True), answer.text
