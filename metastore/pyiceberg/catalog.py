@@ -79,17 +79,18 @@ class MetastoreCatalog(_PyIcebergBase):
         *,
         allowed: Iterable[str] = (),
         merging: bool = False,
+        of_users: bool = False,
     ) -> MetastoreCatalog:
         """Return the catalog ``root`` (metalake, catalog) of an open store, for a server. It reads and creates nothing.
 
         ``once``: the idempotency key of the only request that uses this catalog. ``leases``: those in whose line lost
         commits wait; a user's store has none. ``allowed``: folders besides the warehouse in which files may lie.
-        ``merging``: appends are rebased although a requirement of the client is false. The properties of a table cannot
-        name code or endpoints here.
+        ``merging``: appends are rebased although a requirement of the client is false. ``of_users``: users whose rights
+        are checked have tables there too. The properties of a table cannot name code or endpoints here.
         """
         catalog = cls.__new__(cls)
         _PyIcebergBase.__init__(catalog, root[1], **properties)
-        places = Places(properties, trusting=False, allowed=allowed)
+        places = Places(properties, trusting=False, allowed=allowed, of_users=of_users)
         catalog._stand_on(store, root, once or Once(store), leases, places, merging=merging)  # noqa: SLF001  (this class)
         return catalog
 

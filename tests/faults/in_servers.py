@@ -134,7 +134,7 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Iceberg: a user's metadata file that was replaced is believed",
         "metastore/pyiceberg/tables.py",
-        "if entity.location is not None and is_of_user(self._store):",
+        "if entity.location is not None and (is_of_user(self._store) or (writing and self._places.of_users)):",
         "if False:",
         _OF_USERS,
     ),
@@ -256,6 +256,20 @@ IN_SERVERS: tuple[Fault, ...] = (
         "return answer if answer.body is None else replace(answer, body=answer.text)",
         "return replace(answer)",
         f"{_LIMITS} -k long_list",
+    ),
+    Fault(
+        "Server: an operator's purge deletes what a user's replaced file names",
+        "metastore/pyiceberg/tables.py",
+        "            current = self.current(names, writing=True)\n            with",
+        "            current = self.current(names)\n            with",
+        f"{_OF_USERS} -k operator_writes",
+    ),
+    Fault(
+        "Server: an operator's commit writes where a user's replaced file says",
+        "metastore/pyiceberg/commits.py",
+        "        if is_of_user(self._store) or self._places.of_users:",
+        "        if is_of_user(self._store):",
+        f"{_OF_USERS} -k operator_writes",
     ),
     Fault(
         "Server: a user gets the answer that an operator got",

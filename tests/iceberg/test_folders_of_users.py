@@ -485,3 +485,28 @@ def test_what_an_operator_was_shown_of_a_replaced_file_is_not_shown_to_a_user(us
     assert root.get(f"{TABLES}/own").json()["metadata"]["location"] == secret
     answer = bob.get(f"{TABLES}/own")
     assert (answer.status_code, "the file was replaced" in answer.text) == (403, True), answer.text
+
+
+def test_an_operator_writes_nothing_where_a_replaced_file_says(users: dict[str, httpx.Client]) -> None:
+    """A commit, or a purge, of the user's table would delete the files of another table, in the operator's name."""
+    bob, root = users["bob"], users["root"]
+    victim = root.get("/namespaces/b/tables/t").json()
+    secret, there = victim["metadata"]["location"], Path(victim["metadata-location"].removeprefix("file://"))
+    log = [{"metadata-file": there.as_uri(), "timestamp-ms": 1}]
+    cut = {f"write.metadata.{key}": value for key, value in _CUT.items()}
+    for replaced in (
+        {"location": secret, "properties": cut, "metadata-log": log},
+        {"properties": {**cut, "write.metadata.path": f"{secret}/metadata"}, "metadata-log": log},
+    ):
+        made = bob.post(TABLES, json={"name": "own", "schema": SCHEMA}).json()
+        file = Path(made["metadata-location"].removeprefix("file://"))
+        file.write_text(json.dumps(made["metadata"] | replaced))
+        files._KNOWN.clear()  # as after a restart
+        before = sorted(there.parent.iterdir())
+        change = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "v"}}]}
+        assert root.post(f"{TABLES}/own", json=change).status_code == 403
+        purged = root.delete(f"{TABLES}/own?purgeRequested=true")
+        assert purged.status_code == (403 if "location" in replaced else 204)
+        assert sorted(there.parent.iterdir()) == before
+        root.delete(f"{TABLES}/own")
+    assert root.get("/namespaces/b/tables/t").status_code == 200
