@@ -121,6 +121,40 @@ def test_a_search_reads_what_a_user_does_not_see_once(
     assert seen.blocks < 3 * whole.blocks
 
 
+@pytest.mark.parametrize("of", ["tables", "partitions"])
+def test_a_page_of_the_past_is_read_up_to_its_end(store: ms.Store, counter: SqliteCounter, of: str) -> None:
+    """In the middle, and of what got its name twice."""
+    on = {"tables": "m.c.s", "partitions": "m.c.s.hub"}[of]
+    store.tables.create("m.c.s.hub", columns=[ms.Column("p", "string")], partitioning=["p"])
+
+    def grow(begin: int, end: int) -> None:
+        names = [f"t{n:04}" for n in range(begin // 5, end // 5)]
+        if of == "tables":
+            store.tables.create_many(on, [{"name": name} for name in names])
+            return
+        with store.transaction() as tx:
+            for name in names:
+                tx.partitions.create(on, name, values={"p": name})
+
+    def page() -> ms.Page[Any]:
+        then = getattr(store.at(store.position()), of)
+        return then.page(on, size=20, token=then.page(on, size=20).next_token)
+
+    def names() -> list[str]:
+        return [one.name for one in page().items]
+
+    small, large = _grown(counter, grow, page)
+    assert names() == [f"t{n:04}" for n in range(20 - (of == "tables"), 40 - (of == "tables"))]
+    assert large.blocks <= 1.3 * small.blocks
+    if of == "tables":
+        store.tables.drop("m.c.s.t0030")
+        store.tables.restore("m.c.s.t0030")
+        store.tables.drop("m.c.s.t0031")
+        store.tables.create("m.c.s.t0031")
+        store.tables.drop("m.c.s.t0032")
+        assert names() == [f"t{n:04}" for n in range(19, 40) if n != 32]
+
+
 def test_paths_of_the_past_are_followed_in_one_statement(store: ms.Store, counter: SqliteCounter) -> None:
     _tables(store, "m.c.s", 0, 300)
     then = store.at(store.position())
