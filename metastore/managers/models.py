@@ -129,7 +129,7 @@ class Models(Manager[Model]):
             left = json.loads(known.record.doc)["latest_version"] - after
             if left <= 0:
                 break
-            size = min(limit, left)
+            size = min(max(limit - len(rows), limit // 2), left)  # what lies beyond the page is read again
         return rows[:limit]
 
     # --- writing them

@@ -182,6 +182,19 @@ def test_versions_of_a_model_come_page_by_page(
     store.models.create("m.c.s.model")
     for n in range(30):
         store.models.add_version("m.c.s.model", uris={"u": f"{n}"})
+    asked, backend = list[int](), type(store._session.backend)
+    by_name = backend.owned_by_name
+
+    def noted(self: Any, owner_ids: Any, kind: str, names: Any) -> Any:
+        asked.extend(map(int, names))
+        return by_name(self, owner_ids, kind, names)
+
+    monkeypatch.setattr(backend, "owned_by_name", noted)
+    monkeypatch.setattr(models, "_FIRST", 2)
+    monkeypatch.setattr(models, "_PAGE", 10)
+    assert [one.number for one in store.models.versions("m.c.s.model")] == [*range(1, 31)]
+    assert asked[:30] == [*range(1, 31)]
+    monkeypatch.undo()
     for number in (1, 2, 3, 17):
         store.models.drop_version("m.c.s.model", number)
     monkeypatch.setattr(models, "_PAGE", 4)
