@@ -14,10 +14,11 @@ from itertools import dropwhile
 import pytest
 
 import metastore as ms
+from tests.grow.counting import SqliteCounter
 from tests.grow.plans import SETTINGS, Log, Ran
 from tests.servers.postgres import PostgresServer
 
-pytestmark = [pytest.mark.long, pytest.mark.postgres]
+pytestmark = pytest.mark.long
 
 _TABLES = 2500
 _CHUNK = 1000
@@ -73,6 +74,7 @@ def _read(ran: Ran) -> float:
     )
 
 
+@pytest.mark.postgres
 def test_a_big_call_locks_no_more_than_a_chunk_in_one_statement(server: PostgresServer) -> None:
     ms.migrate(url := server.create_database())
     rows = [{"name": f"t{n:05}"} for n in range(_TABLES)]
@@ -121,3 +123,32 @@ def test_a_big_call_locks_no_more_than_a_chunk_in_one_statement(server: Postgres
             for held in _held(found):
                 assert len(held) <= _STATEMENTS, name
                 assert sum(map(_read, held)) <= 6 * _CHUNK, name
+
+
+class _Held(SqliteCounter):
+    """Notes how many steps a transaction that writes takes at most: SQLite has one writer."""
+
+    most = 0
+    _since: int | None = None
+
+    def _began(self, text: str) -> None:
+        super()._began(text)
+        if text.startswith("BEGIN IMMEDIATE"):
+            self._since = self.steps
+        elif self._since is not None and text.startswith(("COMMIT", "ROLLBACK")):
+            self.most, self._since = max(self.most, self.steps - self._since), None
+
+
+def test_on_sqlite_a_big_call_writes_a_chunk_in_one_transaction(sqlite_url: str) -> None:
+    rows = [{"name": f"t{n:05}"} for n in range(_TABLES)]
+    with (held := _Held()).installed(), ms.open(sqlite_url) as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        store.schemas.create("m.c.s")
+        store.tags.create("m.tag")
+        store.tables.create_many("m.c.s", rows)
+        store.tags.attach_many("m.tag", [{"target": f"m.c.s.t{n:05}", "kind": "table"} for n in range(_TABLES)])
+        store.tags.drop("m.tag")
+        store.schemas.drop("m.c.s", cascade=True)
+        store.gc(retention=timedelta(0), keep_versions=1)
+    assert 100_000 < held.most <= 800 * _CHUNK
