@@ -32,6 +32,27 @@ IN_EDGES: tuple[Fault, ...] = (
         "tests/grow/test_costs.py -k past_is_read",
     ),
     Fault(
+        "the document of a table comes with each of its columns that has a tag",
+        "metastore/backends/sql/relations.py",
+        "<> 0 AND {first} THEN {doc} END",
+        "<> 0 THEN {doc} END",
+        "tests/grow/test_costs.py -k document_of_a_table",
+    ),
+    Fault(
+        "a page of versions asks for few numbers at a time, however many were dropped",
+        "metastore/managers/models.py",
+        "if 2 * len(found) >= size else min(2 * size, _PAGE)",
+        "if True else 0",
+        "tests/grow/test_costs.py -k page_by_page",
+    ),
+    Fault(
+        "the names of a user's roles are gathered for each object",
+        "metastore/governance/evidence.py",
+        "        if facts.members:\n            facts.__dict__",
+        "        if False:\n            facts.__dict__",
+        "tests/grow/test_costs.py -k names_of_a_users",
+    ),
+    Fault(
         "hidden changes are read with what they changed",
         "metastore/feed/feed.py",
         "docs=not ahead, changes=not ahead",
