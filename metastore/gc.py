@@ -12,6 +12,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from typing import Any, Final, cast
 
 from metastore.arguments import positive_integer, shown
@@ -29,7 +30,7 @@ from metastore.managers.attempts import exclusive
 from metastore.managers.drops.pending import PendingDrop
 from metastore.managers.drops.row import above_pending, is_destroyed, pending_drops
 from metastore.managers.purge import delete_trees
-from metastore.managers.relations.writes import column_path, is_dropping
+from metastore.managers.relations.writes import column_paths, is_dropping
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Fencing, Request
 from metastore.operation.session import Session
@@ -153,11 +154,9 @@ def _sweep_relations(backend: Upkeep) -> None:
     """Delete relations that lost an end, where an older program's gc deleted it, and those of dropped columns."""
     after: int | None = 0
     while after is not None:
-        swept = backend.sweep_relations(after, _STEPS)
+        swept, paths = backend.sweep_relations(after, _STEPS), cache(column_paths)
         lost = [
-            row_id
-            for row_id, column, doc in swept.columns
-            if column_path(doc, column) is None and not is_dropping(doc, column)
+            row_id for row_id, column, doc in swept.columns if column not in paths(doc) and not is_dropping(doc, column)
         ]
         if lost:
             backend.delete_columns(lost)

@@ -121,7 +121,8 @@ class Models(Manager[Model]):
         while len(rows) < limit:
             names = [str(number) for number in range(after + 1, after + size + 1)]
             numbered = backend.owned_by_name([model_id] * size, MODEL_VERSION.name, names)
-            rows += [row for row in numbered if row is not None]
+            found = [row for row in numbered if row is not None]
+            rows += found
             after += size
             known = backend.by_id([model_id])[0]  # after the rows: what was added meanwhile is among them, or beyond
             if known is None or not known.live:
@@ -129,7 +130,8 @@ class Models(Manager[Model]):
             left = json.loads(known.record.doc)["latest_version"] - after
             if left <= 0:
                 break
-            size = min(limit, left)
+            # what lies beyond the page is read again; where most were dropped, twice as many numbers are asked for
+            size = min(left, limit - len(rows) if 2 * len(found) >= size else min(2 * size, _PAGE))
         return rows[:limit]
 
     # --- writing them

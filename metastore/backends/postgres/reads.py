@@ -90,7 +90,7 @@ PAST = PastSql(
         f" AS w(start, {', '.join(columns)}, n)"
     ),
     kinds="(:kinds::text[] IS NULL OR n.kind = ANY(:kinds::text[]))",
-    distinct="DISTINCT ON (c.key, c.entity_id, c.name)",
+    distinct="DISTINCT ON (c.key, c.entity_id)",
     read=_READ,
 )
 

@@ -146,16 +146,18 @@ LEFT JOIN up ON true"""),
         """A page of children, or of owned rows; ``table`` has the rows of today."""
         return from_named(
             without_comments(f"""
--- Who took a name below the parent, by name. Each is kept if its newest version then still has the name there.
+-- The documents of a page.
 SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
   SELECT c.key AS k, {_NODE.format("n")}, n.state, {_BODY.format("n")}
-  FROM (SELECT {self.distinct} c.key, c.entity_id, c.name FROM operation c
+  -- Who took a name below the parent, in the order of the index: so it is read up to the end of the page. Each is kept
+  -- if its newest version then still has the name there.
+  FROM (SELECT {self.distinct} c.key, c.entity_id, n.version FROM operation c {self._newest("n", "c.entity_id")}
     WHERE c.parent_id = :parent_id AND c.family = :family AND c.key >= :after_key AND c.key IS NOT NULL
-      AND c.seq <= :at ORDER BY c.key, c.entity_id, c.name) AS c
-  {self._newest("n", "c.entity_id")} {self._made("n", table)}
-  WHERE n.parent_id = :parent_id AND n.name = c.name AND n.state = :state AND n.kind = :kind
-    AND (c.key, c.entity_id) > (:after_key, :after_id)
-  ORDER BY c.key, c.entity_id LIMIT :page_size) AS page ON true ORDER BY page.k, page.entity_id"""),
+      AND c.seq <= :at AND (c.key, c.entity_id) > (:after_key, :after_id)
+      AND n.parent_id = :parent_id AND n.name = c.name AND n.state = :state AND n.kind = :kind
+    ORDER BY c.key, c.entity_id LIMIT :page_size) AS c
+  {self.join.format(table="operation", alias="n", condition="n.entity_id = c.entity_id AND n.version = c.version")}
+  {self._made("n", table)}) AS page ON true ORDER BY page.k, page.entity_id"""),
             self.parameter,
         )
 

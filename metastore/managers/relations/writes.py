@@ -20,7 +20,6 @@ __all__ = [
     "Judge",
     "clean_value_of",
     "column_id",
-    "column_path",
     "column_paths",
     "event_of",
     "is_dropping",
@@ -73,11 +72,6 @@ def column_id(target: Record, names: tuple[str, ...] | None) -> int:
         path = f"{path_of(target)}.{format_path(names)}"
         raise EntityNotFound(path, f"{path_of(target)} has no column {format_path(names)}; load it and look again")
     return int(node["id"])
-
-
-def column_path(doc: str | None, wanted: int) -> tuple[str, ...] | None:
-    """Return the path of the column with an id, as it is called now; None: it was dropped."""
-    return _path_to(json.loads(doc or "{}").get("columns") or (), wanted)
 
 
 def column_paths(doc: str | None) -> dict[int, tuple[str, ...]]:
