@@ -77,8 +77,9 @@ class Models(Manager[Model]):
             seen = SeenModel(View(backend, trusting=False), self._kind, model)
             row = seen.row(seen.number(alias))
             # the row was read after the model, so only the row itself can say that the alias still points to it
-            if row is not None and alias in json.loads(row.doc)["aliases"] and still(backend, seen.nodes):
-                return ModelVersion(row)
+            version = None if row is None else ModelVersion(row)
+            if version is not None and alias in version.aliases and still(backend, seen.nodes):
+                return version
             if self._session.in_transaction and rounds == _ROUNDS:
                 break
         raise VersionConflict(seen.path, None, None, f"{seen.path}: the alias {alias} moved meanwhile; run it again")

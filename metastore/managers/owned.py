@@ -42,7 +42,7 @@ from metastore.operation.timed import timed, timing
 from metastore.port.backend import Guards, Reads
 from metastore.port.conditions import Absent, Expect, Read
 from metastore.port.records import Node, OwnedRecord, RowPage, Step
-from metastore.port.unreadable import Unreadable, check_unreadable, kept
+from metastore.port.unreadable import Unreadable, check_unreadable, kept, naming
 from metastore.port.writes import Delete, Event, Put
 from metastore.secrets.sealer import bound
 
@@ -303,11 +303,12 @@ class OwnedManager(Generic[O]):
         if doc is None:
             event = self.event("drop", path, None)
             return record and Delete(owner_id, self._kind.name, name, record.version, event, record.id)
-        doc = _bound(doc, secrets, owner_id, None if record is None else record.doc)
-        if record is None:
+        old = None if record is None else naming(partial(_read, record.doc), record.kind, owner_id, record.version)
+        doc = _bound(doc, secrets, owner_id, old)
+        if record is None or old is None:
             return Put(owner_id, self._kind.name, name, 0, doc, self.event("create", None, path))
-        doc = _kept(doc, record.doc)
-        if json.loads(record.doc) == json.loads(doc):
+        doc = _kept(doc, old)
+        if json.loads(doc) == old:
             return None
         return Put(owner_id, self._kind.name, name, record.version, doc, self.event("alter", path, path), record.id)
 
@@ -365,18 +366,25 @@ def _sealed(row: Row, seal: Seal) -> tuple[Row, Mapping[str, str]]:
     return Row(row.name, dump({**doc, "properties": properties}, (row.name,))), properties
 
 
-def _bound(doc: str, secrets: Mapping[str, str], owner_id: int, before: str | None = None) -> str:
+def _read(doc: str) -> dict[str, Any]:
+    """Return a document that has properties. Raises an error for one that is damaged."""
+    read: dict[str, Any] = json.loads(doc)
+    {**read["properties"]}
+    return read
+
+
+def _bound(doc: str, secrets: Mapping[str, str], owner_id: int, before: Mapping[str, Any] | None = None) -> str:
     """Return a document whose secrets are bound to the row's owner; ``before`` is the row's document now."""
-    more = bound(secrets, owner_id, {} if before is None else json.loads(before)["properties"])
+    more = bound(secrets, owner_id, {} if before is None else before["properties"])
     return to_json(with_properties(json.loads(doc), more)) if more else doc
 
 
-def _kept(doc: str, before: str) -> str:
+def _kept(doc: str, before: Mapping[str, Any]) -> str:
     """Return a document in which each handle stands for the sealed value that has it now."""
     if SEALED not in doc:
         return doc
-    new, old = json.loads(doc), json.loads(before)["properties"]
-    return to_json({**new, "properties": kept_in(new["properties"], old)})
+    new = json.loads(doc)
+    return to_json({**new, "properties": kept_in(new["properties"], before["properties"])})
 
 
 def _row(row: object) -> Row:

@@ -242,6 +242,13 @@ IN_EDGES: tuple[Fault, ...] = (
         "tests/past/test_under.py -k memory",
     ),
     Fault(
+        "Damaged rows: a step of a relation is read without its name",
+        "metastore/past/related.py",
+        'naming(partial(json.loads, step.doc or "{}"), step.kind, step.entity_id, step.version)',
+        '(naming, partial, json.loads(step.doc or "{}"))[-1]',
+        "tests/bad_input/test_damaged_beside.py -k 'compare'",
+    ),
+    Fault(
         "Transactions: one that drops something carries nothing",
         "metastore/operation/tickets.py",
         "    backend, known, carries = session.backend",
