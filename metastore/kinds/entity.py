@@ -254,8 +254,9 @@ class Version:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the step as plain JSON values, as ``metastore history --json`` prints it: without the entity."""
-        names = ("version", "action", "principal", "reason", "time", "operation_id", "path_before", "path_after")
-        return {name: plain(getattr(self, name)) for name in names} | {"changes": plain(encode(self.changes))}
+        names = ("version", "action", "principal", "time", "operation_id", "path_before", "path_after")
+        why = {} if self.reason is None else {"reason": self.reason}
+        return {name: plain(getattr(self, name)) for name in names} | why | {"changes": plain(encode(self.changes))}
 
     def read_all(self) -> None:
         """Decode every field of the entity now. Raises UnreadableRow."""
