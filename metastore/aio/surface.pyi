@@ -47,7 +47,7 @@ from metastore.leases.lease import OnLost
 from metastore.leases.staging import LeftBehind
 from metastore.managers.attempts.create import IfExists
 from metastore.managers.options import BulkOptions, CallOptions, CreateOptions
-from metastore.managers.owned import Row
+from metastore.managers.owned_rows import Row
 from metastore.managers.pages.page import Page
 from metastore.managers.principals import Effect
 from metastore.managers.secrets.rotation import Rotated, Scrubbed

@@ -18,7 +18,8 @@ from metastore.kinds.table.dropping import MARKER
 from metastore.managers.attempts.alter import rewrite
 from metastore.managers.drops.parts import marked_by
 from metastore.managers.mutation import Mutation, first_entity
-from metastore.managers.owned import OwnedManager, Row
+from metastore.managers.owned import OwnedManager
+from metastore.managers.owned_rows import Row
 from metastore.managers.statistics import revert_partition_statistics
 from metastore.managers.target import find
 from metastore.names import format_path

@@ -26,7 +26,7 @@ IN_EDGES: tuple[Fault, ...] = (
     ),
     Fault(
         "a page of the past sorts all that ever was there",
-        "metastore/backends/sql/past.py",
+        "metastore/backends/sql/past_sql.py",
         "ORDER BY c.key, c.entity_id LIMIT :page_size",
         "ORDER BY c.key || '', c.entity_id LIMIT :page_size",
         "tests/grow/test_costs.py -k past_is_read",

@@ -23,6 +23,7 @@ from metastore.backends.postgres import (
     preludes,
 )
 from metastore.backends.postgres.fragments import ALL_FENCED
+from metastore.backends.postgres.general_shape import Shape
 from metastore.backends.postgres.parameters import Statement
 from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import Commit
@@ -111,8 +112,8 @@ def test_no_comment_is_sent() -> None:
         preludes,
     )
     texts = [text for module in modules for text in vars(module).values() if isinstance(text, str)]
-    shapes = product((False, True), repeat=len(fields(general_commit_sql.Shape)))
-    texts += [general_commit_sql.statement_of(general_commit_sql.Shape(*values)) for values in shapes]
+    shapes = product((False, True), repeat=len(fields(Shape)))
+    texts += [general_commit_sql.statement_of(Shape(*values)) for values in shapes]
     assert len(texts) > 1024
     assert [text for text in texts if "--" in text] == []
 
