@@ -33,7 +33,7 @@ IN_BATCHES: tuple[Fault, ...] = (
     ),
     Fault(
         "gc: two at once hand a name on to a step that the other deletes",
-        "metastore/backends/postgres/backend.py",
+        "metastore/backends/postgres/upkeep.py",
         "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
         "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
         "tests/past/test_two_collectors.py",
