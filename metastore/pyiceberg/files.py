@@ -18,11 +18,12 @@ from pydantic import ValidationError as WrongValue
 from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestFile
+from pyiceberg.manifest import ManifestFile, read_manifest_list
 from pyiceberg.serializers import Compressor
 from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.utils.config import Config
 
 from metastore.errors import MetastoreError, OutcomeUnknown
@@ -37,6 +38,7 @@ __all__ = [
     "delete_table_files",
     "deleted_if_refused",
     "make_folders",
+    "manifests_of",
     "never_changes",
     "next_location",
     "outlived",
@@ -251,7 +253,7 @@ def delete_table_files(io: FileIO, metadata: TableMetadata, location: str) -> No
     manifests: dict[str, ManifestFile] = {}
     for snapshot in metadata.snapshots:
         with _logged(snapshot.manifest_list):
-            manifests |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(io)}
+            manifests |= {manifest.manifest_path: manifest for manifest in manifests_of(io, snapshot)}
     data: set[str] = set()
     for manifest in manifests.values():
         with _logged(manifest.manifest_path):
@@ -263,6 +265,15 @@ def delete_table_files(io: FileIO, metadata: TableMetadata, location: str) -> No
     lists = {snapshot.manifest_list for snapshot in metadata.snapshots}
     older = {entry.metadata_file for entry in metadata.metadata_log}
     delete_quietly(io, [*data, *manifests, *lists, *figures, *older, location])
+
+
+def manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
+    """Return the manifests in the list of a snapshot.
+
+    PyIceberg's own method returns for each path what the process read first, in whichever list. So a user could name
+    the manifest of another table in a list of its own, as an empty one, and that table would lose its rows.
+    """
+    return list(read_manifest_list(io.new_input(snapshot.manifest_list)))
 
 
 @contextmanager
