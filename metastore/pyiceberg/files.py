@@ -18,17 +18,17 @@ from pydantic import ValidationError as WrongValue
 from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestFile, read_manifest_list
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.serializers import Compressor
 from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.utils.config import Config
 
 from metastore.errors import MetastoreError, OutcomeUnknown
 from metastore.plain.bodies import Crowded, check_values
 from metastore.pyiceberg.confined import Confined
+from metastore.pyiceberg.manifests import entries_of, manifests_of
 from metastore.pyiceberg.naming import check_properties
 from metastore.pyiceberg.sharing import parsed, shared
 
@@ -38,7 +38,6 @@ __all__ = [
     "delete_table_files",
     "deleted_if_refused",
     "make_folders",
-    "manifests_of",
     "never_changes",
     "next_location",
     "outlived",
@@ -257,23 +256,13 @@ def delete_table_files(io: FileIO, metadata: TableMetadata, location: str) -> No
     data: set[str] = set()
     for manifest in manifests.values():
         with _logged(manifest.manifest_path):
-            entries = manifest.fetch_manifest_entry(io, discard_deleted=False)
-            data |= {entry.data_file.file_path for entry in entries}
+            data |= {entry.data_file.file_path for entry in entries_of(io, manifest)}
     if not _is_true(metadata, _GC, otherwise=True):
         data.clear()
     figures = {one.statistics_path for one in (*metadata.statistics, *metadata.partition_statistics)}
     lists = {snapshot.manifest_list for snapshot in metadata.snapshots}
     older = {entry.metadata_file for entry in metadata.metadata_log}
     delete_quietly(io, [*data, *manifests, *lists, *figures, *older, location])
-
-
-def manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
-    """Return the manifests in the list of a snapshot.
-
-    PyIceberg's own method returns for each path what the process read first, in whichever list. So a user could name
-    the manifest of another table in a list of its own, as an empty one, and that table would lose its rows.
-    """
-    return list(read_manifest_list(io.new_input(snapshot.manifest_list)))
 
 
 @contextmanager

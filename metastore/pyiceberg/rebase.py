@@ -32,7 +32,7 @@ from pyiceberg.table.update import (
 )
 
 from metastore.clock import SYSTEM
-from metastore.pyiceberg.files import manifests_of
+from metastore.pyiceberg.manifests import manifests_of
 
 __all__ = ["Rebased", "rebase"]
 

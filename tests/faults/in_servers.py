@@ -22,10 +22,17 @@ IN_SERVERS: tuple[Fault, ...] = (
     ),
     Fault(
         "Iceberg: what one list says of a manifest holds in all lists",
-        "metastore/pyiceberg/files.py",
-        "    return list(read_manifest_list(io.new_input(snapshot.manifest_list)))",
+        "metastore/pyiceberg/manifests.py",
+        "    return list(read_manifest_list(_bounded(io).new_input(snapshot.manifest_list)))",
         "    return snapshot.manifests(io)",
         f"{_OF_OTHERS} -k says",
+    ),
+    Fault(
+        "Iceberg: a manifest list unpacks to whatever a client wrote",
+        "metastore/pyiceberg/manifests.py",
+        "return _Bounded(io) if isinstance(io, Confined) else io",
+        "return io",
+        f"{_OF_OTHERS} -k unpacks",
     ),
     Fault(
         "Iceberg: a merge reads the manifest list of another table",

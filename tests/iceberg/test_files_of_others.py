@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
 import json
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
 import httpx
+import pytest
+import zstandard
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
     DataFile,
@@ -27,7 +31,7 @@ from pyiceberg.types import LongType, NestedField
 
 import metastore as ms
 from metastore.clock import SYSTEM
-from metastore.pyiceberg import files
+from metastore.pyiceberg import files, manifests
 from metastore.serve.iceberg import tables as tables_of_rest
 from tests.iceberg.test_confined import TABLES, VIEW, commit
 from tests.iceberg.test_folders_of_users import lake, users
@@ -197,6 +201,48 @@ def test_a_list_of_one_table_says_nothing_of_the_manifests_of_another(users: dic
     assert answer.status_code == 200, answer.text
     head = next(one for one in answer.json()["metadata"]["snapshots"] if one["snapshot-id"] == 78)["manifest-list"]
     assert {one.manifest_path for one in read_manifest_list(_IO.new_input(head))} == {kept, added}
+
+
+def test_a_list_of_manifests_unpacks_to_no_more_than_a_server_reads(
+    users: dict[str, httpx.Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1.5 MB took 3 GB of memory: a user stopped the server for everybody."""
+    monkeypatch.setattr(manifests, "_LARGEST", 1 << 20)
+    bob, large = users["bob"], bytes(4 << 20)
+    deflating = zlib.compressobj(wbits=-15)
+    blocks = {
+        "deflate": deflating.compress(large) + deflating.flush(),
+        "bzip2": bz2.compress(large),
+        "zstandard": zstandard.compress(large),
+        "snappy": b"\x80\x80\x80\x02" + bytes(9),
+        "null": large,
+    }
+    for codec, block in blocks.items():
+        place = made(bob, codec)["metadata"]["location"]
+        manifest(place, 5)
+        file = path(f"{place}/metadata/snap-5.avro")
+        plain = file.read_bytes()
+        header, sync = plain[: plain.index(plain[-16:])], plain[-16:]
+        header = header.replace(b"\x14avro.codec\x08null", b"\x14avro.codec" + written(codec.encode()))
+        file.write_bytes(header + sync + b"\x02" + written(block) + sync)
+        added = {"action": "add-snapshot", "snapshot": snapshot_of(place, 5)}
+        assert commit(bob, added, table=codec).status_code == 200
+        main = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 5}
+        assert commit(bob, main, table=codec).status_code == 200
+        manifest(place, 6)
+        answer = append(bob, f"{TABLES}/{codec}", snapshot_of(place, 6))
+        assert (answer.status_code, "no manifest is so large" in answer.text) == (400, True), answer.text
+        assert bob.delete(f"{TABLES}/{codec}?purgeRequested=true").status_code == 204
+        assert not file.exists()
+
+
+def written(text: bytes) -> bytes:
+    """Return a text as Avro has it: after its length, a number in zigzag code."""
+    number, length = len(text) << 1, bytearray()
+    while number >= 0x80:
+        length.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*length, number]) + text
 
 
 def test_an_operator_replaces_a_view_beside_its_file(users: dict[str, httpx.Client]) -> None:
