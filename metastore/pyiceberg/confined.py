@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from posixpath import normpath
 from urllib.parse import urlsplit
@@ -48,6 +48,17 @@ class Folders:
                 f"{location[:200]!r} has a link in it, which a user may have made; the operator may allow the folder "
                 "that is a link: metastore serve --allow-location"
             )
+
+    def unlinked(self, location: str) -> tuple[str, tuple[str, ...]] | None:
+        """Return the folder on a local disk in which a checked location lies, and the rest of its path.
+
+        None: it lies elsewhere, links are followed, or it has what a URL parser takes for a query or a host.
+        """
+        place = _Place.of(location)
+        if self._links or not place.is_local or any(char in location for char in "?#") or urlsplit(location).netloc:
+            return None
+        found = [below for root in self._roots for below in place.named_below(root)]
+        return min(found, key=lambda below: len(below[1]), default=None)  # that of a folder which is a link itself
 
 
 class _Place:
@@ -89,6 +100,12 @@ class _Place:
         """Whether this is something in the folder ``root``, not the folder itself."""
         count = len(root._parts)
         return self._store == root._store and len(self._parts) > count and self._parts[:count] == root._parts
+
+    def named_below(self, root: _Place) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the path of ``root``, and the rest of its own path, if it is named below that. It follows no link."""
+        for start in {root._named, root._parts}:
+            if self._named[: len(start)] == start and len(self._named) > len(start):
+                yield root.path, self._named[len(start) :]
 
     def is_named_below(self, root: _Place) -> bool:
         """Whether it is below ``root``, and no part of its path below that is a link."""
@@ -133,5 +150,22 @@ class Confined(FileIO):
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """Delete a file. Raises ForbiddenError."""
-        self._folders.check(location if isinstance(location, str) else location.location)
-        self._io.delete(location)
+        text = location if isinstance(location, str) else location.location
+        self._folders.check(text)
+        if (place := self._folders.unlinked(text)) is None:
+            self._io.delete(location)
+        else:
+            _delete(*place)
+
+
+def _delete(root: str, parts: tuple[str, ...]) -> None:
+    """Delete a file below a folder. It follows no link, also none that was made since the place was checked."""
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in parts[:-1]:
+            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        os.unlink(parts[-1], dir_fd=folder)
+    finally:
+        os.close(folder)

@@ -28,6 +28,13 @@ IN_SERVERS: tuple[Fault, ...] = (
         f"{_OF_OTHERS} -k says",
     ),
     Fault(
+        "Iceberg: a deletion follows a link that was made since the check",
+        "metastore/pyiceberg/confined.py",
+        "os.O_DIRECTORY | os.O_NOFOLLOW",
+        "os.O_DIRECTORY",
+        f"{_OF_OTHERS} -k deletion",
+    ),
+    Fault(
         "Iceberg: a manifest list unpacks to whatever a client wrote",
         "metastore/pyiceberg/manifests.py",
         "return _Bounded(io) if isinstance(io, Confined) else io",

@@ -13,6 +13,7 @@ from uuid import uuid4
 import httpx
 import pytest
 import zstandard
+from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
     DataFile,
@@ -31,7 +32,8 @@ from pyiceberg.types import LongType, NestedField
 
 import metastore as ms
 from metastore.clock import SYSTEM
-from metastore.pyiceberg import files, manifests
+from metastore.pyiceberg import confined, files, manifests
+from metastore.pyiceberg.confined import Confined
 from metastore.serve.iceberg import tables as tables_of_rest
 from tests.iceberg.test_confined import TABLES, VIEW, commit
 from tests.iceberg.test_folders_of_users import lake, users
@@ -133,6 +135,31 @@ def test_a_link_makes_no_folder_of_another_table_a_users_own(users: dict[str, ht
             assert append(user, f"{tables}/own", snapshot_of(folder, 77)).status_code == 403
             assert user.delete(f"{tables}/own?purgeRequested=true").status_code == 403
     assert sorted(path(other).rglob("*")) == before
+
+
+def test_a_deletion_follows_no_link_that_was_made_since_the_check(tmp_path: Path) -> None:
+    place, other = tmp_path / "lake" / "own" / "data", tmp_path / "lake" / "other"
+    for folder in (place, other):
+        folder.mkdir(parents=True)
+        (folder / "x").write_text("rows")
+
+    class Folders(confined.Folders):
+        def check(self, location: str) -> None:
+            super().check(location)
+            place.rename(place.parent / "away")
+            place.symlink_to(other)
+
+    io = Confined(_IO, Folders([f"file://{tmp_path}/lake"], links=False))
+    with pytest.raises((NotADirectoryError, ForbiddenError)):
+        io.delete(f"file://{place}/x")
+    assert (other / "x").exists()
+    (tmp_path / "lake" / "linked").symlink_to(other)
+    roots = [f"file://{tmp_path}/lake", f"file://{tmp_path}/lake/linked"]
+    plain = Confined(_IO, confined.Folders(roots, links=False))
+    for below, name in (("other", "x"), ("other", "a?b"), ("linked", "x")):
+        (other / name.partition("?")[0]).write_text("rows")
+        plain.delete(f"{roots[0]}/{below}/{name}")
+    assert list(other.iterdir()) == []
 
 
 def test_a_link_has_no_metadata_file_of_another_table_deleted(users: dict[str, httpx.Client]) -> None:
