@@ -41,6 +41,13 @@ IN_KEYS: tuple[Fault, ...] = (
         f"{_TESTS} -k stolen",
     ),
     Fault(
+        "Keys: the rights are those on another table, which has the name by now",
+        _WAREHOUSES,
+        "if pointer_of(table) is None or",
+        "if False and",
+        f"{_TESTS} -k takes_the_name",
+    ),
+    Fault(
         "Keys: a kept key is given to who lost a right",
         _STS,
         "tuple(sorted(rights))), SYSTEM",

@@ -23,7 +23,7 @@ from pyiceberg.catalog.rest import RestCatalog
 import metastore as ms
 from metastore.clock import SYSTEM
 from metastore.serve import Principals, Sts, tokens_of
-from metastore.serve.iceberg import sts
+from metastore.serve.iceberg import sts, tables
 from metastore.serve.iceberg.policy import READS, RIGHTS, WRITES, session_policy
 from tests.iceberg.server import served
 from tests.iceberg.test_rest import SCHEMA
@@ -263,6 +263,27 @@ def test_a_key_is_kept_for_half_of_its_life_and_never_given_to_who_lost_the_righ
     for answer in (httpx.get(again, headers=plain), users["cy"].get(path)):
         assert answer.status_code == 404
         assert "s3." not in answer.text
+
+
+def test_a_table_that_takes_the_name_of_another_opens_nothing_of_it(
+    users: dict[str, httpx.Client], sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the read of the location and that of the rights, ann makes a table of this name: she owns it."""
+    really, path, first = tables.named, f"{TABLES}/t", [True]
+    moved = {"source": {"namespace": ["a"], "name": "t"}, "destination": {"namespace": ["a"], "name": "old"}}
+    with ms.open(sqlite_url) as store:
+        store.roles.grant(("lake", "of-ann"), "create_table", on="lake.ice")
+
+    def late(call: Any) -> Any:
+        if first and first.pop():
+            assert users["root"].post("/tables/rename", json=moved).status_code == 204
+            assert users["ann"].post(TABLES, json={"name": "t", "schema": SCHEMA}).status_code == 200
+        return really(call)
+
+    monkeypatch.setattr(tables, "named", late)
+    answer = users["ann"].get(path)
+    assert (answer.status_code, "s3." in answer.text) == (503, False)
+    assert key_of(users["ann"].get(path))
 
 
 class _Later:

@@ -14,6 +14,7 @@ from pyiceberg.exceptions import ServiceUnavailableError
 from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.names import format_path, parse_path
 from metastore.pyiceberg.catalog import MetastoreCatalog
+from metastore.pyiceberg.entities import pointer_of
 from metastore.pyiceberg.once import Once
 from metastore.serve import audit
 from metastore.serve.actors import Actors
@@ -75,7 +76,7 @@ class Warehouses:
             return None
         rights: tuple[str, ...] | None = None
         if isinstance(vendor, Sts):
-            rights = RIGHTS if staged else self._rights(call, (*root, *names))
+            rights = RIGHTS if staged else self._rights(call, (*root, *names), location)
         try:
             if isinstance(vendor, Sts):
                 made = vendor.vend(location, call.principal, rights or ())
@@ -94,14 +95,18 @@ class Warehouses:
         audit.vended(call.principal, call.operation, call.id, made.prefix, rights)
         return made if EXPIRES not in made.config else _renewed(made, call.names["prefix"], names)
 
-    def _rights(self, call: Call, path: tuple[str, ...]) -> tuple[str, ...]:
+    def _rights(self, call: Call, path: tuple[str, ...], location: str) -> tuple[str, ...]:
         """Return what the user may do now with the files of a table. Nothing of it is kept from other requests."""
         if not self._actors.authorization:
             return RIGHTS
         store, user = self._actors.of(call.principal, swaps=True), (call.principal,)
         try:
-            return tuple(right for right in RIGHTS if store.allowed(user, right, path, kind="table"))
-        except MetastoreError:
+            table = store.tables.load(path)
+            # since the location was read, the user may have made another table of this name, which it owns
+            if pointer_of(table) is None or (table.location or location).rstrip("/") != location.rstrip("/"):
+                raise ServiceUnavailableError("another table has this name by now, or another folder; ask again")
+            return tuple(right for right in RIGHTS if store.allowed(user, right, table))
+        except (MetastoreError, ServiceUnavailableError):
             if call.is_read:
                 raise
             return ()  # the table is made: no error says otherwise
