@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.text import Text
@@ -14,6 +14,9 @@ from metastore.cli.output import safe as printable
 from metastore.cli.settings import Settings
 from metastore.cli.times import parse_duration
 from metastore.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from metastore.serve import Sts
 
 __all__ = ["register"]
 
@@ -42,6 +45,15 @@ def serve(
             "--credential",
             metavar="METALAKE.CATALOG:KEY=VALUE",
             help="A credential for a warehouse's files, for its clients and the server. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    vend: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--vend",
+            metavar="METALAKE.CATALOG:KEY=VALUE",
+            help="Give clients short-lived keys of S3 for each table: sessions of role=ARN; duration=1h. Repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -142,7 +154,8 @@ def serve(
     limits = serving.Limits(max_connections, header_timeout, body_timeout, idle_timeout)
     retention = parse_duration(gc_retention)
     places = dict(_place(text) for text in warehouse or [])
-    credentials = _credentials(credential or [])
+    own = _by_warehouse(credential or [], "a credential")
+    vendors = {name: _sts(given, own.get(name)) for name, given in _by_warehouse(vend or [], "a vendor").items()}
     if check:
         _check(settings, host, token_file, proxy_header is not None, pair, authorization, json)
     tls = None if pair is None else serving.Tls(*pair)
@@ -155,7 +168,7 @@ def serve(
             job_workers=job_workers if jobs else 0,
             take_over_jobs=take_over_jobs,
             reveals=reveal or (),
-            credentials=credentials,
+            credentials={**own, **vendors},
             authorization=authorization,
             allowed_locations=allow_location or (),
             iceberg=iceberg,
@@ -205,16 +218,28 @@ def _place(text: str) -> tuple[str, str]:
     return name, place
 
 
-def _credentials(texts: list[str]) -> dict[str, dict[str, str]]:
-    """Return the credentials of each warehouse. A message repeats no value: it may be a secret."""
-    credentials: dict[str, dict[str, str]] = {}
+def _by_warehouse(texts: list[str], what: str) -> dict[str, dict[str, str]]:
+    """Return the settings of each warehouse. A message repeats no value: it may be a secret."""
+    settings: dict[str, dict[str, str]] = {}
     for text in texts:
         place, _, value = text.partition("=")
         name, _, key = place.rpartition(":")
         if not name or not key or not value:
-            raise InvalidArgument(f"a credential is written metalake.catalog:key=value, not {place[:80]!r}=…")
-        credentials.setdefault(name, {})[key] = value
-    return credentials
+            raise InvalidArgument(f"{what} is written metalake.catalog:key=value, not {place[:80]!r}=…")
+        settings.setdefault(name, {})[key] = value
+    return settings
+
+
+def _sts(given: dict[str, str], properties: dict[str, str] | None) -> Sts:
+    """Return what makes the short-lived keys of a warehouse, from its settings, and the properties of its files."""
+    from metastore.serve import Sts  # noqa: PLC0415  (an extra of its own)
+
+    if unknown := given.keys() - {"role", "endpoint", "duration"}:
+        raise InvalidArgument(f"--vend has role, duration and endpoint, not {min(unknown)[:80]!r}")
+    if "role" not in given:
+        raise InvalidArgument("--vend needs a role: --vend METALAKE.CATALOG:role=ARN")
+    life = parse_duration(given.get("duration", "1h")).total_seconds()
+    return Sts(given["role"], properties=properties, endpoint=given.get("endpoint"), duration=life)
 
 
 def register(app: typer.Typer) -> None:

@@ -7,15 +7,18 @@ PostgreSQL.
 from __future__ import annotations
 
 from metastore.serve.application import application
-from metastore.serve.iceberg.credentials import Vended, Vendor
+from metastore.serve.iceberg.credentials import CannotVend, Vended, Vendor
+from metastore.serve.iceberg.sts import Sts
 from metastore.serve.limits import Limits
 from metastore.serve.principals import Principals, TokenFile, tokens_of
 from metastore.serve.server import serve_application
 from metastore.serve.tls import Tls
 
 __all__ = [
+    "CannotVend",
     "Limits",
     "Principals",
+    "Sts",
     "Tls",
     "TokenFile",
     "Vended",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -37,9 +37,10 @@ def refused(user: str | None, request: str, id: str, status: int, error: Excepti
     _note(outcome="refused", status=status, user=user, request=request, request_id=id, **lacks)
 
 
-def vended(user: str, request: str, id: str, prefix: str) -> None:
-    """Note that a client gets credentials for the files below ``prefix``."""
-    _note(outcome="vended", user=user, request=request, request_id=id, object=prefix)
+def vended(user: str, request: str, id: str, prefix: str, rights: Sequence[str] | None = None) -> None:
+    """Note that a client gets credentials for the files below ``prefix``; ``rights``: those by which it gets them."""
+    by = {} if rights is None else {"right": ", ".join(rights)}
+    _note(outcome="vended", user=user, request=request, request_id=id, object=prefix, **by)
 
 
 def show() -> None:

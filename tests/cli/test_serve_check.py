@@ -100,3 +100,19 @@ def test_a_file_of_a_newer_program_or_an_unfinished_import_is_judged_by_its_form
             file.execute("UPDATE info SET format = ?, compatible_from = ?", values[:2])
             file.execute("UPDATE alembic_version SET version_num = ?", (str(values[2]).zfill(4),))
         assert found in unsafe(url, capsys)["format"] if found else unsafe(url, capsys) == {}
+
+
+@pytest.mark.parametrize(
+    ("option", "word"),
+    [
+        ("lake.ice=arn:aws:iam::123456789012:role/lake", "metalake.catalog:key=value"),
+        ("lake.ice:duration=1h", "needs a role"),
+        ("lake.ice:roll=x", "role, duration and endpoint"),
+        ("lake.ice:role=lake", "an ARN"),
+    ],
+)
+def test_a_vendor_that_is_written_wrong_is_named(
+    url: str, option: str, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--url", url, "serve", "--check", "--vend", option]) == 1
+    assert word in capsys.readouterr().err.replace("\n", " ")

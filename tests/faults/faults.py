@@ -12,6 +12,7 @@ from tests.faults.in_defects import IN_DEFECTS
 from tests.faults.in_edges import IN_EDGES
 from tests.faults.in_governance import IN_GOVERNANCE
 from tests.faults.in_joints import IN_JOINTS
+from tests.faults.in_keys import IN_KEYS
 from tests.faults.in_leases import IN_LEASES
 from tests.faults.in_library import IN_LIBRARY
 from tests.faults.in_reports import IN_REPORTS
@@ -31,6 +32,7 @@ FAULTS: tuple[Fault, ...] = (
     *IN_CONSOLE,
     *IN_EDGES,
     *IN_JOINTS,
+    *IN_KEYS,
     *IN_LEASES,
     *IN_REPORTS,
     *IN_SERVERS,

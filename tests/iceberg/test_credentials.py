@@ -121,7 +121,7 @@ def test_static_credentials_of_a_warehouse(
         assert (found["prefix"], found["config"]) == (f"{bucket}/", asked.json()["config"])
         again = httpx.get(f"{table}/credentials", headers=DELEGATION).json()
         assert again == {"storage-credentials": [found]}
-        assert httpx.get(f"{table}/credentials").json() == {"storage-credentials": []}
+        assert httpx.get(f"{table}/credentials").json() == again  # Java's clients renew without the header
     assert {request.key for request in requests.made} == {KEY}
     assert SECRET not in caplog.text
     with ms.open(sqlite_url) as store:

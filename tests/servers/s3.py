@@ -1,8 +1,8 @@
 """A server that speaks the S3 protocol (moto), in a process of its own, which notes every request.
 
 It serves one request at a time: moto checks conditions and acts without a lock, and so it is exact. It takes any
-credentials, and keeps everything in memory: each test takes a bucket of its own. Into the bucket ``FORBIDDEN`` it
-lets nobody.
+credentials, but the key of a session may do only what the session's policy allows (:mod:`tests.servers.policies`). It
+keeps everything in memory: each test takes a bucket of its own. Into the bucket ``FORBIDDEN`` it lets nobody.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class Request:
     query: str
     range: str | None
     key: str | None
+    form: dict[str, str]
+    """What the token service is asked for."""
 
 
 @dataclass

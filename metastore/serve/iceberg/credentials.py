@@ -12,7 +12,10 @@ from metastore.clock import SYSTEM
 from metastore.errors import InvalidArgument
 from metastore.kinds.secret import PREFIX, Secret, read, secret
 
-__all__ = ["Static", "Vended", "Vendor", "asks_for_credentials", "is_below"]
+__all__ = ["EXPIRES", "CannotVend", "Static", "Vended", "Vendor", "asks_for_credentials", "is_below"]
+
+EXPIRES: Final = "s3.session-token-expires-at-ms"
+"""The property that says when a key ends, in milliseconds since 1970. Clients renew it before."""
 
 _REREAD: Final = 60.0
 """How long a secret is remembered after it was read (seconds)."""
@@ -49,15 +52,20 @@ class Vended:
         return f"Vended({self.prefix!r}, {sorted(self.config)})"
 
 
+class CannotVend(Exception):
+    """Credentials cannot be made now. The message has no secret: the server's log shows it."""
+
+
 class Vendor(Protocol):
     """Makes credentials for clients. A deployment implements it, for example with sessions of its cloud.
 
     Several threads call it at once, for each load that asks for credentials. If it raises an error, the answer to a
-    load is 503, and the client tries again; the answer to a create has no credentials.
+    load is 503, and the client tries again; the answer to a create has no credentials. The log shows the message of a
+    :class:`CannotVend`, and of any other error its class only: a message may have a secret.
     """
 
-    def vend(self, location: str, principal: str) -> Vended:
-        """Return credentials for the files below ``location``, which is a table's, for one user."""
+    def vend(self, location: str, principal: str) -> Vended | None:
+        """Return credentials for the files below ``location``, which is a table's, for one user; None: it has none."""
         ...
 
 
@@ -85,6 +93,10 @@ class Static:
         }
         self._read = (SYSTEM.monotonic(), values)
         return values
+
+    def shown(self) -> dict[str, str]:
+        """Return the properties that are not secrets."""
+        return {key: value for key, value in self._properties.items() if not isinstance(value, Secret)}
 
     def vend(self, location: str, principal: str) -> Vended:
         """Return the credentials of the warehouse."""

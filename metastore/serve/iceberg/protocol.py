@@ -8,6 +8,7 @@ from typing import Final
 from metastore.pyiceberg.catalog import MetastoreCatalog
 from metastore.pyiceberg.once import Once, Refused
 from metastore.serve.iceberg import namespaces, tables, views
+from metastore.serve.iceberg.credentials import asks_for_credentials
 from metastore.serve.iceberg.errors import NotSupported, failed, is_final, unknown_route
 from metastore.serve.iceberg.warehouses import Warehouses
 from metastore.serve.principals import Principals
@@ -67,15 +68,20 @@ def iceberg_protocol(warehouses: Warehouses, principals: Principals, body_timeou
 
             def work() -> Answer:
                 result = handler(warehouses.catalog(call, once), call)
-                return result if isinstance(result, Answer) else result.answer(warehouses.vended(call, result.place))
+                if isinstance(result, Answer):
+                    return result
+                if not asks_for_credentials(call.headers):
+                    return result.answer(None)
+                names = tables.named(call)
+                return result.answer(warehouses.vended(call, names, result.place, staged=result.staged))
 
             return _once(once, work, checked=warehouses.checked)
 
         return answer
 
     def credentials(call: Call) -> Answer:
-        place = tables.place(warehouses.catalog(call), call)
-        return tables.credentials(warehouses.vended(call, place))
+        place = tables.place(warehouses.catalog(call), call)  # the request itself asks: Java's clients send no header
+        return tables.credentials(warehouses.vended(call, tables.named(call), place))
 
     routes: list[Route] = [route("GET", "/v1/config", lambda call: _config(warehouses, call))]
     routes += [route(method, f"/v1/{{prefix}}{path}", bound(handler)) for method, path, handler in _ROUTES]

@@ -17,6 +17,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import AssertCreate, TableRequirement
+from pyiceberg.typedef import Identifier
 
 from metastore.pyiceberg.catalog import MetastoreCatalog
 from metastore.pyiceberg.files import make_folders, never_changes
@@ -37,6 +38,7 @@ __all__ = [
     "exists",
     "load",
     "metrics",
+    "named",
     "page",
     "place",
     "register",
@@ -72,12 +74,14 @@ class _Transaction(_Body):
 class Loaded:
     """The answer to a load without its end, ``config``, which holds the client's credentials.
 
-    ``text``: its JSON without the closing brace. ``place``: the table's location. ``tag``: its entity tag.
+    ``text``: its JSON without the closing brace. ``place``: the table's location. ``tag``: its entity tag. ``staged``:
+    there is no such table yet.
     """
 
     text: bytes
     place: str
     tag: str | None = None
+    staged: bool = False
 
     def answer(self, vended: Vended | None) -> Answer:
         """Return the whole answer. One with credentials must not be cached."""
@@ -201,6 +205,12 @@ def commit_several(catalog: MetastoreCatalog, call: Call) -> Answer:
     return Answer(status=204)
 
 
+def named(call: Call) -> Identifier:
+    """Return the table that a request names: a load in its path, a create in its body."""
+    name = call.names["table"] if "table" in call.names else call.body["name"]
+    return (*reading.namespace(call.names["namespace"]), name)
+
+
 def place(catalog: MetastoreCatalog, call: Call) -> str:
     """Return a table's location."""
     return catalog.load_table(reading.table(call)).metadata.location
@@ -244,7 +254,7 @@ def _loaded(metadata: TableMetadata, location: str | None, tag: str | None = Non
     """Return the answer of a load: the metadata is written to JSON once."""
     text = metadata.model_dump_json(by_alias=True, exclude_none=True)
     start = "" if location is None else f'"metadata-location":{json.dumps(location)},'
-    return Loaded(f'{{{start}"metadata":{text}'.encode(), metadata.location, tag)
+    return Loaded(f'{{{start}"metadata":{text}'.encode(), metadata.location, tag, staged=location is None)
 
 
 def _tags(header: str) -> list[str]:

@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 from uuid import UUID
 
 from pyiceberg.exceptions import ServiceUnavailableError
 
-from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.names import format_path, parse_path
 from metastore.pyiceberg.catalog import MetastoreCatalog
+from metastore.pyiceberg.entities import pointer_of
 from metastore.pyiceberg.once import Once
 from metastore.serve import audit
 from metastore.serve.actors import Actors
-from metastore.serve.iceberg.credentials import Static, Vended, Vendor, asks_for_credentials, is_below
+from metastore.serve.iceberg.credentials import EXPIRES, CannotVend, Static, Vended, Vendor, is_below
+from metastore.serve.iceberg.policy import RIGHTS
+from metastore.serve.iceberg.sts import Sts
 from metastore.serve.web import BadRequest, Call
 
 if TYPE_CHECKING:
+    from pyiceberg.typedef import Identifier
+
     from metastore.store import Store
 
 __all__ = ["Warehouses"]
 
 _LOG: Final = logging.getLogger("metastore.serve")
+_RENEWAL: Final = "client.refresh-credentials-endpoint"
 _MERGE: Final = "x-metastore-merge"
 """The header by which a client that only appends asks the server to merge."""
 
@@ -55,26 +63,53 @@ class Warehouses:
             raise InvalidArgument(f"credentials are those of a warehouse's folder; name it: {format_path(root)}=s3://…")
         return Static(self._places[root], given) if isinstance(given, Mapping) else given
 
-    def vended(self, call: Call, location: str) -> Vended | None:
-        """Return the credentials for a table's files; None: the client takes none, or there are none for them.
+    def vended(self, call: Call, names: Identifier, location: str, *, staged: bool = False) -> Vended | None:
+        """Return the credentials for a table's files; None: there are none for them.
 
         A table that is not below the warehouse's folder has none: the client that creates a table chooses its location.
-        Raises ServiceUnavailableError if they cannot be made, except for a table that the request has created.
+        ``staged``: there is no table yet; who makes it will own it. Raises ServiceUnavailableError if they cannot be
+        made, except for a table that the request has created.
         """
         root = _root(call.names["prefix"])
         vendor = self._vendors.get(root)
-        if vendor is None or not asks_for_credentials(call.headers) or not is_below(location, self._places[root]):
+        if vendor is None or not is_below(location, self._places[root]):
             return None
+        rights: tuple[str, ...] | None = None
+        if isinstance(vendor, Sts):
+            rights = RIGHTS if staged else self._rights(call, (*root, *names), location)
         try:
-            made = vendor.vend(location, call.principal)
+            if isinstance(vendor, Sts):
+                made = vendor.vend(location, call.principal, rights or ())
+            else:
+                made = vendor.vend(location, call.principal)
         except Exception as error:  # noqa: BLE001  (a deployment's code)
             # its message may show a secret, and it is not known whose error it is
-            _LOG.warning("credentials for %s cannot be made: %s", format_path(root), type(error).__name__)
+            said = error if isinstance(error, CannotVend) else type(error).__name__
+            _LOG.warning("credentials for %s cannot be made: %s", format_path(root), said)
             if call.is_read:
-                raise ServiceUnavailableError("the credentials for the table's files cannot be made now") from None
+                message = "the credentials for the table's files cannot be made now; the server's log says why"
+                raise ServiceUnavailableError(message) from None
             return None
-        audit.vended(call.principal, call.operation, call.id, made.prefix)
-        return made
+        if made is None:
+            return None
+        audit.vended(call.principal, call.operation, call.id, made.prefix, rights)
+        return made if EXPIRES not in made.config else _renewed(made, call.names["prefix"], names)
+
+    def _rights(self, call: Call, path: tuple[str, ...], location: str) -> tuple[str, ...]:
+        """Return what the user may do now with the files of a table. Nothing of it is kept from other requests."""
+        if not self._actors.authorization:
+            return RIGHTS
+        store, user = self._actors.of(call.principal, swaps=True), (call.principal,)
+        try:
+            table = store.tables.load(path)
+            # since the location was read, the user may have made another table of this name, which it owns
+            if pointer_of(table) is None or (table.location or location).rstrip("/") != location.rstrip("/"):
+                raise ServiceUnavailableError("another table has this name by now, or another folder; ask again")
+            return tuple(right for right in RIGHTS if store.allowed(user, right, table))
+        except (MetastoreError, ServiceUnavailableError):
+            if call.is_read:
+                raise
+            return ()  # the table is made: no error says otherwise
 
     @property
     def checked(self) -> bool:
@@ -114,7 +149,7 @@ class Warehouses:
         properties = dict(self._properties)
         if place := self._places.get(root):
             properties["warehouse"] = place
-        if isinstance(vendor := self._vendors.get(root), Static):
+        if isinstance(vendor := self._vendors.get(root), Static | Sts):
             properties |= vendor.properties()
         store = self._actors.of(call.principal, swaps=True)
         merging = call.headers.get(_MERGE, "").strip().lower() == "true"
@@ -125,6 +160,13 @@ class Warehouses:
             merging=merging,
             of_users=self.checked,
         )
+
+
+def _renewed(made: Vended, prefix: str, names: Identifier) -> Vended:
+    """Return credentials that say where the client gets the next ones, as a path below the catalog's address."""
+    namespace, table = "\x1f".join(names[:-1]), names[-1]
+    parts = ("v1", prefix, "namespaces", namespace, "tables", table, "credentials")
+    return replace(made, config={_RENEWAL: "/".join(quote(part, safe="") for part in parts), **made.config})
 
 
 def _idempotency_key(call: Call) -> str | None:

@@ -1,0 +1,86 @@
+"""Faults of the short-lived keys: they open more, for longer, or for somebody else."""
+
+from __future__ import annotations
+
+from tests.faults.fault import Fault
+
+__all__ = ["IN_KEYS"]
+
+_TESTS = "tests/iceberg/test_vending.py"
+_POLICY = "metastore/serve/iceberg/policy.py"
+_STS = "metastore/serve/iceberg/sts.py"
+_WAREHOUSES = "metastore/serve/iceberg/warehouses.py"
+
+IN_KEYS: tuple[Fault, ...] = (
+    Fault(
+        "Keys: the policy of a/ opens ab/ too",
+        _POLICY,
+        'found[2]) + "/*"',
+        'found[2]) + "*"',
+        f"{_TESTS} -k stolen",
+    ),
+    Fault(
+        "Keys: a star in a location is a pattern",
+        _POLICY,
+        '_SPECIAL.sub(r"${\\g<0>}", found[2])',
+        "found[2]",
+        f"{_TESTS} -k policy",
+    ),
+    Fault(
+        "Keys: a session has no policy",
+        _STS,
+        "                Policy=policy,\n",
+        "",
+        f"{_TESTS} -k stolen",
+    ),
+    Fault(
+        "Keys: each user reads and writes",
+        _WAREHOUSES,
+        "rights = RIGHTS if staged else",
+        "rights = RIGHTS if True else",
+        f"{_TESTS} -k stolen",
+    ),
+    Fault(
+        "Keys: the rights are those on another table, which has the name by now",
+        _WAREHOUSES,
+        "if pointer_of(table) is None or",
+        "if False and",
+        f"{_TESTS} -k takes_the_name",
+    ),
+    Fault(
+        "Keys: a kept key is given to who lost a right",
+        _STS,
+        "tuple(sorted(rights))), SYSTEM",
+        "()), SYSTEM",
+        f"{_TESTS} -k kept",
+    ),
+    Fault(
+        "Keys: a key is kept for the whole of its life",
+        _STS,
+        "self._duration / 2",
+        "self._duration",
+        f"{_TESTS} -k kept",
+    ),
+    Fault(
+        "Keys: clients get the server's own",
+        "metastore/serve/iceberg/credentials.py",
+        "for key, value in self._properties.items() if not isinstance(value, Secret)}",
+        "for key, value in self.properties().items()}",
+        f"{_TESTS} -k kept",
+    ),
+    Fault(
+        "Keys: a client that renews gets none without the header",
+        "metastore/serve/iceberg/protocol.py",
+        "return tables.credentials(warehouses.vended(call, tables.named(call), place))",
+        "asked = asks_for_credentials(call.headers)\n"
+        "        return tables.credentials(warehouses.vended(call, tables.named(call), place) if asked else None)",
+        f"{_TESTS} -k kept",
+    ),
+    Fault(
+        "Keys: a request waits for the token service for as long as that takes",
+        _STS,
+        "session.result(_PATIENCE)",
+        "session.result()",
+        f"{_TESTS} -k refuses",
+    ),
+)
