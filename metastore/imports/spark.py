@@ -1,7 +1,8 @@
 """Import every catalog that a Spark session sees, the Hive metastore included, through Spark's own catalog API.
 
 The driver lists and describes the tables, because only it has a session. Each executor writes a share of them to the
-store. Needs the extra [spark]. Repeat it as often as you like: a table that is up to date is not written.
+store. Needs the extra [spark]. Repeat it as often as you like: a table that is up to date is not written. What was made
+or changed here stays: if a table has changed here and there since the last import, it is a failure.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import SparkSession
 
 from metastore.columns.column import Column
-from metastore.errors import InvalidArgument
+from metastore.errors import DropPending, EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse
 from metastore.imports.counts import ImportCounts, Tell
+from metastore.kinds.change import Doc
+from metastore.kinds.entity import Entity
+from metastore.kinds.registry import kind_named
 from metastore.kinds.view.document import SQL
-from metastore.names import Path, clean_name, parse_path
+from metastore.names import Path, clean_name, format_path, parse_path
 from metastore.spark.context import spark_context
 from metastore.spark.types import columns_from_spark
-from metastore.store import open_store
+from metastore.store import Store, open_store
+from metastore.transaction.transaction import Transaction
 
 __all__ = ["import_spark", "spark_session"]
 
@@ -89,8 +94,9 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
         shares = max(1, -(-len(described) // _SHARE))
         with spark_context(session.sparkContext.master) as context:  # the session's own, with workers like this one
             written = context.parallelize(described, shares).mapPartitions(_writer(url, lake)).collect()
-        outcome.written = sum(written)
-        outcome.left = len(described) - outcome.written
+        outcome.written = sum(one is True for one in written)
+        outcome.left = sum(one is False for one in written)
+        outcome.failures += [one for one in written if isinstance(one, str)]
         tell("importing", 1.0)
     return outcome
 
@@ -169,18 +175,57 @@ def _partitioning(rows: list[tuple[Any, ...]]) -> Iterator[str]:
 
 
 def _writer(url: str, lake: Names) -> Any:
-    """Return what an executor runs: it writes its share, and yields how many were new or differ."""
+    """Return what an executor runs: it writes its share, and yields whether it wrote each, or why it could not."""
 
-    def write(share: Iterable[Described]) -> Iterator[int]:
+    def write(share: Iterable[Described]) -> Iterator[bool | str]:
         with open_store(url, principal=_PRINCIPAL) as store:
             for one in share:
-                manager: Any = store.manager(one.kind)
-                path = (*lake, *one.names)
-                before = next(iter(manager.load_many([path])))
-                after = manager.create(path, if_exists="replace", **_fields(one))
-                yield int(before is None or before.doc != after.doc)
+                try:
+                    yield _written(store, (*lake, *one.names), one)
+                except _OF_A_TABLE as error:
+                    yield f"{one.kind} {format_path(one.names)}: {error}"
 
     return write
+
+
+_OF_A_TABLE: Final = (EntityAlreadyExists, EntityNotFound, NotInUse, DropPending, InvalidArgument)
+"""Errors that say nothing of other tables."""
+
+
+def _written(store: Store, path: Names, one: Described) -> bool:
+    """Write a table or view; False: it stays as it is. Raises EntityAlreadyExists if it was made or changed here."""
+    kind, fields = kind_named(one.kind), _fields(one)
+    own = {name: value for name, value in fields.items() if name not in ("comment", "properties")}
+
+    def wanted(before: Doc) -> Doc:
+        return kind.replaced(before, one.comment, one.properties, own)
+
+    def write(tx: Transaction) -> bool:
+        manager: Any = tx.manager(one.kind)
+        (here,) = manager.load_many([path])
+        if here is None:
+            manager.create(path, **fields)
+            return True
+        now = dict(here.doc)
+        if wanted(now) == now:
+            return False
+        imported = _imported(store, here)
+        if imported is None:
+            raise EntityAlreadyExists(format_path(path), "it was made here; it stays as it is here")
+        if imported != now:
+            if wanted(imported) == imported:
+                return False
+            raise EntityAlreadyExists(format_path(path), "it has changed here, and there too; it stays as it is here")
+        return bool(manager.create(path, if_exists="replace", **fields).doc != here.doc)
+
+    return bool(store.run(write))  # the commit validates what it read
+
+
+def _imported(store: Store, here: Entity) -> Doc | None:
+    """Return the document that the last import gave to an entity; None: none did."""
+    manager: Any = store.manager(here.kind)
+    versions = [one.entity for one in manager.history(here) if one.entity and one.principal == _PRINCIPAL]
+    return dict(versions[-1].doc) if versions else None
 
 
 def _fields(one: Described) -> dict[str, Any]:

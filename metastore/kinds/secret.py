@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +32,7 @@ __all__ = [
     "kept",
     "kept_from_file",
     "kept_in",
+    "kept_readable",
     "key_numbers",
     "masked",
     "properties_shown",
@@ -154,6 +155,21 @@ def kept_from_file(properties: Mapping[str, str], before: Mapping[str, Any]) -> 
     return {
         key: before[key] if key in is_here and _HANDLE.fullmatch(value) else value for key, value in properties.items()
     }
+
+
+def kept_readable(
+    properties: Mapping[str, str], before: Mapping[str, Any], destroyed: Collection[int]
+) -> dict[str, str]:
+    """Return properties of the past that take the place of ``before``. What nobody can read leaves what is there now.
+
+    That is what a scrub took out of history, and what a data key encrypted that was ``destroyed``.
+    """
+
+    def lost(value: object) -> bool:
+        parts = sealed_parts(value)
+        return value == REDACTED or (parts is not None and parts[0] in destroyed)
+
+    return {key: before[key] if lost(value) and key in before else value for key, value in properties.items()}
 
 
 class _Properties(ReadOnly):

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from metastore.errors import InvalidArgument
-from metastore.kinds.entity import Owned
+from metastore.kinds.entity import Entity, Owned
 from metastore.kinds.field import doc_field
 from metastore.kinds.kind import OwnedKind
 from metastore.names import clean_text
@@ -56,6 +56,10 @@ class Source(Owned):
     def own_table(self) -> int | None:
         """The id of its table, but not in a copy of another catalog's row: such an id is that of the other's table."""
         return self.table if self.catalog in (None, self.record.owner_id) else None
+
+    def leads_to(self, table: Entity) -> bool:
+        """Whether a table with the id is the row's own. A row of an older release may be another catalog's, copied."""
+        return self.catalog is not None or table.record.chain[1].id == self.record.owner_id
 
 
 SOURCE = OwnedKind("source", Source)

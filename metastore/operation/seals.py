@@ -36,7 +36,7 @@ from metastore.retry.runner import Conflict
 from metastore.secrets.declared import KEY, NOTHING, PATTERNS, Declared, declared_in, is_plain
 from metastore.secrets.sealer import Sealed, Sealer
 
-__all__ = ["NO_SEAL", "Seal", "Seals", "Stale", "bound_changes", "settings_of"]
+__all__ = ["NO_SEAL", "Seal", "Seals", "Stale", "bound_changes", "seal_of", "settings_of"]
 
 T = TypeVar("T")
 _NOWHERE = Node(-1, "catalog", "", 0, True, False)
@@ -136,7 +136,8 @@ class Seal:
                 settings[one.key] = one.value
             elif isinstance(one, RemoveProperty) and one.key in settings:
                 settings[one.key] = None if one.key == PATTERNS else "1"
-        return replace(self, declared=declared_in(settings))
+        declared = declared_in(settings)
+        return replace(self, declared=declared if self.sealer is None else self.sealer.usable(declared))
 
     def guarding(self, attempt: Attempt[T]) -> Attempt[T]:
         """Return an attempt that proposes only what the catalog's settings at the commit allow."""
@@ -225,10 +226,13 @@ class Seals:
         self.sealer = Sealer(backend)
         self._settings: ForgetfulMap[Seal] = ForgetfulMap()
         self._ids: ForgetfulMap[int] = ForgetfulMap()
+        self._read_last: ForgetfulMap[Seal] = ForgetfulMap()
+        """What was read last of each catalog, also by a transaction that is not committed."""
 
     def clear(self) -> None:
         """Forget everything but the data keys, and use no reserved id any more."""
         self._settings.clear()
+        self._read_last.clear()
         self._ids.clear()
         self.sealer.clear()
 
@@ -263,9 +267,15 @@ class Seals:
 
     def _seal(self, declaring: Record | Node | None) -> Seal:
         """Return the seal of a catalog that was read; of one that does not exist; or of none."""
-        if isinstance(declaring, Record):
-            return Seal(self.sealer, *settings_of(declaring))
-        return Seal(self.sealer, declaring, NOTHING)
+        return self._of(declaring) if isinstance(declaring, Record) else Seal(self.sealer, declaring, NOTHING)
+
+    def _of(self, catalog: Record) -> Seal:
+        """Return the seal of a catalog that was read; the data keys are looked at once for each state of it."""
+        known = self._read_last.get(catalog.chain[-1].id)
+        if known is None or known.catalog != catalog.chain[-1]:
+            known = seal_of(self.sealer, catalog)
+            self._read_last.set(catalog.chain[-1].id, known)
+        return known
 
     def _remembered(self, kind: Kind, where: Path | Entity) -> Seal | None:
         if isinstance(where, Entity):
@@ -294,7 +304,7 @@ class Seals:
 
     def _note(self, record: Record) -> None:
         catalog = record.chain[-1]
-        self._settings.set(catalog.id, Seal(self.sealer, *settings_of(record)))
+        self._settings.set(catalog.id, self._of(record))
         self._ids.set(_names(record), catalog.id)
 
 
@@ -317,6 +327,12 @@ def _catalog_of(reads: Reads, entity: Entity, fresh: bool) -> Node | None:
             return _NOWHERE
         chain = known.record.chain
     return chain[1] if len(chain) > 1 and chain[1].kind == "catalog" else None
+
+
+def seal_of(sealer: Sealer, catalog: Record) -> Seal:
+    """Return what is encrypted below a catalog that was read."""
+    here, declared = settings_of(catalog)
+    return Seal(sealer, here, sealer.usable(declared))
 
 
 def settings_of(record: Record) -> tuple[Node, Declared]:

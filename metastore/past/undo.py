@@ -12,8 +12,9 @@ from uuid import UUID
 
 from metastore.errors import DropPending, EntityNotFound
 from metastore.kinds.entity import Entity
-from metastore.kinds.kind import dump
+from metastore.kinds.kind import dump, to_json
 from metastore.kinds.registry import KINDS, OWNED_KINDS, kind_named
+from metastore.kinds.secret import PREFIX, kept_readable
 from metastore.kinds.table.dropping import MARKER
 from metastore.managers.attempts.alter import rewrite
 from metastore.managers.drops.parts import marked_by
@@ -169,7 +170,7 @@ class Undoing:
             revert_partition_statistics(self._session, self._entity(entity_id), self._then)
 
     def _write(self, entity: Entity, old: str) -> None:
-        kind, doc = kind_named(entity.kind), _as_it_goes_back(old, entity)
+        kind, doc = kind_named(entity.kind), self._readable(_as_it_goes_back(old, entity), entity.record.doc)
         if doc == entity.record.doc:
             return
 
@@ -184,9 +185,18 @@ class Undoing:
 
     def _write_rows(self, owner: Entity, kind: str) -> None:
         old = {row.name: row.doc for row in rows_of(self._then, owner.id, kind) if marked_by(row) is None}
-        new = [row.name for row in rows_of(self._read, owner.id, kind)]
+        new = {row.name: row.doc for row in rows_of(self._read, owner.id, kind)}
+        old = {name: self._readable(doc, new.get(name)) for name, doc in old.items()}
         rows: OwnedManager[Any] = OwnedManager(self._session, OWNED_KINDS[kind], KINDS[owner.kind])
         rows.put_many(owner, [Row(name, doc, stood=True) for name, doc in old.items()], drop=set(new) - set(old))
+
+    def _readable(self, old: str, now: str | None) -> str:
+        """Return a document as it was, with the secrets of now in the place of those that nobody can read any more."""
+        if now is None or f'"{PREFIX}' not in old or self._session.seals is None:
+            return old
+        doc, properties = json.loads(old), json.loads(now)["properties"]
+        destroyed = self._session.seals.sealer.destroyed()
+        return to_json({**doc, "properties": kept_readable(doc["properties"], properties, destroyed)})
 
 
 def _waiting(entity_id: int) -> str:

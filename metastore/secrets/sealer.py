@@ -13,7 +13,7 @@ of the property replaces them. AES-SIV tells the two apart: each opens only with
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from metastore.arguments import shown
@@ -21,6 +21,7 @@ from metastore.errors import InvalidArgument, SecretDamaged
 from metastore.kinds.secret import SEALED, sealed_parts
 from metastore.port.reserved import ReservedIds
 from metastore.port.secret_keys import KeyRow, SecretKeys
+from metastore.secrets.declared import Declared
 from metastore.secrets.keyring import cipher, current, new_key, of_text, to_text, unwrap, wrap
 
 if TYPE_CHECKING:
@@ -179,7 +180,25 @@ class Sealer:
 
     def newest(self) -> int:
         """Return the number of the data key that a new catalog uses."""
-        return max((row.number for row in self._database.secret_keys.rows()), default=1)
+        return _newest(self._database.secret_keys.rows())
+
+    def destroyed(self) -> set[int]:
+        """Return the numbers of the data keys that were destroyed."""
+        return _destroyed(self._database.secret_keys.rows())
+
+    def usable(self, declared: Declared) -> Declared:
+        """Return settings that were read, with the newest data key if theirs was destroyed. Forget such keys.
+
+        A number goes back where a revert, an import or a restore brings old settings. What a remembered key encrypted
+        then, no other process could read.
+        """
+        if not declared.patterns:
+            return declared
+        rows = self._database.secret_keys.rows()
+        destroyed = _destroyed(rows)
+        for number in destroyed:
+            self._ciphers.pop(number, None)
+        return declared._replace(key=_newest(rows)) if declared.key in destroyed else declared
 
     def _cipher(self, number: int) -> AESSIV:
         known = self._ciphers.get(number)
@@ -193,6 +212,16 @@ class Sealer:
             return row
         key = current()
         return self._database.secret_keys.add(number, wrap(of_text(new_key()), number, key), key.name)
+
+
+def _destroyed(rows: Sequence[KeyRow]) -> set[int]:
+    return {row.number for row in rows if row.wrapped is None}
+
+
+def _newest(rows: Sequence[KeyRow]) -> int:
+    """Return the highest number that is not that of a destroyed data key."""
+    there = [row.number for row in rows if row.wrapped is not None]
+    return max(there or [row.number + 1 for row in rows], default=1)
 
 
 def _unbound(name: str) -> list[bytes]:

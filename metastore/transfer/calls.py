@@ -24,6 +24,7 @@ from metastore.transfer.export import RightsChanged
 from metastore.transfer.files import FileOrName, reading, writing
 from metastore.transfer.importer import folds_below, import_lines
 from metastore.transfer.outcomes import Exported, Imported
+from metastore.transfer.plan import Follow
 from metastore.transfer.reader import Checked, Progress, check, read_header
 from metastore.transfer.restore import restore
 
@@ -72,11 +73,11 @@ def import_from(
     if_exists: IfExists,
     progress: Progress | None,
     call: Call,
-    only: set[int] | None = None,
+    follow: Follow | None = None,
 ) -> Imported:
     """See :meth:`metastore.store.Store.import_from`.
 
-    ``only``: the ids of the entities that it may write to; the ids of those that it makes are added. None: all.
+    ``follow``: the file follows another system, and what was made here stays.
     """
     check_if_exists(if_exists)
     names = None if into is None else parse_path(into)
@@ -84,7 +85,7 @@ def import_from(
     with reading(source) as stream:
         if not (header := read_header(stream)).ids:
             checked = check(stream, first, folds=folds_below(session.backend, header, names))
-            return import_lines(session, stream, checked, names, if_exists, second, call, only)
+            return import_lines(session, stream, checked, names, if_exists, second, call, follow)
         if into is not None or if_exists != "error" or call.lease is not None:
             raise InvalidArgument("a file with ids restores a whole database; leave out into, if_exists and lease")
         imported = restore(session.backend, session.clock, stream, check(stream, first), second)

@@ -30,7 +30,7 @@ from metastore.port.records import Lookup, Node, OwnedRecord, Record
 from metastore.transfer.chunks import Group, Key, chunks, key_of, parent_key
 from metastore.transfer.lines import Header, RelationLine
 from metastore.transfer.outcomes import Imported
-from metastore.transfer.plan import ChunkWrites, Standing, plan
+from metastore.transfer.plan import ChunkWrites, Follow, Standing, plan
 from metastore.transfer.reader import Checked, Progress, body, check_below
 from metastore.transfer.relations import import_relations
 
@@ -51,18 +51,19 @@ def import_lines(
     if_exists: IfExists,
     progress: Progress,
     call: Call,
-    only: set[int] | None = None,
+    follow: Follow | None = None,
 ) -> Imported:
     """Write the lines of a file that was checked.
 
-    ``only``: the ids of what may be written to; what it makes is added. Raises EntityNotFound for a missing parent,
-    EntityAlreadyExists for an entity that exists and differs, or is not in ``only``; NotInUse.
+    ``follow``: the file is not a copy, but follows another system. Raises EntityNotFound for a missing parent,
+    EntityAlreadyExists for an entity that exists and differs, or was made here meanwhile; NotInUse.
     """
     header, footer, top = checked
     parents = _parents(session, header, into)
     if top is not None and parents:
         check_below(top.kind, parents[-1].kind, format_path((*[n.name for n in parents], top.names[-1])))
-    importer = _Importer(session, parents, if_exists, call, only, ours=_is_ours(session, header))
+    moved = [n.name for n in parents] != list((header.root or ("",))[:-1])
+    importer = _Importer(session, parents, if_exists, call, follow, moved=moved)
     # while one chunk is written, the next one is read
     with ThreadPoolExecutor(1, "metastore-import") as writer:
         before: Future[None] | None = None
@@ -74,7 +75,9 @@ def import_lines(
             before.result()
     if footer.relations:  # after all entities: an end may come later in the file
         names = tuple([n.name for n in parents])
-        written, left = import_relations(session, body(stream, header, _silent), names, if_exists, call, only)
+        written, left = import_relations(
+            session, body(stream, header, _silent), names, if_exists, call, follow and follow.only
+        )
         importer.written, importer.left = importer.written + written, importer.left + left
     importer.disable()
     return Imported(footer.lines, importer.written, importer.left, footer.hash, footer.checksum, restored=False)
@@ -87,12 +90,6 @@ def folds_below(backend: Reads, header: Header, into: tuple[str, ...] | None) ->
         return False
     (found,) = backend.resolve([lookup(KINDS["catalog"], names[:_CATALOG])])
     return bool(found.nodes) and found.nodes[-1].fold
-
-
-def _is_ours(session: Session, header: Header) -> bool:
-    """Whether the ids in a file's documents are those of this database: its position is one of the same feed."""
-    epoch = (header.position or "").rpartition("-")[0]
-    return bool(epoch) and epoch == session.backend.feed_start()[0]
 
 
 def _silent(_: float) -> None:
@@ -116,12 +113,16 @@ class _Importer:
     """One import: the places of the entities that can have children, and what to disable at the end."""
 
     def __init__(
-        self, session: Session, top: Nodes, if_exists: IfExists, call: Call, only: set[int] | None, *, ours: bool
+        self, session: Session, top: Nodes, if_exists: IfExists, call: Call, follow: Follow | None, *, moved: bool
     ) -> None:
-        self._session, self._if_exists, self._call, self._only, self._ours = session, if_exists, call, only, ours
+        self._session, self._if_exists, self._call, self._follow = session, if_exists, call, follow
+        self._moved = moved
+        """Whether the file's entities get another parent."""
         self._places: dict[Key, Nodes] = {((), ()): top}
         self._last: Nodes = ()
         """The entity of the last group, which may own what the next chunk begins with."""
+        self._last_is_new = False
+        """Whether this import has made it."""
         self._trusting = True
         """Whether to assume that nothing of the next chunk exists, as was true for the last one."""
         self._disable: list[Node] = []
@@ -137,7 +138,7 @@ class _Importer:
             new = sum(there.own is None for there in standing)
             if new > len(reserved):
                 reserved.extend(self._session.backend.reserve_ids(new - len(reserved)))
-            made = plan(chunk, standing, iter(reserved), self._if_exists, self._only, ours=self._ours)
+            made = plan(chunk, standing, iter(reserved), self._if_exists, self._follow, self._keeps_origin)
             planned[:] = [(made, standing)]
             if not made.writes:
                 return None
@@ -154,6 +155,15 @@ class _Importer:
         """Disable what is disabled in the file, children before their parents."""
         while self._disable:
             self._set_in_use(self._disable.pop(), in_use=False)
+
+    def _keeps_origin(self, group: Group, there: Standing) -> bool:
+        """Whether an entity gets the origin that the file has: what was made here, and what is copied, is not imported.
+
+        The import from that system would overwrite it, and drop it.
+        """
+        if self._follow is not None:
+            return True
+        return not self._moved and (there.own is None if group.fresh else self._last_is_new)
 
     def _assume(self, chunk: list[Group]) -> list[Standing]:
         """Assume that nothing of a chunk exists, and that its parents are where they were."""
@@ -191,9 +201,11 @@ class _Importer:
             self._places[parent_key(group.line)] = there.parents
             if group.fresh and kind_named(group.line.kind).container:
                 self._places[key_of(group.line)] = chain
-            if self._only is not None:
-                self._only.add(chain[-1].id)
+            if self._follow is not None:
+                self._follow.only.add(chain[-1].id)
         self._last = made.chains[-1]
+        if chunk[-1].fresh:
+            self._last_is_new = standing[-1].own is None
         self._trusting = all(there.own is None for g, there in zip(chunk, standing, strict=True) if g.fresh)
         self.written += len(made.writes)
         self.left += made.left

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.kinds.kind import to_json
 from metastore.kinds.model.version import MODEL_VERSION
+from metastore.kinds.origin import ORIGIN
 from metastore.kinds.secret import SEALED, kept_from_file
 from metastore.managers.attempts.create import IfExists
 from metastore.managers.drops.parts import check_partition
@@ -25,9 +26,18 @@ from metastore.transfer.chunks import Group
 from metastore.transfer.lines import EntityLine
 from metastore.transfer.replace import counted, replaced, with_aliases
 
-__all__ = ["ChunkWrites", "Standing", "check_known", "plan"]
+__all__ = ["ChunkWrites", "Follow", "Standing", "check_known", "plan"]
 
 Nodes = tuple[Node, ...]
+
+
+class Follow(NamedTuple):
+    """What a file rests on that follows another system: it was written from what was here, and people work on."""
+
+    only: set[int]
+    """The ids of what may be written to; those of what the import makes are added."""
+    columns: dict[int, int]
+    """The last id of a column that each table had then. The columns in the file have the ids of this table."""
 
 
 class Standing(NamedTuple):
@@ -70,14 +80,13 @@ def plan(
     standing: Sequence[Standing],
     ids: Iterator[int],
     if_exists: IfExists,
-    only: Collection[int] | None = None,
-    *,
-    ours: bool,
+    follow: Follow | None,
+    keeps_origin: Callable[[Group, Standing], bool],
 ) -> ChunkWrites:
-    """Return what to write.
+    """Return what to write. ``keeps_origin``: whether an entity gets the origin that the file has.
 
-    ``only``: the ids of what may be written to; None: all. ``ours``: the ids in the file's documents are those of this
-    database. Raises EntityAlreadyExists if an entity differs or is not in ``only``, InvalidArgument if one comes twice.
+    Raises EntityAlreadyExists if an entity differs, or is not one that ``follow`` knows; InvalidArgument if one comes
+    twice.
     """
     made = ChunkWrites()
     taken = set[tuple[int, str, str]]()
@@ -88,13 +97,22 @@ def plan(
             chain = _insert(made, group, there, next(ids))
         else:
             chain = there.own
-            check_known(chain, only)
+            check_known(chain, follow and follow.only)
             if group.fresh and there.record is not None:
-                chain = _meet(made, group, there.record, if_exists, ours=ours)
+                chain = _meet(made, group, there.record, if_exists, follow)
         made.chains.append(chain)
         if group.owned:
-            _own(made, group, there, chain, if_exists, _placed(group, there.record, if_exists, ours=ours))
+            own = (group, there) if keeps_origin(group, there) else _without_origin(made, group, there)
+            _own(made, *own, chain, if_exists, _placed(group, there.record, if_exists, follow))
     return made
+
+
+def _without_origin(made: ChunkWrites, group: Group, there: Standing) -> tuple[Group, Standing]:
+    """Leave out the row that says of which imported entity another one is the copy."""
+    kept = [n for n, (_, line, _) in enumerate(group.owned) if line.kind != ORIGIN.name]
+    made.left += len(group.owned) - len(kept)
+    owned = [group.owned[n] for n in kept]
+    return replace(group, owned=owned), there._replace(owned=[there.owned[n] for n in kept])
 
 
 def check_known(chain: Nodes, only: Collection[int] | None) -> None:
@@ -129,7 +147,7 @@ def _insert(made: ChunkWrites, group: Group, there: Standing, new: int) -> Nodes
     return (*there.parents, own)
 
 
-def _placed(group: Group, record: Record | None, if_exists: IfExists, *, ours: bool) -> Mapping[str, Any]:
+def _placed(group: Group, record: Record | None, if_exists: IfExists, follow: Follow | None) -> Mapping[str, Any]:
     """Return the document of a group's entity after the commit."""
     if record is None:
         return group.line.doc
@@ -140,14 +158,26 @@ def _placed(group: Group, record: Record | None, if_exists: IfExists, *, ours: b
     if if_exists == "return":
         return counted(group.line.kind, old, new)
     with below(tuple([node.name for node in record.chain])):
-        return replaced(group.line.kind, old, new, ours=ours)
+        return replaced(group.line.kind, old, new, ours=_knows_columns(record, old, follow))
 
 
-def _meet(made: ChunkWrites, group: Group, record: Record, if_exists: IfExists, *, ours: bool) -> Nodes:
+def _knows_columns(record: Record, old: Mapping[str, Any], follow: Follow | None) -> bool:
+    """Whether the columns of the file have the ids of this very table.
+
+    Raises EntityAlreadyExists if people have added columns since: one id would be that of two columns.
+    """
+    known = None if follow is None else follow.columns.get(record.chain[-1].id)
+    if known is not None and old["last_column_id"] > known:
+        path = format_path([node.name for node in record.chain])
+        raise EntityAlreadyExists(path, f"{path} got columns here while the import ran; import again")
+    return known is not None
+
+
+def _meet(made: ChunkWrites, group: Group, record: Record, if_exists: IfExists, follow: Follow | None) -> Nodes:
     """Decide what to do with an entity that exists."""
     line, own = group.line, record.chain[-1]
     path = format_path([n.name for n in record.chain])
-    old, placed = json.loads(record.doc), _placed(group, record, if_exists, ours=ours)
+    old, placed = json.loads(record.doc), _placed(group, record, if_exists, follow)
     same = old == placed
     if own.kind != line.kind or (not same and _folds(line, own)):
         what = f"is a {own.kind}" if own.kind != line.kind else "compares names differently"

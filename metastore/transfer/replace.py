@@ -20,7 +20,7 @@ _LAST: Final = "last_column_id"
 
 
 def replaced(kind: str, old: Mapping[str, Any], new: Doc, *, ours: bool) -> Doc:
-    """Return what takes the place of ``old``. ``ours``: the ids in ``new`` are those of this database.
+    """Return what takes the place of ``old``. ``ours``: the columns of ``new`` have the ids of this very table.
 
     Raises DropPending for a column that is being dropped in steps.
     """

@@ -9,6 +9,7 @@ import pytest
 
 import metastore as ms
 from metastore.crawl.known import as_known
+from metastore.kinds.source import Source
 from tests.crawl.conftest import Crawler, paths_of, reasons_of
 
 
@@ -40,11 +41,20 @@ def test_a_bucket_has_one_name(crawler: Crawler, monkeypatch: pytest.MonkeyPatch
     assert [note.path for note in notes] == ["s3a://b/m", "s3a://b/m/t"]
 
 
-def test_a_copy_of_a_catalog_is_crawled_and_not_its_original(crawler: Crawler, tmp_path: Path) -> None:
+@pytest.mark.parametrize("older", [False, True])
+def test_a_copy_of_a_catalog_is_crawled_and_not_its_original(crawler: Crawler, tmp_path: Path, older: bool) -> None:
+    """``older``: a release wrote the rows that did not say for which catalog they are."""
     store = crawler.store
     for name in "ab":
         crawler.lake.parquet(f"s/{name}/1.parquet", {"x": [1]})
     crawler.crawl()
+    if older:
+        catalog = store.catalogs.load("lake.main")
+        rows = list(store.sources.list(catalog))
+        given = [{**{k: getattr(row, k) for k in Source.doc_fields}, "catalog": None} for row in rows]
+        store.sources.put_many(
+            catalog, [store.sources.row(row.name, **fields) for row, fields in zip(rows, given, strict=True)]
+        )
     store.tables.alter("lake.main.s.b", ms.SetComment("mine"))
     store.export_to(tmp_path / "main.jsonl", "lake.main")
     store.metalakes.create("copy")

@@ -260,9 +260,9 @@ IN_SERVERS: tuple[Fault, ...] = (
     ),
     Fault(
         "Imports: what is made here while an import runs is overwritten",
-        "metastore/imports/gravitino/run.py",
-        "only=ours",
-        "only=None",
+        "metastore/transfer/plan.py",
+        "check_known(chain, follow and follow.only)",
+        "check_known(chain, None)",
         "tests/imports/test_gravitino_stays.py",
     ),
     Fault(

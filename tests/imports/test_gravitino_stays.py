@@ -13,6 +13,7 @@ pytest.importorskip("starlette", reason="needs the extra [serve]")
 import sqlalchemy as sa
 
 import metastore as ms
+from metastore.exports.gravitino import export_gravitino
 from metastore.imports.gravitino import Report, follow, import_gravitino
 from metastore.imports.gravitino import run as importing
 from metastore.imports.gravitino.follow import enabled_to_write
@@ -289,6 +290,74 @@ def test_a_disabled_catalog_is_enabled_only_if_something_below_it_changes(
 def fail_while_enabled(store: ms.Store) -> None:
     assert store.catalogs.load("lake.off").in_use
     store.tables.load("lake.off.below.none")
+
+
+@pytest.mark.parametrize("into", [None, "lake.sales.own"])
+def test_no_import_takes_a_copy_whose_original_was_dropped_here(
+    sqlite_url: str, source: str, tmp_path: Path, into: str | None
+) -> None:
+    """It is laid over a table that was made here, or stands below another parent."""
+    with world(source, NEWEST) as there:
+        there.fill()
+        there.table(1001, "mine")
+    run(sqlite_url, source, tmp_path)
+    with ms.open(sqlite_url) as store:
+        store.schemas.create("lake.sales.own")
+        imported = store.tables.load("lake.sales.eu.mine")
+        store.export_to(tmp_path / "mine.jsonl", imported)
+        store.tables.drop(imported)
+        if into is None:
+            store.tables.create(imported.path, comment="my own")
+        store.import_from(tmp_path / "mine.jsonl", into=into, if_exists="return")
+    with world(source) as there:
+        there.set("table_meta", {"table_id": 1001}, deleted_at=9)
+    assert run(sqlite_url, source, tmp_path).removed == 0
+    with ms.open(sqlite_url) as store:
+        assert store.tables.exists(imported.path if into is None else f"{into}.mine")
+
+
+def test_a_table_that_comes_back_keeps_its_column_ids(sqlite_url: str, source: str, tmp_path: Path) -> None:
+    """It was made here, and an export took it there."""
+    path, back = "lake.sales.eu.mine", f"sqlite:///{tmp_path}/back.db"
+    with world(source, NEWEST) as there, world(back, NEWEST):
+        there.fill()
+    run(sqlite_url, source, tmp_path)
+    with ms.open(sqlite_url) as store:
+        store.tables.create(path, columns=[ms.Column("old", "long"), ms.Column("a", "long"), ms.Column("b", "long")])
+        before = [one.id for one in store.tables.alter(path, ms.DropColumn("old")).columns]
+    assert export_gravitino(sqlite_url, back).whole
+    run(sqlite_url, back, tmp_path)
+    with ms.open(sqlite_url) as store:
+        assert [one.id for one in store.tables.load(path).columns] == before == [2, 3]
+
+
+def test_a_column_that_is_added_while_it_runs_is_not_another_one(
+    sqlite_url: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world(source, NEWEST) as there:
+        there.fill()
+        there.table(1001, "t")
+        there.column(1001, 5011, "city", 0)
+    run(sqlite_url, source, tmp_path)
+    with world(source) as there:
+        there.column(1001, 5012, "town", 1)
+
+    def meanwhile(*_: Any) -> None:
+        with ms.open(sqlite_url) as store:
+            store.tables.alter("lake.sales.eu.t", ms.AddColumn("ssn", "string"))
+            store.tags.create("lake.own")
+            store.tags.attach("lake.sales.eu.t", "lake.own", column="ssn")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(importing, "drop_the_gone", meanwhile)
+        with pytest.raises(ms.EntityAlreadyExists, match=r"eu\.t got columns here while the import ran"):
+            run(sqlite_url, source, tmp_path)
+    with ms.open(sqlite_url) as store:
+        assert [one.column for one in store.tags.targets("lake.own")] == ["ssn"]
+    run(sqlite_url, source, tmp_path)
+    with ms.open(sqlite_url) as store:
+        assert [column.name for column in store.tables.load("lake.sales.eu.t").columns] == ["city", "town"]
+        assert list(store.tags.targets("lake.own")) == []
 
 
 @pytest.mark.each_run_on("sqlite")

@@ -55,6 +55,32 @@ def test_tables_and_views_come_over_and_again_nothing_changes(sqlite_url: str, s
         assert list(store.verify()) == []
 
 
+def test_what_people_did_here_stays(sqlite_url: str, session: SparkSession) -> None:
+    """A table that was changed or made here is left alone, and named if it differs from the one there."""
+    table, view = "lake.spark_catalog.eu.orders", "lake.spark_catalog.eu.big"
+    with ms.open(sqlite_url, principal="ann") as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.spark_catalog", type="relational")
+        own = store.tables.create(view, parents=True, comment="mine")
+        assert [import_spark(sqlite_url, session, "lake").written for _ in range(2)] == [1, 0]
+        mine = store.tables.alter(table, ms.SetComment("mine"), ms.AddColumn("pii", "string"))
+        done = import_spark(sqlite_url, session, "lake")
+        assert (done.written, done.left, len(done.failures)) == (0, 1, 1)
+        session.sql("ALTER TABLE eu.orders ADD COLUMNS (more DOUBLE)")
+        done = import_spark(sqlite_url, session, "lake")
+        assert (done.written, done.left) == (0, 0)
+        assert sorted(done.failures) == [
+            "table spark_catalog.eu.orders: it has changed here, and there too; it stays as it is here",
+            f"view spark_catalog.eu.big: {view} already exists",
+        ]
+        assert [store.tables.load(table), store.tables.load(view)] == [mine, own]
+        session.sql("ALTER VIEW eu.big AS SELECT id FROM eu.orders WHERE id > 2")
+        store.tables.drop(own)
+        store.views.create(view, comment="mine")
+        assert "it was made here" in " ".join(import_spark(sqlite_url, session, "lake").failures)
+        assert store.views.load(view).comment == "mine"
+
+
 @pytest.mark.long
 @pytest.mark.spark
 def test_the_command_imports_a_hive_metastore(java: Path, sqlite_url: str, tmp_path: Path) -> None:

@@ -169,9 +169,10 @@ def test_revert_brings_back_the_secrets_of_rows(store: ms.Store) -> None:
 
 
 def test_a_secret_whose_data_key_is_gone_is_named(store: ms.Store) -> None:
-    """A revert brings it back. Until it is set again, it stops a rotation, which says which one it is."""
+    """A revert brings a removed one back. Until it is set again, it stops a rotation, which says which one it is."""
     store.tables.create("m.c.s.t", properties=SECRET)
     then = store.position()
+    store.tables.alter("m.c.s.t", ms.RemoveProperty("pin"))
     assert store.secrets.rotate(reencrypt=True).destroyed == (1,)
     store.revert("m.c.s.t", kind="table", to=then)
     store.secrets._session.seals = store._session.seals = Seals(store._session.backend)  # as in another process

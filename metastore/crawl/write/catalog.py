@@ -137,9 +137,11 @@ class StoreCatalog:
         live, drops = self.store.sources.tables_and_drops(ids)
         by_id = {table.id: table for table in live if table is not None}
         tables = [None if row is None else by_id.get(row.own_table or 0) for row in rows]
-        for at, dataset in enumerate(datasets):
+        for at, (dataset, row) in enumerate(zip(datasets, rows, strict=True)):
             table = tables[at]
-            if table is not None and table.location != location_of(dataset.location):
+            if table is None or row is None:
+                continue
+            if table.location != location_of(dataset.location) or not row.leads_to(table):
                 tables[at] = None
         missing = [at for at, dataset in enumerate(datasets) if tables[at] is None and dataset.location not in unseen]
         there = self.store.tables.load_many([datasets[at].path for at in missing]) if missing else []

@@ -197,7 +197,7 @@ def _settling(catalog: Catalog, row: Source, policy: OnMissing, seen: Seen) -> C
         if drops:
             return None  # it may come back
         (table,) = tables or [None]
-        if table is None or table.location != fresh.location:
+        if table is None or table.location != fresh.location or not fresh.leads_to(table):
             tx.sources.put_many(catalog, [remembered(tx)])
             return None
         edited = _is_edited(fresh, table.version) or (policy == "drop" and has_more(tx.sources, table))

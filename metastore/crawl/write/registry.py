@@ -74,7 +74,7 @@ def registry_below(
 
 def _entry(row: Source, table: Table | None) -> Entry:
     """Return the entry of ``row``, without a table that people gave another location or an import another id."""
-    if table is None or table.location != row.location:
+    if table is None or table.location != row.location or not row.leads_to(table):
         return Entry(row)
     return Entry(row, format_path(table.names), table.version)
 

@@ -82,18 +82,17 @@ def write_file(
     standing: Standing,
     *,
     ids: bool,
-    position: str | None = None,
     seen: Seen | None = None,
     progress: Progress = _silent,
 ) -> Contents:
     """Write all metalakes; return what was written. It adds to ``seen``.
 
     ``ids``: write ids, versions, audits and earlier versions too, to restore an empty database, and check each line, so
-    that the restore need not. ``position``: one of the database whose columns are known. ``progress``: called with the
+    that the restore need not. ``progress``: called with the
     share of a metalake that is done. Raises InvalidArgument for a line that fails its check.
     """
     numbers, tally, written = _Numbers(), Tally(), Written()
-    header = Header(None, ids, ids, position, "1970-01-01T00:00:00+00:00", SYSTEM_NAME, None)
+    header = Header(None, ids, ids, None, "1970-01-01T00:00:00+00:00", SYSTEM_NAME, None)
     with tempfile.TemporaryFile() as body, tempfile.TemporaryFile() as steps:
         structure, history = Structure(header, folds=False), _History(steps)
         for row, tree in _trees(source, report, standing):

@@ -18,16 +18,18 @@ from metastore.imports.gravitino.follow import (
     rename_the_moved,
     without_copies,
 )
-from metastore.imports.gravitino.identity import came_back
+from metastore.imports.gravitino.identity import came_back, columns_that_came_back
 from metastore.imports.gravitino.lines import Seen, Standing, write_file
 from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.source import Source, open_source
 from metastore.imports.gravitino.target import Contents, contents_of_store
 from metastore.imports.gravitino.values import Key
 from metastore.kinds.registry import KINDS
+from metastore.kinds.table.kind import Table
 from metastore.operation.request import Call
 from metastore.store import Store, open_store, restore, restore_export
 from metastore.transfer import calls
+from metastore.transfer.plan import Follow
 
 __all__ = ["PRINCIPAL", "import_gravitino"]
 
@@ -100,7 +102,6 @@ def _read(
     tell: Tell,
     *,
     ids: bool,
-    position: str | None = None,
 ) -> tuple[Report, Contents]:
     report = Report()
     tell("reading", 0.0)
@@ -109,7 +110,7 @@ def _read(
     # it holds all properties: nobody else may read it
     with os.fdopen(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as stream:
         progress = partial(tell, "reading")
-        read = write_file(source, stream, report, standing, ids=ids, position=position, seen=seen, progress=progress)
+        read = write_file(source, stream, report, standing, ids=ids, seen=seen, progress=progress)
     beside.replace(place)
     return report, read
 
@@ -118,25 +119,29 @@ def _follow(store: Store, source: Source, place: Path, seen: Seen, tell: Tell) -
     tell("reading what is here", 0.0)
     check_drops(store)
     target = without_copies(store, contents_of_store(store, store.metalakes.names(), columns=True))
-    ours = set(target.ids.values())
+    ours = Follow(set(target.ids.values()), {target.ids[key]: one.last for key, one in target.columns.items()})
 
     def is_taken(key: Key, names: Names) -> bool:
         if (KINDS[key[0]].family, names) not in target.made_here:
             return False
-        if (back := came_back(store, key, names)) is not None:
-            ours.add(back)
-        return back is None
+        if (back := came_back(store, key, names)) is None:
+            return True
+        ours.only.add(back.id)
+        if isinstance(back, Table):
+            target.columns[key] = columns_that_came_back(key, back)
+            ours.columns[back.id] = target.columns[key].last
+        return False
 
     standing = Standing(target.columns, is_taken)
-    report, wanted = _read(source, place, standing, seen, tell, ids=False, position=store.position())
+    report, wanted = _read(source, place, standing, seen, tell, ids=False)
     if wanted.hash == target.hash:
         report.left = len(wanted.names)
         return report, wanted
     with enabled_to_write(store, wanted, target):
         drop_the_gone(store, wanted, target, seen, report)
         rename_the_moved(store, wanted, target, report)
-        session, progress = store._session, partial(tell, "importing")  # noqa: SLF001  (no caller needs ``only``)
-        done = calls.import_from(session, place, None, "replace", progress, Call(), only=ours)
+        session, progress = store._session, partial(tell, "importing")  # noqa: SLF001  (no caller needs ``follow``)
+        done = calls.import_from(session, place, None, "replace", progress, Call(), ours)
     report.written, report.left = done.written, done.left
     there = contents_of_store(store, _metalakes(wanted))
     with enabled_to_write(store, wanted, there):

@@ -138,10 +138,11 @@ class SecretStore:
         return done
 
     def _declare_new_keys(self, old: set[int]) -> None:
-        """Give each catalog a data key that is not among the old ones."""
+        """Give each catalog a data key that is not among the old ones, nor destroyed: a number may have gone back."""
         keys, number = self._session.backend.secret_keys, 0
+        destroyed = {row.number for row in self._rows() if row.wrapped is None}
         for record in self._catalogs():
-            if settings_of(record)[1].key not in old:
+            if settings_of(record)[1].key not in old | destroyed:
                 continue  # an earlier run, which was stopped, has done it
             if not number:
                 number, key = max(row.number for row in self._rows()) + 1, current()
@@ -171,7 +172,7 @@ class SecretStore:
 
     def _encrypt_all(self) -> tuple[int, set[int]]:
         """Encrypt what is declared with the data keys of now; return how many rows, and the ids that stayed plain."""
-        declared = {record.chain[-1].id: settings_of(record)[1] for record in self._catalogs()}
+        declared = {record.chain[-1].id: self._sealer.usable(settings_of(record)[1]) for record in self._catalogs()}
         done, left = 0, set[int]()
         for table in ("entity", "owned") if declared else ():
             for known, row in candidates(self._session, table):

@@ -15,7 +15,7 @@ from metastore.kinds.kind import Kind
 from metastore.managers.options import CallOptions, call_from
 from metastore.managers.target import Target
 from metastore.names import format_path, parse_path
-from metastore.operation.seals import NO_SEAL, Seal, Stale, settings_of
+from metastore.operation.seals import NO_SEAL, Seal, Stale, seal_of
 from metastore.operation.session import ManagerSession
 from metastore.secrets.declared import KEY, PATTERNS, declared_in
 
@@ -48,7 +48,7 @@ def seal_of_catalog(session: ManagerSession, properties: object) -> Seal:
     sealer, settings, compares = session.seals.sealer, declared_in(properties), session.access is None
     if settings.patterns and KEY not in properties and (number := sealer.newest()) != settings.key:
         return Seal(sealer, None, settings._replace(key=number), {KEY: str(number)}, compares=compares)
-    return Seal(sealer, None, settings, compares=compares)
+    return Seal(sealer, None, sealer.usable(settings), compares=compares)
 
 
 def fresh_seal(session: ManagerSession, kind: Kind, parent: Target | None) -> Seal:
@@ -63,7 +63,7 @@ def fresh_seal(session: ManagerSession, kind: Kind, parent: Target | None) -> Se
 
 def seal_in_hand(session: ManagerSession, catalog: Entity) -> Seal:
     """Return what a call encrypts that guards a catalog as it is in hand."""
-    return NO_SEAL if session.seals is None else Seal(session.seals.sealer, *settings_of(catalog.record))
+    return NO_SEAL if session.seals is None else seal_of(session.seals.sealer, catalog.record)
 
 
 def settles(changes: Iterable[EntityChange]) -> bool:
