@@ -22,14 +22,12 @@ TRIGGERS: Final = ("operation_announced", "guard_scope_bump", "operation_writer"
 _TABLES = (
     "SELECT 'the table ' || name || ' is missing' FROM unnest(%(names)s::text[]) name WHERE to_regclass(name) IS NULL"
 )
-_ROWS = (
-    "SELECT 'the table info has no row' WHERE NOT EXISTS (SELECT FROM info) "
-    "UNION ALL SELECT 'the table alembic_version has no row' WHERE NOT EXISTS (SELECT FROM alembic_version)"
-)
 _OTHERS = """SELECT 'the index ' || name || ' is missing or not valid' FROM unnest(%(indexes)s::text[]) name
 WHERE NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass(name) AND indisvalid)
 UNION ALL SELECT 'the trigger ' || name || ' is missing or off' FROM unnest(%(triggers)s::text[]) name
 WHERE NOT EXISTS (SELECT FROM pg_trigger WHERE tgname = name AND tgenabled IN ('O', 'A'))
+UNION ALL SELECT 'the table info has no row' WHERE NOT EXISTS (SELECT FROM info)
+UNION ALL SELECT 'the table alembic_version has no row' WHERE NOT EXISTS (SELECT FROM alembic_version)
 UNION ALL SELECT 'the sequence change_seq is behind the newest change: its numbers would be given twice'
 WHERE (SELECT max(seq) FROM operation) > (SELECT last_value FROM change_seq)
 UNION ALL SELECT 'the sequence entity_id_seq is behind the newest entity: its numbers would be given twice'
@@ -50,8 +48,6 @@ def lacking(url: Url, deadline: float) -> list[str]:
             if written := _format(cursor):
                 return [f"it has format {written}; this program needs {SCHEMA_FORMAT}: migrate it, then ask again"]
             gone = cursor.execute(_TABLES.encode(), {"names": [*tables, "alembic_version"]}).fetchall()
-            if not gone:
-                gone = cursor.execute(_ROWS.encode()).fetchall()
             if not gone:
                 names = {"indexes": [*keys, *indexes], "triggers": list(TRIGGERS)}
                 gone = cursor.execute(_OTHERS.encode(), names).fetchall()
