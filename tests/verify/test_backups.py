@@ -13,6 +13,7 @@ import pytest
 import metastore as ms
 from metastore.backends.postgres.whole import TRIGGERS
 from metastore.cli.app import run as cli
+from metastore.secrets.keyring import new_key
 from tests.servers.postgres import Databases, PostgresServer, programs
 
 
@@ -102,11 +103,17 @@ def test_a_dump_that_was_put_back(
 
 @pytest.mark.postgres
 def test_what_a_restore_lacks_that_went_on_after_an_error(
-    postgres_url: str, capsys: pytest.CaptureFixture[str]
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """``pg_restore`` without ``--exit-on-error`` leaves out one object, and makes those after it."""
+    monkeypatch.setenv("METASTORE_SECRET_KEY", new_key())
     filled(postgres_url)
+    with ms.open(postgres_url) as store:
+        store.catalogs.create("lake.d", type="relational", properties={"metastore.secret-properties": "password"})
+        store.tables.create("lake.d.s.t", parents=True, properties={"password": "x"})
+    assert told(postgres_url, capsys)[0]["problems"] == []
     for damage, problem in (
+        ("DELETE FROM secret_key", "the data key 1 is missing"),
         ("ALTER TABLE operation DROP CONSTRAINT operation_seq", "the index operation_seq is missing"),
         ("ALTER TABLE operation ENABLE REPLICA TRIGGER operation_writer", "the trigger operation_writer"),
         ("DELETE FROM alembic_version", "the table alembic_version has no row"),
