@@ -34,6 +34,8 @@ class Backup:
 
 def verify_backup(place: str, *, json: bool) -> None:
     """Show what was found at a URL, in a file or in a folder; the exit code is 1 if anything is not whole."""
+    if not place:
+        raise InvalidArgument("--backup names no place; give a URL of PostgreSQL, an export, or a folder of exports")
     found = [_database(parse_url(place))] if "://" in place else list(_exports(Path(place)))
     whole = not any(one.problems for one in found)
     if json:

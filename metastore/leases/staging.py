@@ -6,14 +6,13 @@ more. No commit can publish such a value, no reader sees it, and gc hands it ove
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from metastore.arguments import items, shown
-from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.errors import EntityNotFound, InvalidArgument, UnreadableRow
 from metastore.kinds.change import EntityChange, SetProperty
 from metastore.kinds.entity import Entity, utc
 from metastore.kinds.kind import MAX_DOC
@@ -25,6 +24,7 @@ from metastore.operation.session import Session
 from metastore.port.backend import Backend
 from metastore.port.conditions import LeaseToken
 from metastore.port.leases import Staged
+from metastore.port.unreadable import document
 from metastore.transaction.transaction import Transaction, run_transaction
 
 __all__ = ["LeftBehind", "StoreStaging", "clear_away"]
@@ -153,16 +153,18 @@ def _text(text: object, what: str) -> str:
 def clear_away(backend: Backend, clean_up: Callable[[LeftBehind], None] | None) -> int:
     """Call ``clean_up`` with each value that was left behind, then forget it; return how many. None: leave them.
 
-    A visible value is never handed over: one that was published, or that its entity's document holds. If ``clean_up``
-    raises, the error ends the call, and the next call hands the same value over again.
+    A visible value is never handed over: one that was published, or that its entity's document holds. A value stays if
+    that document is damaged. If ``clean_up`` raises, the error ends the call, and the next call hands the same value
+    over again.
     """
     rows = backend.leases
     after, count = _FIRST, 0
     while staged := rows.left_behind(after, _PAGE):
         after = staged[-1].id
-        shown_now = _shown(backend, staged)
+        shown_now, unreadable = _shown(backend, staged)
         rows.unstage([s.id for s in staged if s.visible or s.id in shown_now])
-        for work in [s for s in staged if not s.visible and s.id not in shown_now] if clean_up is not None else []:
+        hidden = [s for s in staged if not s.visible and s.id not in shown_now | unreadable]
+        for work in hidden if clean_up is not None else []:
             assert clean_up is not None
             if rows.doom(work.id):
                 clean_up(_left_behind(work))
@@ -172,17 +174,23 @@ def clear_away(backend: Backend, clean_up: Callable[[LeftBehind], None] | None) 
     return count
 
 
-def _shown(backend: Backend, staged: Sequence[Staged]) -> set[UUID]:
-    """Return the ids of those values that their entities' documents hold, for whatever reason."""
+def _shown(backend: Backend, staged: Sequence[Staged]) -> tuple[set[UUID], set[UUID]]:
+    """Return the ids of those values that their entities' documents hold, and of those whose documents are damaged."""
+    shown_now, unreadable = set[UUID](), set[UUID]()
     known = backend.by_id([s.entity_id for s in staged])
-    there = [(s, json.loads(k.record.doc)) for s, k in zip(staged, known, strict=True) if k is not None]
-    return {s.id for s, document in there if _holds(document, s.value)}
+    for one, there in zip(staged, known, strict=True):
+        try:
+            if there is not None and _holds(document(there.record), one.value):
+                shown_now.add(one.id)
+        except UnreadableRow:
+            unreadable.add(one.id)
+    return shown_now, unreadable
 
 
-def _holds(document: object, value: str) -> bool:
-    if isinstance(document, Mapping):
-        return any(_holds(inner, value) for inner in document.values())
-    return any(_holds(inner, value) for inner in document) if isinstance(document, list) else document == value
+def _holds(json: object, value: str) -> bool:
+    if isinstance(json, Mapping):
+        return any(_holds(inner, value) for inner in json.values())
+    return any(_holds(inner, value) for inner in json) if isinstance(json, list) else json == value
 
 
 def _left_behind(staged: Staged) -> LeftBehind:

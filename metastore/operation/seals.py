@@ -15,7 +15,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from functools import partial
 from typing import Any, TypeVar
 
 from metastore.arguments import shown
@@ -31,7 +30,7 @@ from metastore.operation.request import Attempt, Merge, Proposal, View
 from metastore.port.backend import Backend, Reads
 from metastore.port.conditions import Guard
 from metastore.port.records import Lookup, Node, Record
-from metastore.port.unreadable import naming
+from metastore.port.unreadable import properties_of
 from metastore.retry.runner import Conflict
 from metastore.secrets.declared import KEY, NOTHING, PATTERNS, Declared, declared_in, is_plain
 from metastore.secrets.sealer import Sealed, Sealer
@@ -337,10 +336,4 @@ def seal_of(sealer: Sealer, catalog: Record) -> Seal:
 
 def settings_of(record: Record) -> tuple[Node, Declared]:
     """Return where a catalog stands, and its settings."""
-    here = record.chain[-1]
-    read = partial(_properties, record.doc)
-    return here, declared_in(naming(read, here.kind, here.id, record.version))
-
-
-def _properties(doc: str) -> dict[str, Any]:
-    return {**json.loads(doc)["properties"]}
+    return record.chain[-1], declared_in(properties_of(record))

@@ -28,7 +28,6 @@ _POINTER: Final = "metadata_location"
 """The property that names the metadata file of an Iceberg table or view."""
 _ALLOWED: Final = "METASTORE_SECRETS"
 """The variable with the references that users may set, as patterns: ``env:APP_* file:/run/secrets/*``."""
-_REFERS: Final = '"secret:'
 _FILE: Final = (f'"{_POINTER}"', '"change":"SetLocation"')
 """What the changes of an event contain if they name a pointer, or the location of what has one."""
 
@@ -39,7 +38,7 @@ def keeps(access: Access, write: Write) -> bool:
     The commits of Iceberg's server say which file they replace: they may be applied later.
     """
     changes = write.event.changes
-    return _REFERS in changes or (not access.swaps and any(one in changes for one in _FILE))
+    return bool(_REFERENCE.search(changes)) or (not access.swaps and any(one in changes for one in _FILE))
 
 
 def check_references(access: Access, view: View, write: Insert | Update | Put | Delete) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
-from metastore.errors import MigrationNeeded
+from metastore.errors import BackendRefused, MigrationNeeded
 
-__all__ = ["RESTORED", "RESTORING", "SCHEMA_FORMAT", "check_compatible"]
+__all__ = ["RESTORED", "RESTORING", "SCHEMA_FORMAT", "check_compatible", "one_info"]
+
+R = TypeVar("R")
 
 SCHEMA_FORMAT: Final = 12
 """The format of the schema that this program needs; migrations count it up in ``info``."""
@@ -25,3 +28,12 @@ def check_compatible(compatible_from: int) -> None:
             f"the database was migrated, and programs older than format {compatible_from} cannot use it any more; this "
             f"one has {SCHEMA_FORMAT}: end it, and start version 0.{compatible_from} or later"
         )
+
+
+def one_info(rows: Sequence[R]) -> R:
+    """Return the one row of the table ``info``. Raises BackendRefused if a restore that failed has left it empty."""
+    if len(rows) != 1:
+        raise BackendRefused(
+            f"the table info has {len(rows)} rows, not one: the backup was not put back as a whole; put it back again"
+        )
+    return rows[0]

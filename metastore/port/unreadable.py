@@ -6,11 +6,13 @@ left out. Entities are then decoded completely; otherwise a field is decoded whe
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from metastore.errors import InvalidArgument, UnreadableRow
 from metastore.names import MAX_PATH
+from metastore.port.records import OwnedRecord, Record
 
 __all__ = [
     "DEEPEST",
@@ -18,8 +20,10 @@ __all__ = [
     "Unreadable",
     "check_unreadable",
     "damaged",
+    "document",
     "kept",
     "naming",
+    "properties_of",
     "reason",
     "told",
     "too_deep",
@@ -69,6 +73,21 @@ def naming(
         return read()
     except Exception as error:
         raise damaged(error, kind, entity_id, version, position) from error
+
+
+def document(row: Record | OwnedRecord) -> dict[str, Any]:
+    """Return the document of an entity, or of an owned row. Raises UnreadableRow unless it is a JSON object."""
+    return _of(row, lambda: {**json.loads(row.doc)})
+
+
+def properties_of(row: Record | OwnedRecord) -> dict[str, Any]:
+    """Return the properties in such a document. Raises UnreadableRow if they are damaged."""
+    return _of(row, lambda: {**json.loads(row.doc)["properties"]})
+
+
+def _of(row: Record | OwnedRecord, read: Callable[[], T]) -> T:
+    here = row.chain[-1] if isinstance(row, Record) else row
+    return naming(read, here.kind, here.id, row.version)
 
 
 def too_deep(kind: str | None, entity_id: int) -> UnreadableRow:

@@ -21,6 +21,7 @@ from metastore.operation.helping import own_guards
 from metastore.operation.replace import below
 from metastore.port.conditions import Guard
 from metastore.port.records import Node, OwnedRecord, Record
+from metastore.port.unreadable import document, properties_of
 from metastore.port.writes import Event, Insert, Put, Update, Write
 from metastore.transfer.chunks import Group
 from metastore.transfer.lines import EntityLine
@@ -151,10 +152,10 @@ def _placed(group: Group, record: Record | None, if_exists: IfExists, follow: Fo
     """Return the document of a group's entity after the commit."""
     if record is None:
         return group.line.doc
-    old: dict[str, Any] = json.loads(record.doc)
+    old = document(record)
     if not group.fresh or record.chain[-1].kind != group.line.kind:
         return old
-    new: dict[str, Any] = json.loads(_with_secrets(group.doc, record.doc))
+    new: dict[str, Any] = json.loads(_with_secrets(group.doc, record))
     if if_exists == "return":
         return counted(group.line.kind, old, new)
     with below(tuple([node.name for node in record.chain])):
@@ -177,12 +178,12 @@ def _meet(made: ChunkWrites, group: Group, record: Record, if_exists: IfExists, 
     """Decide what to do with an entity that exists."""
     line, own = group.line, record.chain[-1]
     path = format_path([n.name for n in record.chain])
-    old, placed = json.loads(record.doc), _placed(group, record, if_exists, follow)
+    old, placed = document(record), _placed(group, record, if_exists, follow)
     same = old == placed
     if own.kind != line.kind or (not same and _folds(line, own)):
         what = f"is a {own.kind}" if own.kind != line.kind else "compares names differently"
         raise EntityAlreadyExists(path, f"line {group.number}: {path} already exists and {what}; it cannot be replaced")
-    meant = same if if_exists != "return" else old == json.loads(_with_secrets(group.doc, record.doc))
+    meant = same if if_exists != "return" else old == json.loads(_with_secrets(group.doc, record))
     if not line.in_use and own.in_use and (meant or if_exists == "replace"):
         made.disable.append(own)
     if same and (own.in_use >= line.in_use or if_exists == "return"):
@@ -200,12 +201,12 @@ def _meet(made: ChunkWrites, group: Group, record: Record, if_exists: IfExists, 
     return record.chain
 
 
-def _with_secrets(doc: str, before: str) -> str:
+def _with_secrets(doc: str, before: Record | OwnedRecord) -> str:
     """Return a document of the file in which the encrypted value that is there now stands for each handle."""
     if SEALED not in doc:
         return doc
     new = json.loads(doc)
-    return to_json({**new, "properties": kept_from_file(new["properties"], json.loads(before)["properties"])})
+    return to_json({**new, "properties": kept_from_file(new["properties"], properties_of(before))})
 
 
 def _folds(line: EntityLine, own: Node) -> bool:
@@ -219,10 +220,10 @@ def _own(
     names = [n.name for n in chain]
     for (number, line, given), stored in zip(group.owned, there.owned, strict=True):
         path = format_path((*names, line.name))
-        doc = given if stored is None else _with_secrets(given, stored.doc)
+        doc = given if stored is None else _with_secrets(given, stored)
         if line.kind == MODEL_VERSION.name:
             doc = to_json(with_aliases(json.loads(doc), line.name, owner))
-        if stored is not None and (if_exists == "return" or json.loads(stored.doc) == json.loads(doc)):
+        if stored is not None and (if_exists == "return" or document(stored) == json.loads(doc)):
             made.left += 1
             continue
         if stored is not None:

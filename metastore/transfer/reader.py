@@ -93,6 +93,10 @@ def check(stream: BinaryIO, progress: Progress, *, folds: bool = False) -> Check
     for number, raw, line in _lines(stream, header, progress):
         if isinstance(line, Footer):
             _finish(structure, number)
+            if stream.read(1):
+                raise InvalidArgument(
+                    f"line {number}: the export ends here, but the file goes on; import each export alone"
+                )
             _compare(number, line, replace(tally.footer(), header=line.header and of_header(first)))
             return Checked(header, line, structure.top)
         try:

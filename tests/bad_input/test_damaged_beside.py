@@ -5,11 +5,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 import metastore as ms
+from metastore.secrets.keyring import new_key
 from tests.bad_input.conftest import TABLE, prepare
 
 NO_TEXT = "CAST(x'41ff42' AS TEXT)"
@@ -91,3 +93,30 @@ def test_the_error_is_typed(sound: tuple[bytes, str], tmp_path: Path, name: str,
         with pytest.raises(ms.UnreadableRow) if damage != "'{}'" else suppress(ms.MetastoreError):
             call(store, start)  # it may not need a field that an empty object lacks
         assert store.tables.exists(TABLE)
+
+
+@pytest.mark.parametrize("damage", [*DAMAGE.values(), "'null'"], ids=[*DAMAGE, "no object"])
+def test_an_import_a_rotation_and_gc_meet_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    monkeypatch.setenv("METASTORE_SECRET_KEY", new_key())
+    file, cleaned = tmp_path / "damaged.db", list[str]()
+    with ms.open(f"sqlite:///{file}") as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational", properties={"metastore.secret-properties": "password"})
+        for name in ("t", "sound"):
+            store.tables.create(f"m.c.s.{name}", parents=True, properties={"password": "x"})
+        store.export_to(tmp_path / "export.jsonl")
+        with store.leases.acquire("work") as lease:
+            lease.stage(store.tables.load(TABLE), "file", "of a damaged table")
+            lease.stage(store.tables.load("m.c.s.sound"), "file", "of a sound table")
+        with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+            connection.execute(f"UPDATE entity SET doc = {damage} WHERE id IN (SELECT id FROM guard WHERE name = 't')")
+        for call in (
+            lambda: store.import_from(tmp_path / "export.jsonl", if_exists="replace"),
+            lambda: store.secrets.rotate(reencrypt=True),
+            store.secrets.scrub,
+        ):
+            with pytest.raises(ms.UnreadableRow, match="of the table with the id"):
+                call()
+        store.gc(retention=timedelta(0), clean_up=lambda work: cleaned.append(work.value))
+        readable = damage == DAMAGE["an empty object"]
+        assert cleaned == [*(["of a damaged table"] if readable else []), "of a sound table"], "gc goes on"

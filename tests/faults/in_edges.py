@@ -130,6 +130,27 @@ IN_EDGES: tuple[Fault, ...] = (
         "tests/transfer/test_bad_input.py",
     ),
     Fault(
+        "Import: of two exports in one file, the second is lost in silence",
+        "metastore/transfer/reader.py",
+        "            if stream.read(1):",
+        "            if False:",
+        "tests/transfer/test_bad_input.py -k damaged_files",
+    ),
+    Fault(
+        "gc: one damaged row ends it, time after time",
+        "metastore/leases/staging.py",
+        "        except UnreadableRow:",
+        "        except EntityNotFound:",
+        "tests/bad_input/test_damaged_beside.py -k gc_meet",
+    ),
+    Fault(
+        "verify --backup: a table without its unique constraint is whole",
+        "metastore/backends/postgres/whole.py",
+        "if isinstance(one, UniqueConstraint)]",
+        "if False]",
+        "tests/verify/test_backups.py -k lacks",
+    ),
+    Fault(
         "Spark: a task that runs again writes again",
         "metastore/spark/once.py",
         "with store.transaction(operation_id=operation) as tx:",

@@ -13,6 +13,7 @@ import pytest
 import metastore as ms
 from metastore.backends.postgres.whole import TRIGGERS
 from metastore.cli.app import run as cli
+from metastore.secrets.keyring import new_key
 from tests.servers.postgres import Databases, PostgresServer, programs
 
 
@@ -100,6 +101,32 @@ def test_a_dump_that_was_put_back(
     postgres_databases.drop_database(url)
 
 
+@pytest.mark.postgres
+def test_what_a_restore_lacks_that_went_on_after_an_error(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``pg_restore`` without ``--exit-on-error`` leaves out one object, and makes those after it."""
+    monkeypatch.setenv("METASTORE_SECRET_KEY", new_key())
+    filled(postgres_url)
+    with ms.open(postgres_url) as store:
+        store.catalogs.create("lake.d", type="relational", properties={"metastore.secret-properties": "password"})
+        store.tables.create("lake.d.s.t", parents=True, properties={"password": "x"})
+    assert told(postgres_url, capsys)[0]["problems"] == []
+    for damage, problem in (
+        ("DELETE FROM secret_key", "the data key 1 is missing"),
+        ("ALTER TABLE operation DROP CONSTRAINT operation_seq", "the index operation_seq is missing"),
+        ("ALTER TABLE operation ENABLE REPLICA TRIGGER operation_writer", "the trigger operation_writer"),
+        ("DELETE FROM alembic_version", "the table alembic_version has no row"),
+        ("DELETE FROM info", "the table info has no row"),
+    ):
+        with psycopg.connect(plain(postgres_url)) as connection:
+            connection.execute(damage)
+        (found,) = told(postgres_url, capsys)
+        assert any(problem in one for one in found["problems"]), found
+    with pytest.raises(ms.BackendRefused, match="put it back again"):
+        ms.open(postgres_url)
+
+
 class Restored(PostgresServer):
     """A server on a base backup of another one."""
 
@@ -146,7 +173,9 @@ def test_exports(sqlite_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[
         ("cut.jsonl", False),
         ("whole.jsonl", True),
     ]
-    for place, words in ((tmp_path / "none", "cannot be read"), ("sqlite:///x.db", "COPY verify")):
+    (folder / "twice.jsonl").write_bytes(whole + whole)
+    assert not told(folder / "twice.jsonl", capsys)[0]["whole"]
+    for place, words in ((tmp_path / "none", "cannot be read"), ("sqlite:///x.db", "COPY verify"), ("", "no place")):
         assert cli(["verify", "--backup", str(place)]) == 1
         said = capsys.readouterr()
         assert words in said.out + said.err

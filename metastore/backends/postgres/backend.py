@@ -47,6 +47,7 @@ from metastore.backends.sql.stats import postgres_stats
 from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
 from metastore.port.batches import Batch, Below, Written
 from metastore.port.commit import Commit, CommitOutcome, Conflicted, Unknown
+from metastore.port.format import one_info
 from metastore.port.intents import PENDING, Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.members import Covered, MemberRows, covered, covered_by_help
@@ -306,10 +307,11 @@ class PostgresBackend(PostgresUpkeep):
     def format(self) -> tuple[int, int] | None:
         """Return the formats; note where a copied database is now, if the role may: its feed gets its own epoch."""
         try:
-            ((written_format, compatible, noted, database, may_note, cached),) = self._rows(INFO, {})
+            rows = self._rows(INFO, {})
         except MigrationNeeded:
             self._check_usage()
             return None
+        written_format, compatible, noted, database, may_note, cached = one_info(rows)
         self._here = here = Home(self._cluster(), database)
         known = here.completed(Home.parse(noted))
         if may_note and str(known) != noted:

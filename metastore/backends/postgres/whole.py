@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 import psycopg
+from sqlalchemy import UniqueConstraint
 
 from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.read_errors import raise_read_error
@@ -24,12 +25,21 @@ _TABLES = (
 _OTHERS = """SELECT 'the index ' || name || ' is missing or not valid' FROM unnest(%(indexes)s::text[]) name
 WHERE NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass(name) AND indisvalid)
 UNION ALL SELECT 'the trigger ' || name || ' is missing or off' FROM unnest(%(triggers)s::text[]) name
-WHERE NOT EXISTS (SELECT FROM pg_trigger WHERE tgname = name AND tgenabled <> 'D')
+WHERE NOT EXISTS (SELECT FROM pg_trigger WHERE tgname = name AND tgenabled IN ('O', 'A'))
+UNION ALL SELECT 'the table info has no row' WHERE NOT EXISTS (SELECT FROM info)
+UNION ALL SELECT 'the table alembic_version has no row' WHERE NOT EXISTS (SELECT FROM alembic_version)
 UNION ALL SELECT 'the sequence change_seq is behind the newest change: its numbers would be given twice'
 WHERE (SELECT max(seq) FROM operation) > (SELECT last_value FROM change_seq)
 UNION ALL SELECT 'the sequence entity_id_seq is behind the newest entity: its numbers would be given twice'
 WHERE (SELECT max(id) FROM (SELECT id FROM guard UNION ALL SELECT id FROM owned UNION ALL SELECT id FROM relation) one)
   > (SELECT last_value FROM entity_id_seq)"""
+
+# a reader may not read secret_key; a data key that was destroyed keeps its row
+_MAY_READ_KEYS = "SELECT has_table_privilege('secret_key', 'SELECT')"
+_KEYS = """SELECT 'the data key ' || number || ' is missing: what it has encrypted is lost'
+FROM (SELECT DISTINCT (regexp_matches(doc, '"secret:sealed:([0-9]{1,9}):', 'g'))[1]::bigint AS number
+  FROM (SELECT doc FROM entity UNION ALL SELECT doc FROM owned) one WHERE doc LIKE '%"secret:sealed:%') needed
+WHERE number NOT IN (SELECT number FROM secret_key) ORDER BY number"""
 
 
 def lacking(url: Url, deadline: float) -> list[str]:
@@ -37,15 +47,19 @@ def lacking(url: Url, deadline: float) -> list[str]:
     tables = {**metadata.tables}
     indexes = [str(index.name) for table in tables.values() for index in table.indexes]
     keys = [f"{name}_pkey" for name, table in tables.items() if table.primary_key.columns]
+    constraints = [one for table in tables.values() for one in table.constraints]
+    keys += [str(one.name) for one in constraints if isinstance(one, UniqueConstraint)]
     pool = Pool(url, deadline)
     try:
         with pool.connection() as connection, connection.cursor() as cursor:
             if written := _format(cursor):
                 return [f"it has format {written}; this program needs {SCHEMA_FORMAT}: migrate it, then ask again"]
-            gone = cursor.execute(_TABLES.encode(), {"names": list(tables)}).fetchall()
+            gone = cursor.execute(_TABLES.encode(), {"names": [*tables, "alembic_version"]}).fetchall()
             if not gone:
                 names = {"indexes": [*keys, *indexes], "triggers": list(TRIGGERS)}
                 gone = cursor.execute(_OTHERS.encode(), names).fetchall()
+                if cursor.execute(_MAY_READ_KEYS).fetchone() == (True,):
+                    gone += cursor.execute(_KEYS.encode()).fetchall()
             return [str(text) for (text,) in gone]
     except psycopg.Error as error:
         raise_read_error(error)

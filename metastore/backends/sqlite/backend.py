@@ -39,6 +39,7 @@ from metastore.clock import Clock
 from metastore.errors import MigrationNeeded
 from metastore.port.backend import MOST_AHEAD, SCHEMA_FORMAT, TOMBSTONES_STAY
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
+from metastore.port.format import one_info
 from metastore.port.intents import Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
@@ -309,9 +310,10 @@ class SqliteBackend(SqliteReads):
 
     def format(self) -> tuple[int, int] | None:
         try:
-            ((written_format, compatible),) = self._rows("SELECT format, compatible_from FROM info", {})
+            rows = self._rows("SELECT format, compatible_from FROM info", {})
         except MigrationNeeded:
             return None
+        written_format, compatible = one_info(rows)
         return written_format, compatible
 
     def migrate(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -22,6 +23,7 @@ from metastore.operation.session import Session
 from metastore.port.intents import PENDING
 from metastore.port.records import Known, OwnedRecord
 from metastore.port.secret_keys import Redaction
+from metastore.port.unreadable import naming
 from metastore.secrets.declared import Declared, is_plain
 
 __all__ = ["candidates", "redact"]
@@ -52,7 +54,7 @@ def candidates(session: Session, table: str) -> Iterator[tuple[Known, OwnedRecor
         records = [
             (row_id, *owned)
             for row_id, doc, *owned in snapshot.rows(table, columns, ("id",))
-            if '"properties":{}' not in doc
+            if not isinstance(doc, str) or '"properties":{}' not in doc  # one that is not UTF-8 is met when it is read
         ]
     rows = iter(records)
     while some := list(islice(rows, _SOME)):
@@ -80,12 +82,14 @@ def redact(session: Session, left: set[int]) -> int:
             texts = row.doc, row.changes, row.result
             if row.action == PENDING or row.entity_id in left:
                 continue
-            if not any(text and "propert" in text.lower() for text in texts):
+            if not any(text and (not isinstance(text, str) or "propert" in text.lower()) for text in texts):
                 continue
             declared = places.of(row)
             if declared is None:
                 continue
-            doc, changes, result = [_redacted(text, declared) for text in texts]
+            doc, changes, result = [
+                naming(partial(_redacted, text, declared), None, row.entity_id, None) for text in texts
+            ]
             if (doc, changes, result) != texts:
                 wanted.append(Redaction(row.operation_id, row.ordinal, doc, changes, result, texts))
     for begin in range(0, len(wanted), _SOME):

@@ -10,9 +10,9 @@ key is destroyed once nothing that exists, or that can be restored, or that wait
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from metastore.arguments import shown
 from metastore.errors import EntityNotFound, NotInUse, PermissionDenied, VersionConflict
@@ -33,6 +33,7 @@ from metastore.operation.session import Session
 from metastore.port.intents import PENDING
 from metastore.port.records import Known, OwnedRecord, Record
 from metastore.port.secret_keys import KeyRow
+from metastore.port.unreadable import document, naming, properties_of
 from metastore.port.writes import Event, Put
 from metastore.secrets.declared import KEY, PATTERNS, Declared, is_plain
 from metastore.secrets.keyring import current, new_key, of_text, unwrap, wrap
@@ -168,7 +169,7 @@ class SecretStore:
             ids = [row[0] for row in snapshot.rows("guard", ("id", "kind"), ("id",)) if row[1] == CATALOG.name]
         known = self._session.backend.by_id(ids) if ids else []
         live = [one.record for one in known if one is not None and one.live]
-        return [record for record in live if PATTERNS in json.loads(record.doc)["properties"]]
+        return [record for record in live if PATTERNS in properties_of(record)]
 
     def _encrypt_all(self) -> tuple[int, set[int]]:
         """Encrypt what is declared with the data keys of now; return how many rows, and the ids that stayed plain."""
@@ -205,7 +206,7 @@ class SecretStore:
     def _encrypt(self, known: Known | None, row: OwnedRecord | None, declared: Declared) -> bool | None:
         """Encrypt the properties of an entity or row; None: there is nothing to do; False: a plain value stays."""
         while known is not None:
-            properties = json.loads(known.record.doc if row is None else row.doc)["properties"]
+            properties = properties_of(known.record if row is None else row)
             names = (*[node.name for node in known.record.chain], *([] if row is None else [row.name]))
             changes = self._changes(properties, known.record.chain[-1].id, declared, format_path(names))
             if not changes:
@@ -231,7 +232,7 @@ class SecretStore:
         Raises VersionConflict if it was changed meanwhile.
         """
         names = (*[node.name for node in known.record.chain], row.name)
-        doc = json.loads(row.doc)
+        doc = document(row)
         for change in changes:
             change.apply(doc, names)
         path, chain = format_path(names), known.record.chain
@@ -257,9 +258,9 @@ class SecretStore:
         """Return the numbers of the data keys that something needs: not history."""
         numbers = {settings_of(record)[1].key for record in self._catalogs()}
         with self._session.backend.snapshot() as snapshot:
-            for table, column, order in (("entity", "doc", "id"), ("owned", "doc", "id")):
-                for (text,) in snapshot.rows(table, (column,), (order,)):
-                    numbers |= key_numbers(text)
+            for table in ("entity", "owned"):
+                for row_id, text in snapshot.rows(table, ("id", "doc"), ("id",)):
+                    numbers |= naming(partial(key_numbers, text), None, row_id, None)
             for action, text in snapshot.rows("operation", ("action", "changes"), ("operation_id", "ordinal")):
                 numbers |= key_numbers(text or "") if action == PENDING else set()
         return numbers
