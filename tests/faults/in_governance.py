@@ -28,6 +28,20 @@ _EVIDENCE = (
         _REVOKED,
     ),
     Fault(
+        "a user with much sees no dropped child that it owns",
+        "metastore/backends/sql/rights.py",
+        """for state in ("= 0", "<> 0")""",
+        """for state in ("= 0", "= 3")""",
+        "tests/governance/test_two_ways.py",
+    ),
+    Fault(
+        "what a user with much owns among few children is not read",
+        "metastore/backends/sql/rights.py",
+        "{child.format('w.owns = 1', owner_of)}",
+        "{child.format('w.owns = 0', owner_of)}",
+        "tests/governance/test_two_ways.py",
+    ),
+    Fault(
         "an error names the path that an object got while the call ran",
         _RIGHTS,
         "            raise _gone(want)\n        raise self.denied",
