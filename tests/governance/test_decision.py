@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 import metastore as ms
 from metastore.governance.decision import Facts, Granted, Has, Level, Member, decide, sees
+from metastore.governance.evidence import Who, evidence_at
 from metastore.governance.privileges import check_privilege, needs_of
+from metastore.port.records import Node
+from metastore.port.rights import GrantRow, MembershipRow, RightRows, RoleRow
 from tests.governance.model import may, may_see
 
 CHAIN = (
@@ -75,6 +78,23 @@ def test_it_rests_on_the_roles_that_it_names(known: Facts, word: str) -> None:
         assert decide(less, (word,))[-1].allowed
     else:
         assert verdicts[-1].missing is not None
+
+
+@given(facts, st.sampled_from(WORDS))
+def test_of_many_grants_at_a_place_those_that_decide_are_kept(known: Facts, word: str) -> None:
+    """What was read says the same as all grants do: allowed or not, why, and on which roles it rests."""
+    rows = RightRows(
+        [MembershipRow(m.id, m.kind, m.name, 1, m.enabled) for m in known.members],
+        [RoleRow(*has, 1) for has in known.roles],
+        list(known.owners.items()),
+        [GrantRow(g.role, f"{'allow' if g.allow else 'deny'}:{g.privilege}", g.on) for g in known.grants],
+    )
+    nodes = tuple([Node(at.id, at.kind, at.path.rpartition(".")[2], 1, True, False) for at in known.chain])
+    read = evidence_at(Who("ann"), nodes, rows).facts
+    in_order = replace(known, grants=tuple(sorted(known.grants, key=lambda grant: grant.on)))
+    assert len({(grant.privilege, grant.allow, grant.on) for grant in read.grants}) == len(read.grants)
+    assert sees(read) == sees(in_order)
+    assert decide(read, (word,)) == decide(in_order, (word,))
 
 
 def test_every_step_is_explained() -> None:
