@@ -88,8 +88,10 @@ def fill(url: str, skew: Skew) -> None:
         for word, on, kind in (("use_catalog", "m.c", "catalog"), ("use_schema", "m.c.s", "schema")):
             store.roles.grant("m.narrow", word, on, kind=kind)
         store.roles.grant("m.narrow", "select_table", surface.TABLE, kind="table")
-        for user in ("nina", "otto"):
-            store.roles.assign("m.narrow", f"m.{user}")
+        store.roles.create("m.small", if_exists="return")
+        store.roles.grant("m.small", "use_schema", "m.c.small", kind="schema")
+        for role, user in (("narrow", "nina"), ("narrow", "otto"), ("small", "otto")):
+            store.roles.assign(f"m.{role}", f"m.{user}")
 
 
 def _fill(door: Door, docs: dict[str, str], skew: Skew) -> None:

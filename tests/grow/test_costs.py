@@ -529,7 +529,12 @@ def test_the_names_and_grants_of_a_users_roles_are_gathered_once_for_many_object
     store.roles.grant("m.r0", "use_catalog", "m", kind="metalake")
     _tables(store, "m.c.s", 0, 20)
     sizes, holds = list[int](), decision._holds
-    monkeypatch.setattr(decision, "_holds", lambda facts, *at: (sizes.append(len(facts.grants)), holds(facts, *at))[1])
+
+    def held(facts: decision.Facts, *at: Any) -> Any:
+        sizes.append(len(facts.grants))
+        return holds(facts, *at)
+
+    monkeypatch.setattr(decision, "_holds", held)
     assert [one.path for one in store.as_user("ann").find("m.c", kind="schema")] == ["m.c.s", "m.c.small"]
     assert max(sizes) == 2
 

@@ -63,8 +63,8 @@ def test_a_bounded_answer_reads_the_same_in_a_larger_store(server: PostgresServe
     small, large = (_ran(server, entities, analyzed) for entities in (_SMALL, _LARGE))
     assert len(large) > len(surface.METHODS) // 2
     assert "$" in json.dumps(large["load a table", TRUSTED][0].plan)  # the plan for any parameters is the one that ran
-    for call in ("catalogs.rename", "catalogs.drop"):
-        assert any("there AS MATERIALIZED" in ran.text for ran in large[call, TRUSTED])  # MOVE_NAMED
+    for by_name in ("catalogs.rename", "catalogs.drop"):
+        assert any("there AS MATERIALIZED" in ran.text for ran in large[by_name, TRUSTED])  # MOVE_NAMED
     broken = [
         f"{call}: {why} in {ran.text[:300]}"
         for call, found in large.items()
