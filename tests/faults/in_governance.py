@@ -42,6 +42,20 @@ _EVIDENCE = (
         "tests/governance/test_two_ways.py",
     ),
     Fault(
+        "of many roles that deny something, the one that is named depends on the others",
+        f"{_RIGHTS}/evidence.py",
+        "(grant.allow and grant.role < found[what].role)",
+        "grant.role < found[what].role",
+        "tests/governance/test_decision.py",
+    ),
+    Fault(
+        "a grant of a role that a disabled group has decides",
+        f"{_RIGHTS}/evidence.py",
+        "if grant.role in self._anywhere.role_names:",
+        "if grant.role:",
+        "tests/governance/test_decision.py",
+    ),
+    Fault(
         "an error names the path that an object got while the call ran",
         _RIGHTS,
         "            raise _gone(want)\n        raise self.denied",

@@ -80,7 +80,18 @@ def test_it_rests_on_the_roles_that_it_names(known: Facts, word: str) -> None:
         assert verdicts[-1].missing is not None
 
 
+def test_the_grants_that_decide() -> None:
+    """Not one of a disabled group's role; of those that allow it the least role's, of those that deny it the first."""
+    members = [MembershipRow(10, "user", "ann", 1, True), MembershipRow(11, "group", "away", 1, False)]
+    roles = [RoleRow(11, 20, "r20", 1), RoleRow(10, 21, "r21", 1), RoleRow(10, 22, "r22", 1)]
+    order = {"allow:use_catalog": (20, 22, 21), "deny:use_schema": (20, 22, 21)}
+    grants = [GrantRow(role, value, 1) for value, some in order.items() for role in some]
+    read = evidence_at(Who("ann"), (Node(1, "metalake", "m", 1, True, False),), RightRows(members, roles, [], grants))
+    assert read.facts.grants == (Granted(21, "use_catalog", True, 1), Granted(22, "use_schema", False, 1))
+
+
 @given(facts, st.sampled_from(WORDS))
+@settings(max_examples=100)
 def test_of_many_grants_at_a_place_those_that_decide_are_kept(known: Facts, word: str) -> None:
     """What was read says the same as all grants do: allowed or not, why, and on which roles it rests."""
     rows = RightRows(
