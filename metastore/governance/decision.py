@@ -94,9 +94,18 @@ class Facts:
         """The roles that the user has, by itself or by an enabled group."""
         return {has.role: has.name for has in self.roles if has.member in self.active}
 
+    @cached_property
+    def members_with(self) -> Mapping[int, Sequence[int]]:
+        """The members that give each of these roles."""
+        found: dict[int, list[int]] = {}
+        for has in self.roles:
+            if has.member in self.active:
+                found.setdefault(has.role, []).append(has.member)
+        return found
+
     def role_in_words(self, role: int) -> str:
         """Return the role, and through which group the user has it, unless it has it itself too."""
-        members = [has.member for has in self.roles if has.role == role and has.member in self.active]
+        members = self.members_with.get(role, ())
         through = None if self.members[0].id in members or not members else self.active[min(members)]
         name = self.role_names[role]
         return f"the role {name}" if through is None else f"the role {name} of the group {through.name}"

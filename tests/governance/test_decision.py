@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 import metastore as ms
 from metastore.governance.decision import Facts, Granted, Has, Level, Member, decide, sees
+from metastore.governance.evidence import Who, evidence_at
 from metastore.governance.privileges import check_privilege, needs_of
+from metastore.port.records import Node
+from metastore.port.rights import GrantRow, MembershipRow, RightRows, RoleRow
 from tests.governance.model import may, may_see
 
 CHAIN = (
@@ -75,6 +78,34 @@ def test_it_rests_on_the_roles_that_it_names(known: Facts, word: str) -> None:
         assert decide(less, (word,))[-1].allowed
     else:
         assert verdicts[-1].missing is not None
+
+
+def test_the_grants_that_decide() -> None:
+    """Not one of a disabled group's role; of those that allow it the least role's, of those that deny it the first."""
+    members = [MembershipRow(10, "user", "ann", 1, True), MembershipRow(11, "group", "away", 1, False)]
+    roles = [RoleRow(11, 20, "r20", 1), RoleRow(10, 21, "r21", 1), RoleRow(10, 22, "r22", 1)]
+    order = {"allow:use_catalog": (20, 22, 21), "deny:use_schema": (20, 22, 21)}
+    grants = [GrantRow(role, value, 1) for value, some in order.items() for role in some]
+    read = evidence_at(Who("ann"), (Node(1, "metalake", "m", 1, True, False),), RightRows(members, roles, [], grants))
+    assert read.facts.grants == (Granted(21, "use_catalog", True, 1), Granted(22, "use_schema", False, 1))
+
+
+@given(facts, st.sampled_from(WORDS))
+@settings(max_examples=100)
+def test_of_many_grants_at_a_place_those_that_decide_are_kept(known: Facts, word: str) -> None:
+    """What was read says the same as all grants do: allowed or not, why, and on which roles it rests."""
+    rows = RightRows(
+        [MembershipRow(m.id, m.kind, m.name, 1, m.enabled) for m in known.members],
+        [RoleRow(*has, 1) for has in known.roles],
+        list(known.owners.items()),
+        [GrantRow(g.role, f"{'allow' if g.allow else 'deny'}:{g.privilege}", g.on) for g in known.grants],
+    )
+    nodes = tuple([Node(at.id, at.kind, at.path.rpartition(".")[2], 1, True, False) for at in known.chain])
+    read = evidence_at(Who("ann"), nodes, rows).facts
+    in_order = replace(known, grants=tuple(sorted(known.grants, key=lambda grant: grant.on)))
+    assert len({(grant.privilege, grant.allow, grant.on) for grant in read.grants}) == len(read.grants)
+    assert sees(read) == sees(in_order)
+    assert decide(read, (word,)) == decide(in_order, (word,))
 
 
 def test_every_step_is_explained() -> None:

@@ -27,9 +27,9 @@ from tests.servers.postgres import PostgresServer
 __all__ = ["RICH", "calls", "costs", "main", "mend"]
 
 Costs = dict[tuple[str, str], Cost]
-RICH = "many roles"
-"""The user whose roles are as many more as the store is larger."""
-_USERS = {TRUSTED: None, "owner": "olga", "narrow": "nina", RICH: "rita"}
+RICH = ("many roles", "owns much")
+"""The users whose roles, or what they own, are as many more as the store is larger."""
+_USERS = {TRUSTED: None, "owner": "olga", "narrow": "nina", **dict(zip(RICH, ("rita", "otto"), strict=True))}
 _SETTINGS = {"shared_preload_libraries": "pg_stat_statements", "shared_buffers": "512MB", "max_wal_size": "8GB"}
 
 

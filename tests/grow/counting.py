@@ -38,6 +38,7 @@ class Cost(NamedTuple):
     peak: int
     """The most memory of Python at a time (bytes); 0: it was not watched."""
     seconds: float
+    """Of the longest step: each step of a listing is a call, with a deadline of its own."""
     refused: str = ""
     """The error that the call raised."""
 
@@ -119,11 +120,14 @@ def measured(counter: Counter, call: Callable[[], Any], *, watched: bool = True)
     counter.reset()
     if watched:
         tracemalloc.start()
-    began, answer, refused = perf_counter(), 1, ""
+    longest, began, answer, refused = 0.0, perf_counter(), 1, ""
     try:
         found = call()
         if isinstance(found, Iterator):
-            answer = sum(1 for _ in islice(found, _ITEMS))
+            answer = 0
+            for _ in islice(found, _ITEMS):
+                answer, now = answer + 1, perf_counter()
+                longest, began = max(longest, now - began), now
         elif isinstance(found, list | tuple | ms.Page):
             answer = len(found.items if isinstance(found, ms.Page) else found)
     except ms.BackendUnavailable:
@@ -131,6 +135,6 @@ def measured(counter: Counter, call: Callable[[], Any], *, watched: bool = True)
     except ms.MetastoreError as error:
         refused = type(error).__name__
     finally:
-        seconds, (_, peak) = perf_counter() - began, tracemalloc.get_traced_memory()
+        seconds, (_, peak) = max(longest, perf_counter() - began), tracemalloc.get_traced_memory()
         tracemalloc.stop()
     return Cost(answer, *counter.counted(), peak, seconds, refused)

@@ -38,7 +38,8 @@ LINES: Final[Mapping[str, Answer]] = _lines(
     policies.create policies.detach policies.disable policies.enable policies.on policies.on_columns roles.assign
     roles.create
     roles.grant roles.revoke roles.unassign schemas.create schemas.exclusive sources.figures sources.load_many
-    sources.register sources.relations sources.rows sources.tables statistics.of statistics.of_partitions
+    sources.register sources.relations sources.rows sources.tables sources.tables_and_drops statistics.of
+    statistics.of_partitions
     statistics.remove statistics.set tables.create tags.create topics.create users.create views.create store.ping
     store.position cache.members lease.check lease.release lease.renew sources.now""",
     many="""consumers.list drops.pending store.pins store.changes store.find catalogs.dropped catalogs.history
@@ -59,6 +60,8 @@ MORE: Final[Mapping[str, tuple[Answer, Callable[[ms.Store], Any]]]] = {
     "load a table": ("one", lambda store: store.tables.load("m.c.s.t00000001")),
     "load many tables": ("one", lambda store: store.tables.load_many([f"m.c.s.t{n:08}" for n in range(500)])),
     "a page of tables": ("one", lambda store: store.tables.page("m.c.s")),
+    "a page of few": ("one", lambda store: store.tables.page("m.c.small")),
+    "names of few": ("one", lambda store: store.tables.names_page("m.c.small")),
     "a page by prefix": ("one", lambda store: store.tables.page("m.c.s", prefix="t000001")),
     "names of tables": ("many", lambda store: store.tables.names("m.c.s")),
     "all tables": ("many", lambda store: store.tables.list("m.c.s")),

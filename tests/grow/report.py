@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import metastore as ms
@@ -17,7 +17,7 @@ _EACH: Final = 1.3
 _FEW: Final = 40
 """Blocks and statements that do not count: an index is a level deeper."""
 _LATE: Final = 0.5
-"""So many seconds after its deadline a call may end."""
+"""So many seconds after its deadline a call may end, or a step of a listing."""
 _MEMORY: Final = 4_000_000
 """Bytes that a longer listing may take more at most, because of its pages."""
 
@@ -32,22 +32,22 @@ class Line(NamedTuple):
     large: Cost
 
 
-def judged(lines: Sequence[Line], growth: float, rich: str) -> Iterator[str]:
-    """Yield what breaks a bar. ``growth``: how many times larger the larger store is, and the roles of ``rich``."""
+def judged(lines: Sequence[Line], growth: float, rich: Collection[str]) -> Iterator[str]:
+    """Yield what breaks a bar. ``growth``: how many times larger the larger store is, and what the ``rich`` have."""
     for line in lines:
-        rights = growth if line.by == rich else 1.0
+        rights = growth if line.by in rich and (line.call, line.by) not in _OF_FEW else 1.0
         yield from (f"{line.call} by {line.by}: {why}" for why in _broken(line, growth, rights))
 
 
 def _broken(line: Line, growth: float, rights: float) -> Iterator[str]:
     small, large = line.small, line.large
+    if (line.answer != "all" or line.call in _FILTERED) and large.seconds > DEADLINE + _LATE:
+        yield f"ended after {large.seconds:.1f} s, and its deadline is {DEADLINE:.0f} s"
     if _TIMED_OUT in (small.refused, large.refused):  # what it cost until then says nothing
         yield f"did not come to its end: {_TIMED_OUT} after {large.seconds:.1f} s"
         return
     if line.by == TRUSTED and large.refused and line.call not in _REFUSED:
         yield f"was not measured: it is refused with {large.refused}"
-    if line.answer == "one" and large.seconds > DEADLINE + _LATE:  # a listing has a deadline for each step
-        yield f"ended after {large.seconds:.1f} s, and its deadline is {DEADLINE:.0f} s"
     answer = "all" if line.by != TRUSTED and (line.call in _FILTERED or large.refused) else line.answer
     items = max(1.0, large.answer / max(1, small.answer))
     allowed = {"one": max(_ONE, items * _EACH), "many": items * _EACH, "all": growth * _ONE}[answer]
@@ -64,6 +64,8 @@ DEADLINE: Final = 30.0
 _TIMED_OUT: Final = ms.DeadlineExceeded.__name__
 TRUSTED: Final = "store"
 """The caller that may see everything."""
+_OF_FEW: Final = (("a page of few", "owns much"), ("names of few", "owns much"))
+"""Calls on a place with few children: what a user owns elsewhere does not count there."""
 _FILTERED: Final = ("store.changes", "store.find", "changes for one")
 """Calls that read, for a user, what they do not show: it stands in docs/performance-growth.md."""
 _REFUSED: Final = (

@@ -1,4 +1,5 @@
-"""The store that is measured: nearly everything in one schema, one user with most roles, one object with most tags."""
+"""The store that is measured: nearly everything in one schema, one user with most roles, one that owns much, one
+object with most tags."""
 
 from __future__ import annotations
 
@@ -33,6 +34,11 @@ class Skew:
     def roles(self) -> int:
         """Of one user, each with two grants."""
         return self.entities // 60
+
+    @property
+    def owned(self) -> int:
+        """Tables that one user owns, all in the large schema."""
+        return self.entities // 3
 
     @property
     def tags(self) -> int:
@@ -82,7 +88,10 @@ def fill(url: str, skew: Skew) -> None:
         for word, on, kind in (("use_catalog", "m.c", "catalog"), ("use_schema", "m.c.s", "schema")):
             store.roles.grant("m.narrow", word, on, kind=kind)
         store.roles.grant("m.narrow", "select_table", surface.TABLE, kind="table")
-        store.roles.assign("m.narrow", "m.nina")
+        store.roles.create("m.small", if_exists="return")
+        store.roles.grant("m.small", "use_schema", "m.c.small", kind="schema")
+        for role, user in (("narrow", "nina"), ("narrow", "otto"), ("small", "otto")):
+            store.roles.assign(f"m.{role}", f"m.{user}")
 
 
 def _fill(door: Door, docs: dict[str, str], skew: Skew) -> None:
@@ -124,6 +133,9 @@ def _relate(door: Door, docs: dict[str, str], skew: Skew, lake: int, hub: tuple[
         door.relation("grant", role, (tables[n], f"m.c.s.t{n:08}"), "allow:select_table")
         door.relation("grant", role, (lake, "m"), "allow:use_schema")
         door.relation("grant", role, (lake, "m"), "allow:use_catalog")
+    otto = (door.entity(lake, "user", "otto", docs["user"]), "m.otto")
+    for n in range(min(skew.owned, len(tables))):
+        door.relation("owner", (tables[n], f"m.c.s.t{n:08}"), otto)
 
 
 def _documents() -> dict[str, str]:

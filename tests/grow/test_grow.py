@@ -26,8 +26,23 @@ def test_a_call_that_does_not_end_in_time_breaks_its_bar() -> None:
 
     assert said("changes for one", "narrow", blocks=1000) == []
     assert "DeadlineExceeded" in said("changes for one", "narrow", refused="DeadlineExceeded")[0]
+    assert len(said("store.changes", "narrow", refused="DeadlineExceeded", seconds=DEADLINE + 0.6)) == 2
     assert said("find a prefix", TRUSTED, seconds=DEADLINE) == []
     assert "30.6 s" in said("find a prefix", TRUSTED, seconds=DEADLINE + 0.6)[0]
+
+
+def test_what_a_user_owns_elsewhere_may_not_count_where_there_is_little() -> None:
+    cost = Cost(5, 10, 10, 100, 1000, 0.1)
+    lines = [
+        Line(call, RICH[1], "one", cost, cost._replace(blocks=900)) for call in ("a page of tables", "a page of few")
+    ]
+    assert [said.partition(":")[0] for said in judged(lines, 10, RICH)] == [f"a page of few by {RICH[1]}"]
+
+
+def test_a_listing_takes_as_long_as_its_longest_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([0.0, 1.0, 4.0, 5.0, 6.0])
+    monkeypatch.setattr("tests.grow.counting.perf_counter", lambda: next(times))
+    assert measured(SqliteCounter(), lambda: iter("abc"), watched=False).seconds == 3.0
 
 
 def test_steps_are_counted_alike_each_time_and_an_alarm_in_a_call_is_not_a_refusal(sqlite_url: str) -> None:

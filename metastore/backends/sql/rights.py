@@ -5,7 +5,7 @@ Users, groups and roles count while they are live; what is asked for counts in w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -18,6 +18,8 @@ __all__ = ["decoded", "nodes", "statement"]
 _MEMBER, _ROLE, _OWNER, _GRANT = range(4)
 _FEW = 100
 """Up to so many roles of a user are few."""
+_LEVELS = (_FEW, 10 * _FEW, 100 * _FEW)
+"""How far two ways are counted, step by step, to find the shorter one."""
 
 
 @cache
@@ -31,34 +33,24 @@ def statement(places: str, join: str, *, below: bool = False, lake: str = ":lake
     def each(table: str, alias: str, condition: str) -> str:
         return join.format(table=table, alias=alias, condition=condition)
 
-    children = f"""
--- what the user owns among the children
-UNION ALL
-SELECT {_OWNER}, r.from_id, r.to_id, 0, '', '' FROM member m
-  {each("relation", "r", "r.to_id = m.id AND r.kind = 'owner'")}
-  {each("guard", "c", "c.id = r.from_id AND c.parent_id = :below")}
--- what the user's roles grant on children
-UNION ALL
-SELECT {_GRANT}, r.from_id, r.to_id, 0, r.value, '' FROM (SELECT DISTINCT id FROM role) o
-  {each("relation", "r", "r.from_id = o.id AND r.kind = 'grant'")}
-  {each("guard", "c", "c.id = r.to_id AND c.parent_id = :below")}"""
+    way, children = _below(each) if below else ("", "")
     return without_comments(f"""WITH
 -- the user
 me AS (
   SELECT id, kind, name, scope_version, in_use FROM guard
   WHERE parent_id = {lake} AND family = 'user' AND key = :name AND state = 0),
--- the user and its groups, disabled ones too
-member AS (
+-- the user and its groups, disabled ones too; SQLite would read them again for each use if they were not materialized
+member AS MATERIALIZED (
   SELECT * FROM me
   UNION ALL
   SELECT g.id, g.kind, g.name, g.scope_version, g.in_use FROM me
     {each("relation", "r", "r.from_id = me.id AND r.kind = 'membership'")}
     {each("guard", "g", "g.id = r.to_id AND g.kind = 'group' AND g.state = 0")}),
 -- the roles that each of them has
-role AS (
+role AS MATERIALIZED (
   SELECT m.id AS member, g.id, g.name, g.scope_version FROM member m
     {each("relation", "r", "r.from_id = m.id AND r.kind = 'membership'")}
-    {each("guard", "g", "g.id = r.to_id AND g.kind = 'role' AND g.state = 0")})
+    {each("guard", "g", "g.id = r.to_id AND g.kind = 'role' AND g.state = 0")}){way}
 SELECT {_MEMBER} AS what, id AS one, scope_version AS other, CASE WHEN in_use THEN 1 ELSE 0 END AS number, kind AS word,
   name AS name FROM member
 UNION ALL
@@ -77,7 +69,62 @@ SELECT {_GRANT}, r.from_id, r.to_id, 0, r.value, '' FROM (SELECT DISTINCT id FRO
 UNION ALL
 SELECT {_GRANT}, r.from_id, r.to_id, 0, r.value, '' FROM {places}
   {each("relation", "r", "r.to_id = w.id AND r.kind = 'grant'")}
-  WHERE (SELECT count(*) FROM role) > {_FEW} AND r.from_id IN (SELECT id FROM role){children if below else ""}""")
+  WHERE (SELECT count(*) FROM role) > {_FEW} AND r.from_id IN (SELECT id FROM role){children}""")
+
+
+def _below(each: Callable[[str, str, str], str]) -> tuple[str, str]:
+    """Return the table ``way``, and the selects of what the user owns and is granted among the children of ``:below``.
+
+    There are two ways: from all that the user has anywhere, and from the children. A row of ``way`` says which is the
+    shorter. It is in the first condition of each join, so that the longer way reads nothing.
+    """
+    # two parts, because each has an index
+    children = [
+        each("guard", "c", f"{{}} AND c.parent_id = :below AND c.state {state}") + " {}" for state in ("= 0", "<> 0")
+    ]
+    owned = "CROSS JOIN member m " + each("relation", "r", "w.owns = 0 AND r.to_id = m.id AND r.kind = 'owner'")
+    mine = "CROSS JOIN (SELECT DISTINCT id FROM role) o"
+    granted = f"{mine} " + each("relation", "r", "w.grants = 0 AND r.from_id = o.id AND r.kind = 'grant'")
+    one = "SELECT 1 AS one FROM (SELECT 0 AS owns, 0 AS grants) w"
+
+    def all_children(more: str) -> str:
+        return " UNION ALL ".join([f"{one} {child.format('w.owns = 0', more)}" for child in children])
+
+    owner = f"SELECT {_OWNER}, r.from_id, r.to_id, 0, '', '' FROM way w"
+    grant = f"SELECT {_GRANT}, r.from_id, r.to_id, 0, r.value, '' FROM way w"
+    owner_of = each("relation", "r", "r.from_id = c.id AND r.kind = 'owner'")
+    grant_on = each("relation", "r", "r.from_id = o.id AND r.kind = 'grant' AND r.slot = c.id")
+    way = f""",
+-- 1: there are fewer children than what the user owns; and fewer pairs of a role and a child than grants
+way AS (SELECT {_are_fewer(all_children(""), f"{one} {owned}")} AS owns,
+  {_are_fewer(all_children(mine), f"{one} {granted}")} AS grants)"""
+    selects = [
+        # from what the user owns, and from what its roles grant
+        f"{owner} {owned} {each('guard', 'c', 'c.id = r.from_id AND c.parent_id = :below')}",
+        f"{grant} {granted} {each('guard', 'c', 'c.id = r.to_id AND c.parent_id = :below')}",
+        # from the children
+        *[
+            f"{owner} {child.format('w.owns = 1', owner_of)} WHERE r.to_id IN (SELECT id FROM member)"
+            for child in children
+        ],
+        *[f"{grant} {child.format('w.grants = 1', f'{mine} {grant_on}')}" for child in children],
+    ]
+    return way, "".join([f"\nUNION ALL\n{select}" for select in selects])
+
+
+def _are_fewer(some: str, others: str) -> str:
+    """Return what is 1 if ``some`` has fewer rows than ``others``, else 0: by orders of magnitude, up to a last one.
+
+    Each is counted only a little further than the shorter one is long.
+    """
+    counted = "(SELECT count(*) FROM ({} LIMIT {}) n)"
+    levels = "".join(
+        f"""
+  WHEN {counted.format(others, most + 1)} <= {most} THEN 0
+  WHEN {counted.format(some, most + 1)} <= {most} THEN 1"""
+        for most in _LEVELS
+    )
+    return f"CASE{levels} ELSE 0 END"
 
 
 def nodes(ids: str, join: str) -> str:
