@@ -15,9 +15,11 @@ import ipaddress
 import json
 from collections import Counter
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from metastore.serve import audit
 
 __all__ = ["Gate"]
 
@@ -39,7 +41,11 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand a request on, or refuse it."""
         if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
-            await _answer(send, *refusal)
+            status, message = refusal
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+            asked = f"{scope['method']} {quote(scope['path'])}"
+            audit.refused(None, asked, audit.request_id(headers), status, None)
+            await _answer(send, status, message)
         else:
             await self._app(scope, receive, send)
 

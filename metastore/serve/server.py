@@ -19,6 +19,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from metastore.errors import InvalidArgument
+from metastore.serve import audit
 from metastore.serve.limits import Limits, sweep, watched
 from metastore.serve.tls import Tls
 
@@ -118,6 +119,7 @@ def serve_application(
         )
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("metastore.serve").setLevel(logging.INFO)  # the access log
+    audit.show()
     server = Server(application, limits, tls)
     with _listening(host, port) as listener:
         listens(listener.getsockname()[1])

@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from metastore.clock import SYSTEM
 from metastore.plain.bodies import LARGE, Crowded, read_json, read_large_json
+from metastore.serve import audit
 from metastore.serve.principals import Principals
 
 __all__ = ["Answer", "BadRequest", "Busy", "Call", "Encoded", "Protocol", "Route", "TooLarge", "route"]
@@ -36,6 +37,8 @@ _READERS, _WRITERS = 24, 24
 _JSON: Final = ("application/json", "application/vnd.gravitino.v1+json")
 _READS: Final = ("GET", "HEAD")
 _LOG = logging.getLogger("metastore.serve")
+_USER: Final = "metastore.user"
+"""The key in a request's scope of the user who makes it."""
 
 
 class BadRequest(ValueError):
@@ -67,6 +70,8 @@ class Call:
     """Its method and path."""
     said: Any = None
     """What tells one body from another: the body, or the SHA-256 of a large one, which no thread waits for."""
+    id: str = ""
+    """The id of the request, for the audit log."""
 
     @property
     def is_read(self) -> bool:
@@ -81,6 +86,8 @@ class Answer:
     body: Any = None
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+    error: Exception | None = None
+    """What it tells of, if that is an error."""
 
     def response(self, media_type: str) -> Response:
         """Return the answer as Starlette sends it."""
@@ -160,15 +167,20 @@ class Protocol:
         """Answer one request, and log it."""
         request = Request(scope, receive)
         started = SYSTEM.monotonic()
-        answer = await self._answer(request)
+        id = audit.request_id(request.headers)
+        answer = await self._answer(request, id)
         took = (SYSTEM.monotonic() - started) * 1000
         _LOG.info("%s %s %d %.1f ms", request.method, _raw_path(scope), answer.status, took)
+        if answer.status in (401, 403):
+            user = scope.get(_USER)
+            audit.refused(user, f"{request.method} {_raw_path(scope)}", id, answer.status, answer.error)
         response = answer.response(self._media_type)
+        response.headers[audit.ID_HEADER] = id
         if request.method == "HEAD":  # the headers are those of the whole answer, its length too
             response.body = b""
         await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: Request, id: str) -> Answer:
         try:
             segments = _segments(request.scope)
             endpoint = self._find(request.method, segments)
@@ -176,16 +188,17 @@ class Protocol:
                 return endpoint
             handler, names = endpoint
             principal = self._principals.principal(request.headers)  # before its body is read
+            request.scope[_USER] = principal
             operation = f"{request.method} {_raw_path(request.scope)}"
             threads = self._threads_of.get(names.get("prefix", ""), self._threads)
             workers = threads.readers if request.method in _READS else threads.writers
             async with self._json(request) as (body, said):
-                call = Call(names, request.query_params, request.headers, body, principal, operation, said)
+                call = Call(names, request.query_params, request.headers, body, principal, operation, said, id)
                 return await asyncio.get_running_loop().run_in_executor(workers, handler, call)
         except ClientDisconnect:  # nobody reads this answer: the status is for the log
             return Answer(status=499)
         except Exception as error:  # noqa: BLE001  (the protocol knows each error; the rest is a defect, and logged)
-            return self._failed(error)
+            return replace(self._failed(error), error=error)
 
     @asynccontextmanager
     async def _json(self, request: Request) -> AsyncIterator[tuple[Any, Any]]:

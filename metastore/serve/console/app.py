@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from metastore.clock import SYSTEM
 from metastore.errors import MetastoreError
+from metastore.serve import audit
 from metastore.serve.actors import Actors
 from metastore.serve.console import render
 from metastore.serve.console.asked import Asked, Shown, url
@@ -93,21 +94,21 @@ class Console:
         return answer
 
     async def _answered(self, request: Request, name: str, of: PageOf) -> Response:
-        query = dict(request.query_params)
         try:
             principal = self._principal(request)
         except (NotAuthenticated, ValueError) as error:
             return self._not_signed_in(request, error)
         try:
-            return await self._workers.run(partial(self._made, name, of, query, principal))
+            return await self._workers.run(partial(self._made, request, name, of, principal))
         except Busy:
             shown = failure("The console is busy", "Many pages are being made; try again in a moment.", 503, again=2)
             return render.html(render.page(None, shown), 503, {"Retry-After": "2"})
 
-    def _made(self, name: str, of: PageOf, query: dict[str, str], principal: str) -> Response:
+    def _made(self, request: Request, name: str, of: PageOf, principal: str) -> Response:
         asked: Asked | None = None
         try:
             view = self._view(principal)
+            query = dict(request.query_params)
             asked = Asked(
                 name, query, principal, view, self._store, self._hub.gauges, self._files, self._sessions.has_form
             )
@@ -115,11 +116,14 @@ class Console:
             return render.html(render.page(asked, shown), shown.status)
         except Exception as error:  # noqa: BLE001  (a page says what went wrong; what nobody expects is logged)
             shown = told(asked, error)
+            if shown.status == 403:
+                _note_refused(request, 403, principal, error)
             headers = {"Retry-After": "5"} if shown.status == 503 else {}
             return render.html(render.page(asked, shown), shown.status, headers)
 
     def _not_signed_in(self, request: Request, error: Exception) -> Response:
         if not self._sessions.has_form:
+            _note_refused(request, 401)
             shown = failure("Not signed in", str(error), 401)
             return render.html(render.page(None, shown), 401)
         page = request.url.path.rpartition("/")[2] or "place"
@@ -142,12 +146,13 @@ class Console:
 
     async def _sign_in(self, request: Request) -> Response:
         if not _is_of_this_page(request):
-            return _refused()
+            return _refused(request)
         given = await _form_of(request)
         following = given.get("next", "")
         try:
             cookie = self._sessions.sign_in(given.get("token", "").strip())
         except (NotAuthenticated, ValueError):
+            _note_refused(request, 401)
             return self._shown_form(following, "This token is not valid here.")
         answer = RedirectResponse(_own_page(following), 303, render.HEADERS)
         answer.set_cookie(
@@ -163,7 +168,7 @@ class Console:
 
     async def _sign_out(self, request: Request) -> Response:
         if not _is_of_this_page(request):
-            return _refused()
+            return _refused(request)
         answer = RedirectResponse("signin", 303, render.HEADERS)
         _forget(answer)
         return answer
@@ -175,6 +180,7 @@ class Console:
             principal = self._principal(request)
             self._view(principal)
         except (NotAuthenticated, ValueError):
+            _note_refused(request, 401)
             return Response(status_code=401, headers=dict(render.HEADERS))
         except MetastoreError:  # a name that no user can have
             return Response(status_code=400, headers=dict(render.HEADERS))
@@ -194,7 +200,13 @@ async def _to_console(_: Request) -> Response:
     return RedirectResponse("console/", 307, render.HEADERS)
 
 
-def _refused() -> Response:
+def _note_refused(request: Request, status: int, user: str | None = None, error: Exception | None = None) -> None:
+    asked = f"{request.method} {request.url.path}"
+    audit.refused(user, asked, audit.request_id(request.headers), status, error)
+
+
+def _refused(request: Request) -> Response:
+    _note_refused(request, 403)
     return render.html(render.page(None, failure("Refused", "A page of another origin sent this form.", 403)), 403)
 
 

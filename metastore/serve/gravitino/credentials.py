@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from metastore.errors import InvalidArgument
 from metastore.kinds.secret import Secret
+from metastore.names import format_path
 from metastore.secrets.names import hidden_in
+from metastore.serve import audit
 from metastore.serve.gravitino.errors import Refused
 from metastore.serve.gravitino.objects import Target, target_of
 from metastore.serve.web import Answer, BadRequest, Call
@@ -50,6 +52,8 @@ def endpoints(reveals: Sequence[str]) -> list[tuple[str, str, str, Handler]]:
         credentials = [
             one for name in _wanted(holders) if (one := _credential(store, name, holders, reveals)) is not None
         ]
+        if credentials:
+            audit.vended(call.principal, call.operation, call.id, format_path(target.names))
         return Answer({"code": 0, "credentials": credentials})
 
     return [("GET", _PATH, "object", answer)]

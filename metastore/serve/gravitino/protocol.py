@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from metastore.serve.actors import Actors
@@ -92,7 +93,7 @@ def _bound(actors: Actors, method: str, path: str, kind: str, handler: Handler) 
         try:
             return handler(actors.of(call.principal), call)
         except Exception as error:  # noqa: BLE001  (each error has its answer; a defect is logged there)
-            return failed(error, kind)
+            return replace(failed(error, kind), error=error)
 
     return route(method, path, answer)
 

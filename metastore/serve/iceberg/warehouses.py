@@ -13,6 +13,7 @@ from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.names import format_path, parse_path
 from metastore.pyiceberg.catalog import MetastoreCatalog
 from metastore.pyiceberg.once import Once
+from metastore.serve import audit
 from metastore.serve.actors import Actors
 from metastore.serve.iceberg.credentials import Static, Vended, Vendor, asks_for_credentials, is_below
 from metastore.serve.web import BadRequest, Call
@@ -65,13 +66,15 @@ class Warehouses:
         if vendor is None or not asks_for_credentials(call.headers) or not is_below(location, self._places[root]):
             return None
         try:
-            return vendor.vend(location, call.principal)
+            made = vendor.vend(location, call.principal)
         except Exception as error:  # noqa: BLE001  (a deployment's code)
             # its message may show a secret, and it is not known whose error it is
             _LOG.warning("credentials for %s cannot be made: %s", format_path(root), type(error).__name__)
             if call.is_read:
                 raise ServiceUnavailableError("the credentials for the table's files cannot be made now") from None
             return None
+        audit.vended(call.principal, call.operation, call.id, made.prefix)
+        return made
 
     @property
     def checked(self) -> bool:

@@ -1,0 +1,55 @@
+"""The audit log: a line of JSON on the logger ``metastore.audit`` for each refused request, and for each credential.
+
+A line has ``time`` (UTC), ``outcome`` (refused, vended), ``user`` (null: not known), ``request``: its method and path,
+``request_id``, and what is known of ``object`` and ``right``. No line has a query, a header, a token or a credential.
+What a user may not see is not found: such a request is not refused, and has no line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from metastore.clock import SYSTEM
+from metastore.errors import PermissionDenied
+
+__all__ = ["ID_HEADER", "LOG", "refused", "request_id", "show", "vended"]
+
+LOG: Final = logging.getLogger("metastore.audit")
+ID_HEADER: Final = "x-request-id"
+_ID: Final = re.compile(r"[\w.:+/=-]{1,128}", re.ASCII)
+
+
+def request_id(headers: Mapping[str, str]) -> str:
+    """Return the id of a request: the one that its client or a proxy gave it, or a new one."""
+    given = headers.get(ID_HEADER, "")
+    return given if _ID.fullmatch(given) else str(SYSTEM.operation_id())
+
+
+def refused(user: str | None, request: str, id: str, status: int, error: Exception | None) -> None:
+    """Note that a request got 401 or 403, and the right that it lacks, if that is known."""
+    denied = error if isinstance(error, PermissionDenied) else getattr(error, "__cause__", None)
+    lacks = {"object": denied.path, "right": denied.privilege} if isinstance(denied, PermissionDenied) else {}
+    _note(outcome="refused", status=status, user=user, request=request, request_id=id, **lacks)
+
+
+def vended(user: str, request: str, id: str, prefix: str) -> None:
+    """Note that a client gets credentials for the files below ``prefix``."""
+    _note(outcome="vended", user=user, request=request, request_id=id, object=prefix)
+
+
+def show() -> None:
+    """Write the lines to standard error, as they are, unless the logger is set up already."""
+    LOG.setLevel(logging.INFO)
+    if not LOG.handlers:
+        LOG.addHandler(logging.StreamHandler())
+        LOG.propagate = False  # else the handler of all loggers writes them once more
+
+
+def _note(**line: str | int | None) -> None:
+    now = datetime.fromtimestamp(SYSTEM.micros() / 1_000_000, UTC)
+    LOG.info("%s", json.dumps({"time": now.isoformat(), **line}))
