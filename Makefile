@@ -12,7 +12,7 @@ DIST ?= dist
 SITE ?= build/site
 
 # What `make check-lowest` installs in its lowest version, and the tests that it runs with it
-SHIPPED := spark,object-store,sqlite,metrics,loadtest,async,iceberg,serve,opentelemetry
+SHIPPED := spark,object-store,sqlite,metrics,loadtest,async,iceberg,serve,oidc,opentelemetry
 LOWEST_TESTS := tests/contract tests/unit tests/retry tests/cli tests/packaging tests/migration/test_schema.py \
 	tests/migration/test_versions.py tests/crawl/test_parquet_files.py tests/crawl/test_text_files.py \
 	tests/crawl/test_more_formats.py tests/spark/test_conversions.py tests/leases/test_object_storage.py

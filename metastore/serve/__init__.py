@@ -9,12 +9,13 @@ from __future__ import annotations
 from metastore.serve.application import application
 from metastore.serve.iceberg.credentials import Vended, Vendor
 from metastore.serve.limits import Limits
-from metastore.serve.principals import Principals, TokenFile, tokens_of
+from metastore.serve.principals import Principal, Principals, TokenFile, tokens_of
 from metastore.serve.server import serve_application
 from metastore.serve.tls import Tls
 
 __all__ = [
     "Limits",
+    "Principal",
     "Principals",
     "Tls",
     "TokenFile",

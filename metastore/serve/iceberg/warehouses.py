@@ -16,6 +16,7 @@ from metastore.pyiceberg.once import Once
 from metastore.serve import audit
 from metastore.serve.actors import Actors
 from metastore.serve.iceberg.credentials import Static, Vended, Vendor, asks_for_credentials, is_below
+from metastore.serve.principals import Principal
 from metastore.serve.web import BadRequest, Call
 
 if TYPE_CHECKING:
@@ -66,14 +67,14 @@ class Warehouses:
         if vendor is None or not asks_for_credentials(call.headers) or not is_below(location, self._places[root]):
             return None
         try:
-            made = vendor.vend(location, call.principal)
+            made = vendor.vend(location, call.principal.name)
         except Exception as error:  # noqa: BLE001  (a deployment's code)
             # its message may show a secret, and it is not known whose error it is
             _LOG.warning("credentials for %s cannot be made: %s", format_path(root), type(error).__name__)
             if call.is_read:
                 raise ServiceUnavailableError("the credentials for the table's files cannot be made now") from None
             return None
-        audit.vended(call.principal, call.operation, call.id, made.prefix)
+        audit.vended(call.principal.name, call.operation, call.id, made.prefix)
         return made
 
     @property
@@ -85,7 +86,7 @@ class Warehouses:
         """Return the prefixes of the paths of all warehouses that have a folder."""
         return [format_path(root) for root in self._places]
 
-    def prefix(self, warehouse: str | None, principal: str) -> str:
+    def prefix(self, warehouse: str | None, principal: Principal) -> str:
         """Return the prefix of a warehouse's paths; None: that of the first one.
 
         Raises EntityNotFound if the client sees no such catalog, InvalidArgument without a name and without
@@ -106,7 +107,7 @@ class Warehouses:
     def once(self, call: Call) -> Once:
         """Return the attempts of a request under its idempotency key. A read has none."""
         text = None if call.is_read else _idempotency_key(call)
-        return Once(self._store, text, call.principal, call.operation)
+        return Once(self._store, text, call.principal.key, call.operation)
 
     def catalog(self, call: Call, once: Once | None = None) -> MetastoreCatalog:
         """Return the catalog that the request's path names, for this one request."""
