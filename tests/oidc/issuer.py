@@ -10,19 +10,23 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.x509.oid import NameOID
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from jwt.utils import der_to_raw_signature
 
 from metastore.clock import Clock
 
-__all__ = ["AUDIENCE", "MovedClock", "OwnIssuer", "compact", "private_key", "public_pem"]
+__all__ = ["AUDIENCE", "MovedClock", "OwnIssuer", "certificate", "compact", "private_key", "public_pem"]
 
 AUDIENCE = "https://lake.example"
 DISCOVERY = "/.well-known/openid-configuration"
@@ -51,11 +55,7 @@ def private_key(name: str) -> Any:
 
 
 def public_pem(name: str) -> bytes:
-    made: bytes = (
-        private_key(name)
-        .public_key()
-        .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    )
+    made: bytes = private_key(name).public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return made
 
 
@@ -63,6 +63,14 @@ def public_jwk(name: str) -> dict[str, Any]:
     algorithm: Any = RSAAlgorithm if name.startswith("rsa") else ECAlgorithm
     made: dict[str, Any] = algorithm.to_jwk(private_key(name).public_key(), as_dict=True)
     return made
+
+
+def certificate(name: str) -> str:
+    """Return a certificate that the owner of a key signed itself, as ``x5c`` has it."""
+    of = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    begin = datetime.now(UTC)
+    made = x509.CertificateBuilder(of, of, private_key(name).public_key(), 1, begin, begin + timedelta(1))
+    return base64.b64encode(made.sign(private_key(name), hashes.SHA256()).public_bytes(Encoding.DER)).decode()
 
 
 def compact(header: Mapping[str, Any], claims: object, key: str | bytes | None) -> str:
@@ -73,7 +81,9 @@ def compact(header: Mapping[str, Any], claims: object, key: str | bytes | None) 
     elif isinstance(key, bytes):
         signature = hmac.digest(key, said.encode(), hashlib.sha256)
     elif key.startswith("rsa"):
-        signature = private_key(key).sign(said.encode(), padding.PKCS1v15(), hashes.SHA256())
+        signature = private_key(key).sign(
+            said.encode(), padding.PKCS1v15(), hashes.SHA512() if header["alg"] == "RS512" else hashes.SHA256()
+        )
     else:
         signature = der_to_raw_signature(
             private_key(key).sign(said.encode(), ec.ECDSA(hashes.SHA256())), ec.SECP256R1()
@@ -125,6 +135,8 @@ class OwnIssuer:
     def json_of(self, path: str) -> object:
         if path == DISCOVERY:
             return {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
+        if path == "/stolen":
+            return {"keys": [{**public_jwk("other"), "kid": "first"}]}
         return {"keys": self.keys} if path == "/keys" else None
 
 

@@ -130,10 +130,6 @@ def _redirect(handler: BaseHTTPRequestHandler) -> None:
     send(handler, 302, b"", Location="/realms/lake/elsewhere")
 
 
-def _endless(handler: BaseHTTPRequestHandler) -> None:
-    send(handler, 200, b'{"keys": "' + b"x" * (1 << 20) + b'"}')
-
-
 def _answering(body: bytes) -> Callable[[BaseHTTPRequestHandler], None]:
     return lambda handler: send(handler, 200, body)
 
@@ -150,7 +146,7 @@ WRONG: dict[str, Callable[[OwnIssuer], None]] = {
     "nested": lambda own: own.answers.update({DISCOVERY: _answering(b'{"a":' * 20_000)}),
     "a list": lambda own: own.answers.update({"/keys": _answering(b"[]")}),
     "no keys": lambda own: own.answers.update({"/keys": _answering(b'{"keys": [1, {}, {"kid": "first", "kty": []}]}')}),
-    "very much": lambda own: own.answers.update({"/keys": _endless}),
+    "very much": lambda own: own.answers.update({"/keys": _keys_of(own, more=b" " * (1 << 20))}),
     "elsewhere": lambda own: own.answers.update({"/keys": _redirect, "/elsewhere": _keys_of(own)}),
     "another issuer": lambda own: own.answers.update(
         {DISCOVERY: _answering(f'{{"issuer": "https://x.example", "jwks_uri": "{own.url}/keys"}}'.encode())}
@@ -164,16 +160,26 @@ WRONG: dict[str, Callable[[OwnIssuer], None]] = {
 }
 
 
-def _keys_of(own: OwnIssuer) -> Callable[[BaseHTTPRequestHandler], None]:
-    return _answering(json.dumps({"keys": own.keys}).encode())
+def _keys_of(own: OwnIssuer, more: bytes = b"") -> Callable[[BaseHTTPRequestHandler], None]:
+    return _answering(json.dumps({"keys": own.keys}).encode() + more)
 
 
-def test_an_answer_that_cannot_be_used_refuses_nobody_and_lets_nobody_in(own: OwnIssuer) -> None:
+def test_an_answer_that_cannot_be_used_refuses_nobody_and_lets_nobody_in(
+    own: OwnIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, asked = asking._json, list[str]()
+
+    async def noted(client: httpx.AsyncClient, url: str) -> Any:
+        asked.append(url)
+        return await ask(client, url)
+
+    monkeypatch.setattr(asking, "_json", noted)
     for name, prepare in WRONG.items():
         own.answers.clear()
         prepare(own)
         with pytest.raises(IssuerAway):
             print(name, subject(Issuer(own.url, AUDIENCE), own.token()))
+    assert {url.removeprefix(own.url) for url in asked} == {DISCOVERY, "/keys"}
 
 
 def test_without_an_answer_known_keys_go_on_and_others_are_not_refused(
@@ -204,8 +210,10 @@ def test_an_answer_takes_no_longer_than_it_may(own: OwnIssuer, monkeypatch: pyte
     own.answers[DISCOVERY] = drip
     monkeypatch.setattr(asking, "SECONDS", 0.2)
     try:
+        issuer = Issuer(own.url, AUDIENCE)
         with pytest.raises(IssuerAway):
-            subject(Issuer(own.url, AUDIENCE), own.token())
+            subject(issuer, own.token())
+        assert issuer._keys._question is None
     finally:
         over.set()
 

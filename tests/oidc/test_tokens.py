@@ -15,7 +15,7 @@ import pytest
 from metastore.serve import Principals, tokens_of
 from metastore.serve.oidc import Issuer
 from tests.iceberg.server import served
-from tests.oidc.issuer import AUDIENCE, OwnIssuer, compact, public_jwk, public_pem
+from tests.oidc.issuer import AUDIENCE, OwnIssuer, certificate, compact, public_jwk, public_pem
 
 NOW = int(time.time())
 HOSTILE: dict[str, Callable[[OwnIssuer], str]] = {
@@ -30,7 +30,7 @@ HOSTILE: dict[str, Callable[[OwnIssuer], str]] = {
     "its own key": lambda own: own.token(key="other", header={"kid": "first", "jwk": public_jwk("other")}),
     "keys elsewhere": lambda own: own.token(key="other", header={"kid": "first", "jku": f"{own.url}/stolen"}),
     "a certificate elsewhere": lambda own: own.token(key="other", header={"kid": "first", "x5u": f"{own.url}/stolen"}),
-    "its own certificate": lambda own: own.token(key="other", header={"kid": "first", "x5c": ["MIIB"]}),
+    "its own certificate": lambda own: own.token(key="other", header={"kid": "first", "x5c": [certificate("other")]}),
     "an unknown extension": lambda own: own.token(header={"crit": ["x"], "x": 1}),
     "over": lambda own: own.token(exp=NOW - 40, iat=NOW - 100),
     "without an end": lambda own: own.token(exp=None),
