@@ -138,7 +138,7 @@ def test_keycloak_signs_users_and_clients_in(base: str, sqlite_url: str, tmp_pat
             "client_secret": "secret-of-etl",
             "token_url": f"{url}/protocol/openid-connect/token",
         }
-        auth = {"type": "oauth2", "oauth2": account}
+        auth: Any = {"type": "oauth2", "oauth2": account}
         catalog = load_catalog("x", type="rest", uri=address, warehouse="lake.ice", auth=auth)
         assert catalog.list_namespaces() == [("sales",)]
 
