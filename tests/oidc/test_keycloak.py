@@ -70,7 +70,13 @@ def base() -> Iterator[str]:
     port = free_port()
     (KEYCLOAK / "data" / "import").mkdir(parents=True, exist_ok=True)
     (KEYCLOAK / "data" / "import" / "lake.json").write_text(json.dumps(REALM))
-    words = [KEYCLOAK / "bin" / "kc.sh", "start-dev", "--db=dev-mem", "--cache=local", "--import-realm"]
+    words: list[str | Path] = [
+        KEYCLOAK / "bin" / "kc.sh",
+        "start-dev",
+        "--db=dev-mem",
+        "--cache=local",
+        "--import-realm",
+    ]
     words += ["--http-host=127.0.0.1", f"--http-port={port}", f"--http-management-port={free_port()}"]
     more = {"KC_BOOTSTRAP_ADMIN_USERNAME": "admin", "KC_BOOTSTRAP_ADMIN_PASSWORD": "admin"}
     with subprocess.Popen(

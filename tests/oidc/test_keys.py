@@ -179,7 +179,8 @@ def test_an_answer_that_cannot_be_used_refuses_nobody_and_lets_nobody_in(
         prepare(own)
         with pytest.raises(IssuerAway):
             print(name, subject(Issuer(own.url, AUDIENCE), own.token()))
-    assert {url.removeprefix(own.url) for url in asked} == {DISCOVERY, "/keys"}
+    assert f"{own.url}/keys" in asked
+    assert [url for url in asked if not url.startswith("http://127.0.0.1:")] == []
 
 
 def test_without_an_answer_known_keys_go_on_and_others_are_not_refused(
