@@ -12,7 +12,8 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from functools import cache
+from typing import Any, Final, cast
 
 from metastore.arguments import positive_integer, shown
 from metastore.errors import (
@@ -29,10 +30,11 @@ from metastore.managers.attempts import exclusive
 from metastore.managers.drops.pending import PendingDrop
 from metastore.managers.drops.row import above_pending, is_destroyed, pending_drops
 from metastore.managers.purge import delete_trees
-from metastore.managers.relations.writes import column_path, is_dropping
+from metastore.managers.relations.writes import column_paths, is_dropping
 from metastore.operation.perform import perform
-from metastore.operation.request import Call, Request
+from metastore.operation.request import Call, Fencing, Request
 from metastore.operation.session import Session
+from metastore.port.backend import Backend
 from metastore.port.upkeep import BEFORE_ALL, HistoryLimits, Upkeep
 
 __all__ = ["Collected", "collect"]
@@ -63,25 +65,41 @@ class Collected:
     """Consumers that gc did not wait for: they have left changes unread for too long, or have lost some."""
 
 
-def collect(session: Session, retention: timedelta, keep_versions: int, keep_unread: timedelta) -> Collected:
+class _Fenced:
+    """A backend that checks a lease before each batch, so that a gc whose lease is lost ends with that batch."""
+
+    def __init__(self, backend: Upkeep, lease: Fencing) -> None:
+        self._backend, self._lease = backend, lease
+
+    def __getattr__(self, name: str) -> Any:
+        self._lease.tokens()
+        return getattr(self._backend, name)
+
+
+def collect(
+    session: Session, retention: timedelta, keep_versions: int, keep_unread: timedelta, lease: Fencing | None = None
+) -> Collected:
     """Delete what was dropped longer ago than ``retention``, and history beyond the newest ``keep_versions``.
 
-    Changes that a consumer of the feed has not read stay for ``keep_unread``. Raises InvalidArgument.
+    Changes that a consumer of the feed has not read stay for ``keep_unread``. Raises InvalidArgument; LeaseLost if the
+    holder has lost the ``lease``: what was deleted before is gone, and the next gc deletes the rest.
     """
     if not isinstance(keep_unread, timedelta) or keep_unread < timedelta(0):
         raise InvalidArgument(f"keep_unread is a timedelta of zero or more, not {shown(keep_unread)}")
     if not isinstance(retention, timedelta) or retention < timedelta(0):
         raise InvalidArgument(f"the retention is a timedelta of zero or more, not {shown(retention)}")
     keep_versions = positive_integer(keep_versions, "keep_versions")
-    backend = session.backend
+    call = Call(deadline=_PATIENCE, lease=lease)
+    backend = session.backend if lease is None else cast("Backend", _Fenced(session.backend, lease))
+    began = session.metrics.gc_begun()
     # The earlier of two clocks: one that is ahead must not make gc forget what a caller may still ask for.
     now = min(backend.now(), session.clock.micros())
     before = max(0, now - retention // timedelta(microseconds=1))
     # read after ``before``: what is begun from now on is below something that was not dropped before that
     pending = above_pending(backend)
-    _make_unrestorable(session, before, pending)
+    _make_unrestorable(session, backend, before, pending, call)
     entities = _delete_trees(backend, pending)
-    _end_destroyed(session)
+    _end_destroyed(session, backend)
     _sweep_relations(backend)
     backend.forget_pins()
     backend.forget_tickets()
@@ -89,20 +107,21 @@ def collect(session: Session, retention: timedelta, keep_versions: int, keep_unr
     limits = HistoryLimits(before, position_before(backend.past, before), keep_versions, kept.after)
     versions, operations = _delete_steps(backend, limits)
     backend.leases.forget_waiters(backend.now() - _LONG_DEAD)
+    session.metrics.gc_ended(began, entities=entities, versions=versions, operations=operations)
     return Collected(entities, versions, operations, overdue=kept.overdue)
 
 
-def _make_unrestorable(session: Session, before: int, pending: set[int]) -> None:
+def _make_unrestorable(session: Session, backend: Upkeep, before: int, pending: set[int], call: Call) -> None:
     """Give each entity that was dropped before ``before`` the state *purging*; not those above a pending drop."""
     after = BEFORE_ALL
-    while gone := session.backend.dropped_before(before, after, _ROOTS):
+    while gone := backend.dropped_before(before, after, _ROOTS):
         after = gone[-1]
         for entity_id in [one.id for one in gone if one.id not in pending]:
             with suppress(ScopeFrozen, DeadlineExceeded):  # another operation works on it: the next gc finds it again
-                _purge(session, entity_id, before)
+                _purge(session, entity_id, before, call)
 
 
-def _purge(session: Session, entity_id: int, before: int) -> None:
+def _purge(session: Session, entity_id: int, before: int, call: Call) -> None:
     request = Request[int](
         verb="collect",
         what=lambda: f"collect {entity_id}",
@@ -111,7 +130,7 @@ def _purge(session: Session, entity_id: int, before: int) -> None:
         arguments=list,
         exclusive=True,
     )
-    perform(session, request, Call(deadline=_PATIENCE))
+    perform(session, request, call)
 
 
 def _delete_trees(backend: Upkeep, pending: set[int]) -> int:
@@ -123,9 +142,9 @@ def _delete_trees(backend: Upkeep, pending: set[int]) -> int:
     return deleted
 
 
-def _end_destroyed(session: Session) -> None:
+def _end_destroyed(session: Session, backend: Backend) -> None:
     """End the drops of columns and partitions that are destroyed, where their table is live again, or deleted."""
-    for drop in list(pending_drops(session.backend)):
+    for drop in list(pending_drops(backend)):
         if is_destroyed(drop):
             with suppress(EntityNotFound, DropPending, ScopeFrozen, DeadlineExceeded, UnreadableRow):  # another ends it
                 PendingDrop(session, drop, held=True).finish()
@@ -135,11 +154,9 @@ def _sweep_relations(backend: Upkeep) -> None:
     """Delete relations that lost an end, where an older program's gc deleted it, and those of dropped columns."""
     after: int | None = 0
     while after is not None:
-        swept = backend.sweep_relations(after, _STEPS)
+        swept, paths = backend.sweep_relations(after, _STEPS), cache(column_paths)
         lost = [
-            row_id
-            for row_id, column, doc in swept.columns
-            if column_path(doc, column) is None and not is_dropping(doc, column)
+            row_id for row_id, column, doc in swept.columns if column not in paths(doc) and not is_dropping(doc, column)
         ]
         if lost:
             backend.delete_columns(lost)

@@ -26,7 +26,7 @@ import threading
 import weakref
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, Literal
 
 from metastore.clock import SYSTEM, Clock
@@ -131,6 +131,11 @@ class Snapshot:
     """Seconds that each read took, by method; of a listing that streams, each of its pages."""
     feed_lag_seconds: dict[str, float]
     """By reader of the feed: the seconds since the moment up to which it has read all changes."""
+    gc_backlog_seconds: float | None = None
+    """How long what gc may delete has waited for this process: the time since its last complete gc began. None: it
+    began none."""
+    gc_deleted: dict[str, int] = field(default_factory=dict)
+    """How many entities, versions and operations the complete gcs of this process deleted."""
     pool: PoolUse | None = None
     """The store's connections; None: it has no pool."""
     cache: CacheStats | None = None
@@ -224,6 +229,8 @@ class Metrics:
         self._others = 0.0
         self._reads: dict[str, _Buckets] = {}
         self._feed_read: dict[str, float] = {}
+        self._gc_done: float | None = None  # when the last complete gc began, or else the first one
+        self._gc_deleted: Counter[str] = Counter()
 
     def begun(self) -> None:
         """Note that an operation begins."""
@@ -301,6 +308,20 @@ class Metrics:
         with self._lock:
             self._feed_read[reader] = until
 
+    def gc_begun(self) -> float:
+        """Note that a gc begins; return the moment, for :meth:`gc_ended`."""
+        now = self._clock.monotonic()
+        with self._lock:
+            if self._gc_done is None:
+                self._gc_done = now
+        return now
+
+    def gc_ended(self, begun: float, **deleted: int) -> None:
+        """Note that a gc has deleted all that it may, and how much of what."""
+        with self._lock:
+            self._gc_done = begun
+            self._gc_deleted.update(deleted)
+
     def _verb(self, verb: str) -> _Verb:
         seen = self._verbs.get(verb)
         if seen is None:
@@ -309,7 +330,7 @@ class Metrics:
 
     def snapshot(self) -> Snapshot:
         """Return all metrics as they are at this moment."""
-        now = self._clock.micros() / 1_000_000
+        now, moment = self._clock.micros() / 1_000_000, self._clock.monotonic()
         with self._lock:
             verbs = self._verbs
             count, oldest = self._pending or (None, None)
@@ -329,6 +350,8 @@ class Metrics:
                 concurrent_committers=1.0 + self._others,
                 read_seconds={method: seen.value() for method, seen in self._reads.items()},
                 feed_lag_seconds={reader: max(0.0, now - until) for reader, until in self._feed_read.items()},
+                gc_backlog_seconds=None if self._gc_done is None else moment - self._gc_done,
+                gc_deleted=dict(self._gc_deleted),
             )
 
     def counters(self) -> Counter[str]:

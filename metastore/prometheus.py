@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["HasMetrics", "StoreCollector", "register", "unregister"]
 
 _OURS: Final = frozenset(
-    ("operation", "cause", "decided", "resolution", "entity_id", "method", "reader", "result", "event", "le")
+    ("operation", "cause", "decided", "resolution", "entity_id", "method", "reader", "result", "event", "what", "le")
 )
 _LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
@@ -185,6 +185,14 @@ class _Families:
             "Time since the moment up to which a reader of the feed has read all changes.",
             "reader",
         )
+        self.gc_backlog = family(
+            "Gauge",
+            "gc_backlog_seconds",
+            "How long what gc may delete has waited: the time since this process's last complete gc began.",
+        )
+        self.gc_deleted = family(
+            "Counter", "gc_deleted", "What gc deleted: entities, versions of others, other operations.", "what"
+        )
         self.pool_size = family("Gauge", "pool_size", "Connections that the process may have.")
         self.pool_in_use = family("Gauge", "pool_in_use", "Connections that calls have at this moment.")
         self.pool_waiting = family("Gauge", "pool_waiting", "Calls that wait for a connection.")
@@ -219,6 +227,8 @@ class _Families:
             self.feed_lag.add_metric([*labels, reader], lag)
         for resolution, count in seen.ambiguous.items():
             self.ambiguous.add_metric([*labels, resolution], count)
+        for what, count in seen.gc_deleted.items():
+            self.gc_deleted.add_metric([*labels, what], count)
         if seen.cache is not None:
             self._add_cache(labels, seen.cache)
         for family, value in (
@@ -228,6 +238,7 @@ class _Families:
             (self.oldest, seen.pending_oldest_seconds),
             (self.overtaken, seen.overtaken_versions),
             (self.committers, seen.concurrent_committers),
+            (self.gc_backlog, seen.gc_backlog_seconds),
             (self.pool_size, seen.pool and seen.pool.size),
             (self.pool_in_use, seen.pool and seen.pool.in_use),
             (self.pool_waiting, seen.pool and seen.pool.waiting),

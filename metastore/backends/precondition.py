@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from metastore.port.commit import Cause, Conflicted
+from dataclasses import replace
 
-__all__ = ["PreconditionFailed"]
+from metastore.port.commit import Cause, Conflicted
+from metastore.port.records import Record
+from metastore.port.writes import Update
+
+__all__ = ["PreconditionFailed", "of_found"]
 
 
 class PreconditionFailed(Exception):
@@ -13,3 +17,14 @@ class PreconditionFailed(Exception):
     def __init__(self, cause: Cause, row_id: int | None = None, found: int | None = None) -> None:
         super().__init__(cause)
         self.conflict = Conflicted(cause, row_id, found)
+
+
+def of_found(write: Update, found: Record | None) -> Update:
+    """Return an update by name as one of the entity that was found there. Raises PreconditionFailed."""
+    if found is None or found.chain[-1].kind != write.event.kind:
+        raise PreconditionFailed("self")
+    node = found.chain[-1]
+    if write.version not in (0, found.version):
+        raise PreconditionFailed("self", node.id, found.version)
+    place = write.place and replace(write.place, fold=node.fold)
+    return replace(write, id=node.id, version=found.version, scope_version=node.scope_version, place=place, named=None)

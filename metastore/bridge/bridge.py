@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from metastore.clock import SYSTEM
 from metastore.errors import InvalidArgument, VersionConflict
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.session import Session
+from metastore.port.conditions import LeaseToken
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.runner import Conflict, Effort, run
@@ -145,12 +146,13 @@ class Bridge:
         assert self._store is not None
         assert self._exclusive is not None
         watch = None if self._exclusive.holds(names) else Subtree(self._store, names)
-        try:
-            yield Section(names, "read", "bridged")
-        except Exception as error:  # it may rest on reads of two instants
-            _check(watch, names, error)
-            raise
-        _check(watch, names)
+        with self._exclusive.noted() as own:
+            try:
+                yield Section(names, "read", "bridged")
+            except Exception as error:  # it may rest on reads of two instants
+                _check(watch, names, own, error)
+                raise
+            _check(watch, names, own)
 
     def do_with_tree_lock(
         self,
@@ -186,9 +188,14 @@ class Bridge:
         return self._recorder.report()
 
 
-def _check(watch: Watch | None, names: tuple[str, ...], error: Exception | None = None) -> None:
-    """Raise VersionConflict if what a section rests on has changed; ``error`` is what its block raised."""
-    if watch is not None and (changed := watch.changes()):
+def _check(
+    watch: Subtree | None, names: tuple[str, ...], own: Sequence[LeaseToken], error: Exception | None = None
+) -> None:
+    """Raise VersionConflict if what a section rests on has changed; ``error`` is what its block raised.
+
+    What the block itself wrote, in sections for writing inside of it, does not count: in the tree it would not either.
+    """
+    if watch is not None and (changed := watch.changes(own)):
         path = format_path(names) or "the root"
         message = f"{path}: {changed} changes committed at or below it during the read; run the block again"
         raise _Changed(VersionConflict(path, None, None, message)) from error

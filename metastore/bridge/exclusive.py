@@ -9,16 +9,17 @@ late commit under it is refused. Until that worked, its section has not ended.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import NamedTuple
 
 from metastore.clock import Clock
-from metastore.errors import DeadlineExceeded, LeaseHeld
+from metastore.errors import DeadlineExceeded, LeaseHeld, LeaseLost
 from metastore.leases.book import Holder
 from metastore.leases.lease import Lease
 from metastore.leases.leases import Leases
 from metastore.names import MAX_NAME, fold, format_path
+from metastore.port.conditions import LeaseToken
 
 __all__ = ["Exclusive"]
 
@@ -39,6 +40,7 @@ class Exclusive:
         self._leases, self._clock, self._ttl = leases, clock, ttl
         self._held: ContextVar[tuple[_Own, ...]] = ContextVar("held", default=())
         """The paths that this thread or task has for itself, outermost first. An interrupt may leave one behind."""
+        self._notes: ContextVar[tuple[list[LeaseToken], ...]] = ContextVar("notes", default=())
 
     def holds(self, names: tuple[str, ...]) -> bool:
         """Whether this thread has the path, or one above it, for itself."""
@@ -47,6 +49,19 @@ class Exclusive:
     def _mine(self) -> list[tuple[str, ...]]:
         """Return the paths whose leases this thread or task still holds."""
         return [own.names for own in self._held.get() if not own.lease.is_over()]
+
+    @contextmanager
+    def noted(self) -> Iterator[list[LeaseToken]]:
+        """Note the tokens of this thread's sections: of those that it is in, and those that it enters in the block."""
+        own: list[LeaseToken] = []
+        for one in self._held.get():
+            with suppress(LeaseLost):
+                own += one.lease.tokens()
+        before = self._notes.set((*self._notes.get(), own))
+        try:
+            yield own
+        finally:
+            self._notes.reset(before)
 
     @contextmanager
     def section(self, names: tuple[str, ...], timeout: float) -> Iterator[Lease]:
@@ -58,6 +73,8 @@ class Exclusive:
         while len(_plain(names)) > MAX_NAME:
             names = names[:-1]
         with self._taken(names, ends) as lease:
+            for noted in self._notes.get():
+                noted.extend(lease.tokens())
             token = self._held.set((*self._held.get(), _Own(names, lease)))
             try:
                 yield lease

@@ -7,15 +7,22 @@ below it.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
+from uuid import UUID
 
 from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.feed.feed import number_in
 from metastore.kinds.entity import Change
 from metastore.managers.secrets.reveal import entity_of
 from metastore.names import fold, parse_path
+from metastore.port.conditions import LeaseToken
 from metastore.store import Store
 
 __all__ = ["Row", "Subtree", "Watch"]
+
+_PAGE = 1000
 
 
 class Watch(Protocol):
@@ -70,11 +77,24 @@ class Subtree:
         self._store, self._names = store, tuple(map(fold, names))
         self._position = store.position()
 
-    def changes(self) -> int:
-        """Return how many changes of it have committed. Raises DeadlineExceeded, HistoryGone."""
+    def changes(self, own: Iterable[LeaseToken] = ()) -> int:
+        """Return how many changes of it have committed, but for those under a token of ``own``.
+
+        Raises DeadlineExceeded, HistoryGone.
+        """
         if self._store.position() == self._position:
             return 0
-        return sum(map(self._touches, self._store.changes(after=self._position)))
+        touched = [one.operation_id for one in self._store.changes(after=self._position) if self._touches(one)]
+        ours = {one for token in own for one in self._committed(token)} if touched else set()
+        return sum(one not in ours for one in touched)
+
+    def _committed(self, token: LeaseToken) -> Iterator[UUID]:
+        """Yield the operations that have committed under a token."""
+        backend = self._store._session.backend  # noqa: SLF001  (an audit would read all of the lease's past)
+        after = number_in(backend, self._position)
+        while rows := backend.leases.fenced(token.id, after, _PAGE):
+            yield from (row.operation_id for row in rows if [token.id, token.token] in json.loads(row.fences))
+            after = rows[-1].seq
 
     def _touches(self, change: Change) -> bool:
         return any(

@@ -12,7 +12,7 @@ from metastore.kinds.relation import TAG_ON
 from metastore.managers.all import Managers
 from metastore.managers.relations.ends import end_of
 from metastore.managers.relations.reads import live_related
-from metastore.managers.relations.writes import column_path
+from metastore.managers.relations.writes import column_paths
 from metastore.port.relations import NO_COLUMN
 
 __all__ = ["Around", "around", "granted"]
@@ -59,6 +59,7 @@ def _above(store: Managers, entity: Entity) -> list[Entity]:
 
 def _of_columns(store: Managers, entity: Entity) -> Iterator[Attached]:
     backend = store._session.backend  # noqa: SLF001  (a manager reads the tags of one column at a time)
+    paths = column_paths(entity.record.doc)
     for row, far, _, here in live_related(backend, TAG_ON, end_of(entity, ())):
-        if row.column_id != NO_COLUMN and (names := column_path(entity.record.doc, row.column_id)) is not None:
+        if row.column_id != NO_COLUMN and (names := paths.get(row.column_id)) is not None:
             yield attached(row, here.chain, far.chain, names)

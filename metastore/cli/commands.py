@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import UserDict
 from importlib import import_module
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -37,6 +37,10 @@ MODULES: Final = {
     "cache": ("cache",),
 }
 """The modules of this package that have commands, and the names that each registers. Help lists them in this order."""
+_WRITERS: Final = frozenset(
+    ("create", "alter", "rename", "drop", "restore", "purge", "tags", "policies", "grant", "revoke", "revert", "import")
+)
+"""The commands whose writes history keeps: each takes ``--reason``."""
 
 
 class Commands(UserDict[str, Any]):
@@ -60,4 +64,28 @@ def _built(module: str) -> dict[str, Any]:
         *(c for g in app.registered_groups if g.typer_instance for c in g.typer_instance.registered_commands),
     ):
         info.epilog = "Before the command: --url URL (else METASTORE_URL), --principal NAME. See: metastore --help"
-    return dict(typer.main.get_group(app).commands)
+    commands = dict(typer.main.get_group(app).commands)
+    for name in _WRITERS & commands.keys():
+        commands[name].params.append(_reason())
+    return commands
+
+
+def _note(ctx: typer.Context, text: str | None) -> None:
+    ctx.obj.reason = text
+
+
+def _writes(
+    _: Annotated[
+        str | None,
+        typer.Option(
+            "--reason", metavar="TEXT", help="Why; history and feed show it.", callback=_note, expose_value=False
+        ),
+    ] = None,
+) -> None:
+    """Have the option that each command has that writes."""
+
+
+def _reason() -> Any:
+    app = typer.Typer()
+    app.command()(_writes)
+    return next(option for option in typer.main.get_command(app).params if "--reason" in option.opts)

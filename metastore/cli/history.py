@@ -65,6 +65,8 @@ def _what(step: Version) -> str:
     lines += [change_text(change) for change in step.changes if not (commit and _points(change))]
     if step.path_before is None or step.path_after is None or step.path_before != step.path_after:
         lines.insert(0, _paths(step))
+    if step.reason is not None:
+        lines.append(f"because: {step.reason}")
     return "\n".join(lines)
 
 
@@ -154,8 +156,9 @@ def _position(store: Store, after: str | None) -> str | None:
 
 def _line(change: Change) -> str:
     by = f" by {change.principal}" if change.principal else ""
+    why = "" if change.reason is None else f" because: {change.reason}"
     paths = _paths(change) + (f" -> {change.other_path}" if change.other_path else "")
-    line = f"{change.position} {time(change.time)} {change.action} {change.kind} {paths} v{change.version}{by}"
+    line = f"{change.position} {time(change.time)} {change.action} {change.kind} {paths} v{change.version}{by}{why}"
     return one_line(line)
 
 

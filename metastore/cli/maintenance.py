@@ -88,11 +88,28 @@ def backup(
         )
 
 
-def verify(ctx: typer.Context, json: Json = False) -> None:
-    """Check every invariant of the stored content.
+def verify(
+    ctx: typer.Context,
+    of_backup: Annotated[
+        str | None,
+        typer.Option(
+            "--backup",
+            metavar="URL|FOLDER",
+            help="Check a backup instead: put back at a URL of PostgreSQL, or exports.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Check every invariant of the stored content, or whether a backup is whole.
 
-    The exit code is 1 if one is violated.
+    The exit code is 1 if an invariant is violated, or the backup is not whole.
     """
+    if of_backup is not None:
+        from metastore.cli.backups import verify_backup  # noqa: PLC0415  (only this needs it)
+
+        verify_backup(of_backup, json=json)
+        return
     with ctx.obj.open() as store:
         violations = store.verify()
     if json:

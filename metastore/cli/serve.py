@@ -13,6 +13,7 @@ from metastore.cli.context import Json
 from metastore.cli.output import console, table, write, write_json, write_table
 from metastore.cli.output import safe as printable
 from metastore.cli.settings import Settings
+from metastore.cli.times import parse_duration
 from metastore.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -105,6 +106,12 @@ def serve(
         bool,
         typer.Option("--take-over-jobs", help="With --jobs: run the jobs too that this database has as a copy."),
     ] = False,
+    gc: Annotated[
+        bool, typer.Option("--gc/--no-gc", help="Delete old dropped entities and old history, on one server at a time.")
+    ] = True,
+    gc_retention: Annotated[
+        str, typer.Option("--gc-retention", help="How long gc leaves what was dropped or replaced: 7d, 12h, 30m.")
+    ] = "7d",
     reveal: Annotated[
         list[str] | None,
         typer.Option(
@@ -154,6 +161,7 @@ def serve(
         raise InvalidArgument("TLS needs both --tls-cert and --tls-key")
     pair = (tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
     limits = serving.Limits(max_connections, header_timeout, body_timeout, idle_timeout)
+    retention = parse_duration(gc_retention)
     places = dict(_place(text) for text in warehouse or [])
     credentials = _credentials(credential or [])
     issuer = _issuer(oidc_issuer, oidc_audience, oidc_user_claim)
@@ -177,6 +185,7 @@ def serve(
             gravitino=gravitino,
             body_timeout=body_timeout,
             console=pages,
+            gc_retention=retention if gc else None,
         )
         spoken = [path for path, wanted in (("/iceberg", iceberg), ("/api", gravitino), ("/console/", pages)) if wanted]
         scheme = "http" if tls is None else "https"

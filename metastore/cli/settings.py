@@ -7,7 +7,7 @@ import os
 import pwd
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -18,12 +18,14 @@ __all__ = ["Settings", "os_user"]
 _DAY: Final = 86_400.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Settings:
     """The options before the command."""
 
     url: str | None
     principal: str | None
+    reason: str | None = field(default=None, init=False)
+    """Of a command that writes: why, as its own option says."""
 
     @contextmanager
     def open(self, admins: Iterable[str] = (), *, makes: bool = False) -> Iterator[Store]:
@@ -36,7 +38,7 @@ class Settings:
         from metastore.store import open_store  # noqa: PLC0415  (--version and --help need no store)
 
         with open_store(self.url, principal=self.principal, admins=admins, must_exist=not makes) as store:
-            yield store
+            yield store if self.reason is None else store.bind(reason=self.reason)
 
     @contextmanager
     def open_to_search(self) -> Iterator[Store]:

@@ -115,17 +115,22 @@ def import_(
     An import that was stopped goes on when it is run again. With --from it reads another system: gravitino, iceberg or
     spark.
     """
+    settings: Settings = ctx.obj
     if source is not None:
+        if settings.reason is not None:
+            raise InvalidArgument("--reason goes with a file that export wrote, not with --from")
         if str(file) not in SYSTEMS:
             raise InvalidArgument(f"--from goes with {', '.join(SYSTEMS)}, not with {str(file)!r}")
-        if not import_system(ctx.obj, str(file), source, into, options or [], json):
+        if not import_system(settings, str(file), source, into, options or [], json):
             raise typer.Exit(1)
         return
     from metastore.transfer.calls import has_ids  # noqa: PLC0415  (only this command needs it)
 
-    settings: Settings = ctx.obj
+    whole = into is None and if_exists is _IfExists.ERROR and has_ids(file)
+    if settings.reason is not None and whole:
+        raise InvalidArgument("a file with ids brings its own history: leave --reason out")
     with _progress(console(stderr=True), quiet=json) as tell:
-        if into is None and if_exists is _IfExists.ERROR and has_ids(file):
+        if whole:
             imported = restore(settings.url, file, progress=tell)
         else:
             with settings.open(makes=True) as store:

@@ -13,12 +13,12 @@ from typing import cast
 from metastore.combine.lane import Handle, Lane, Resign, Tell
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded
-from metastore.operation.guards import key_under
+from metastore.operation.guards import key_under, parents_of
 from metastore.operation.session import Session
 from metastore.port.batches import Batches, Below
 from metastore.port.records import ROOT, Lookup, Record, Resolved
 
-__all__ = ["Finds", "batches", "below", "parents_of"]
+__all__ = ["Finds", "batches", "below"]
 
 _DEEPEST = 16
 """How many names a path may have to be looked up with others."""
@@ -77,11 +77,6 @@ class Finds:
 def batches(session: Session) -> Batches:
     """Return the session's backend, which sends batches."""
     return cast(Batches, session.backend)
-
-
-def parents_of(lookup: Lookup) -> Lookup:
-    """Return the lookup of the parents of what ``lookup`` looks for."""
-    return Lookup(lookup.families[:-1], lookup.names[:-1], lookup.start)
 
 
 def below(session: Session, lookup: Lookup) -> Below | None:

@@ -47,7 +47,8 @@ class Writes:
     def run(self, session: Session, request: Request[T], call: Call) -> T:
         """Return the result of a request, or raise its error."""
         travels = request.verb in VERBS and request.where is not None
-        if not travels or call.lease is not None or call.operation_id is not None:
+        why = call.reason or session.reason
+        if not travels or why or call.lease is not None or call.operation_id is not None:
             return once(session, request, call)
         me, lane = object(), self._lane
         self._active.add(me)

@@ -27,6 +27,7 @@ from metastore.crawl.files.discover import root_of, walk
 from metastore.crawl.files.limits import MAX_RATIO, MAX_UNPACKED, Limits
 from metastore.crawl.files.listing import Listing
 from metastore.crawl.interruption import Interrupted
+from metastore.crawl.known import as_known
 from metastore.crawl.policies import MAX_MISSING, OnMissing, OnTypeChange, Policies
 from metastore.crawl.report import CrawlReport, Failure, Note, TableResult, summed
 from metastore.crawl.tasks import Setting
@@ -88,6 +89,7 @@ def crawl(
     patterns = {"include": tuple(include), "exclude": tuple(exclude)}
     with metastore.open(reachable, principal=principal) as store:
         check_target(store, target)
+        (roots, named), (moved, _) = as_known(store, target, roots), as_known(store, target, moved)
         job = _Job(store, target, policies, patterns, dry_run, progress or _silent, clock)
         tell = job.tell
         tell("listing folders", 0.0)
@@ -96,6 +98,7 @@ def crawl(
         listing = walk(roots, **patterns, follow_links=follow_links, tell=count)
         chosen, unnamed = candidates(listing, target)
         job.look(listing, chosen, listed)
+        job.warnings += named
         judged = (*listing.roots, *(root_of(path, listing.options) for path in moved))
         options = dict(listing.options)
         setting = Setting(

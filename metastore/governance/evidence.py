@@ -258,6 +258,8 @@ class _Rows:
         self._grants: dict[int, list[Granted]] = {}
         for grant in self._all:
             self._grants.setdefault(grant.on, []).append(grant)
+        self._at: dict[tuple[int, ...], tuple[Granted, ...]] = {}
+        self._anywhere = Facts(who.name, (), self._members, self._roles)
         self._seen: dict[tuple[int, str], bool] = {}
         """By parent and kind: whether the user sees objects with nothing of their own."""
         self._above: dict[Nodes, Facts] = {}
@@ -273,7 +275,7 @@ class _Rows:
             above = self._above[nodes[:-1]] = self._facts(nodes[:-1], everything=False)
         chain = (*above.chain, Level(own.id, own.kind, format_path([node.name for node in nodes])))
         facts = Facts(above.user, chain, above.members, above.roles, above.owners, above.grants)
-        return KnownFacts(nodes, facts, self._scopes, (self._read, nodes[:-1], own.kind))
+        return KnownFacts(nodes, self._shared(facts), self._scopes, (self._read, nodes[:-1], own.kind))
 
     def _is_special(self, nodes: Nodes) -> bool:
         """Whether an object is decided by itself: a metalake, a member, or what the user has something at."""
@@ -296,8 +298,20 @@ class _Rows:
         if not self._members or not _is_meant(self._who, nodes, self._members[0]):
             return Facts(self._who.name, chain)
         owners = self._owners if everything else {p.id: self._owners[p.id] for p in chain if p.id in self._owners}
-        grants = self._all if everything else tuple([g for p in chain for g in self._grants.get(p.id, ())])
-        return Facts(self._who.name, chain, self._members, self._roles, owners, grants)
+        grants = self._all if everything else self._granted(tuple([p.id for p in chain if p.id in self._grants]))
+        return self._shared(Facts(self._who.name, chain, self._members, self._roles, owners, grants))
+
+    def _granted(self, places: tuple[int, ...]) -> tuple[Granted, ...]:
+        """Return what is granted at some places: many objects below them share it."""
+        if places not in self._at:
+            self._at[places] = tuple([grant for place in places for grant in self._grants[place]])
+        return self._at[places]
+
+    def _shared(self, facts: Facts) -> Facts:
+        """Let objects share what follows from the members and roles alone: of 1,666 roles it is 80 kB."""
+        if facts.members:
+            facts.__dict__.update(active=self._anywhere.active, role_names=self._anywhere.role_names)
+        return facts
 
 
 def _is_meant(who: Who, nodes: Nodes, user: Member) -> bool:

@@ -1,8 +1,9 @@
 """Import any catalog of PyIceberg: its namespaces, tables and views, by their metadata files.
 
 A table keeps its metadata file: both catalogs show the same snapshots, and no data moves. Repeat the import while other
-programs still commit to the old catalog: it updates tables whose metadata file has changed. Switch writers only after
-the last import: two catalogs that both commit to one table lose each other's commits. Needs the extra [iceberg].
+programs still commit to the old catalog: it updates tables whose metadata file has changed. What was committed or made
+here stays: if both catalogs have committed to a table since the last import, the table is a failure. Needs the extra
+[iceberg].
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.imports.counts import ImportCounts, Tell
+from metastore.kinds.change import SetProperty
 from metastore.names import Path, format_path, parse_path
 from metastore.pyiceberg.catalog import MetastoreCatalog
-from metastore.store import open_store
+from metastore.pyiceberg.entities import POINTER
+from metastore.store import Store, open_store
 
 __all__ = ["import_iceberg", "open_catalog"]
 
@@ -53,12 +56,15 @@ def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Te
         target = MetastoreCatalog.of_store(store, (root[0], root[1]), source.properties)
         wanted: list[tuple[str, Names]] = []
         for namespace in _namespaces(source):
-            store.schemas.create((*root, *namespace), properties=_properties(source, namespace), if_exists="replace")
+            said = _properties(source, namespace)
+            schema = store.schemas.create((*root, *namespace), properties=said, if_exists="return")
+            if any(schema.properties.get(key) != value for key, value in said.items()):
+                store.schemas.alter(schema, *[SetProperty(key, value) for key, value in said.items()])
             outcome.namespaces += 1
             wanted += [("table", tuple(one)) for one in source.list_tables(namespace)]
             wanted += [("view", tuple(one)) for one in _views(source, namespace)]
         with ThreadPoolExecutor(_READERS, "import-iceberg") as readers:
-            done = readers.map(lambda one: _import(source, target, *one), wanted)
+            done = readers.map(lambda one: _import(source, target, root, *one), wanted)
             for number, ((kind, names), result) in enumerate(zip(wanted, done, strict=True), 1):
                 outcome.written += result is True
                 outcome.left += result is False
@@ -88,7 +94,7 @@ def _views(source: Catalog, namespace: Names) -> list[Any]:
         return []
 
 
-def _import(source: Catalog, target: MetastoreCatalog, kind: str, names: Names) -> bool | str:
+def _import(source: Catalog, target: MetastoreCatalog, root: Names, kind: str, names: Names) -> bool | str:
     """Import one table or view; return whether it was written, or why it could not be."""
     try:
         if kind == "view":
@@ -96,18 +102,35 @@ def _import(source: Catalog, target: MetastoreCatalog, kind: str, names: Names) 
                 return False
             target.register_view(names, _view_file(source, names))
             return True
-        location = source.load_table(names).metadata_location
+        table = source.load_table(names)
+        location = table.metadata_location
         try:
-            if target.metadata_location(names) == location:
-                return False
+            here = target.metadata_location(names)
         except NoSuchTableError:
-            pass
-        target.register_table(names, location, overwrite=True)
+            here = None
+        if here == location:
+            return False
+        if here is not None and here not in {one.metadata_file for one in table.metadata.metadata_log}:
+            imported = _imported(target.store, (*root, *names))
+            if here not in imported:  # somebody has committed here, or made it
+                return False if location in imported else "it has changed here, and there too; it stays as it is here"
+        target.register_table(names, location, overwrite=here is not None, replaces=here)
         return True
     except MetastoreError:
         raise
     except Exception as error:  # noqa: BLE001  (a damaged table is named, and stops nothing)
         return f"{type(error).__name__}: {error}"
+
+
+def _imported(store: Store, path: Names) -> set[str]:
+    """Return the metadata files that imports have given to the table that is here."""
+    found, last = set[str](), None
+    for version in store.tables.history(path):
+        pointer = None if version.entity is None else version.entity.properties.get(POINTER)
+        if pointer != last and version.principal == _PRINCIPAL:
+            found.add(str(pointer))
+        last = pointer
+    return found
 
 
 def _view_file(source: Catalog, names: Names) -> str:

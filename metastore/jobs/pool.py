@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from metastore.clock import SYSTEM
-from metastore.errors import EntityNotFound, LeaseLost, MetastoreError, NotInUse, VersionConflict
+from metastore.errors import DropPending, EntityNotFound, LeaseLost, MetastoreError, NotInUse, VersionConflict
 from metastore.jobs.folder import sweep
 from metastore.jobs.queue import Queue
 from metastore.jobs.run import run
@@ -136,7 +136,7 @@ class WorkerPool:
                 return claimed
             output = "it was cancelled while its server was dead"
             self._store.jobs.alter(claimed, FinishJob(name, token, at, "cancelled", None, output), lease=seat)
-        except (VersionConflict, EntityNotFound, NotInUse):
+        except (VersionConflict, EntityNotFound, DropPending, NotInUse):
             return None
         except LeaseLost:
             self._wake.set()

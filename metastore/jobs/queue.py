@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from metastore.errors import EntityNotFound, HistoryGone, NotInUse
+from metastore.errors import DropPending, EntityNotFound, HistoryGone, NotInUse
 from metastore.jobs.home import database_of, home_in
 from metastore.kinds.job.run import ENDED, Job
 from metastore.kinds.metalake import Metalake
@@ -71,7 +71,7 @@ class Queue:
 
     def _read_metalake(self, lake: object) -> None:
         """Read the jobs of a metalake that is back: the feed tells nothing of what is below it."""
-        with suppress(EntityNotFound, NotInUse):  # it is gone again
+        with suppress(EntityNotFound, DropPending, NotInUse):  # it is gone again
             if isinstance(lake, Metalake):
                 self._read_jobs(self._store.metalakes.load(lake))
 
@@ -102,7 +102,7 @@ class Queue:
         if job.id not in self._homes:
             try:
                 loaded = self._store.jobs.load(job)  # the feed does not tell the metalake's id
-            except (EntityNotFound, NotInUse):
+            except (EntityNotFound, DropPending, NotInUse):
                 return None
             self._homes[job.id] = home_in(self._database, loaded)
         return self._homes[job.id]

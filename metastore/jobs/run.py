@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from metastore.clock import SYSTEM
-from metastore.errors import EntityNotFound, LeaseLost, MetastoreError, NotInUse, VersionConflict
+from metastore.errors import DropPending, EntityNotFound, LeaseLost, MetastoreError, NotInUse, VersionConflict
 from metastore.jobs.command import Stopped, environment, words
 from metastore.jobs.folder import job_folder
 from metastore.jobs.process import Process
@@ -91,7 +91,7 @@ def _finish(store: Store, job: Job, seat: Lease, status: str, code: int | None, 
             store.jobs.alter(job, ending, lease=seat)
         except (VersionConflict, LeaseLost):  # another server has the job by now
             return
-        except (EntityNotFound, NotInUse):  # it was dropped, or its metalake is away: it runs again when it is back
+        except (EntityNotFound, DropPending, NotInUse):  # it or its metalake is away: it runs again when it is back
             return
         except MetastoreError as error:  # the database does not answer: nobody else may have the job meanwhile
             _LOG.warning("the end of the job %s is not written yet: %s", job.path, error)

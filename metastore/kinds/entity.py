@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from types import MappingProxyType
@@ -249,11 +249,14 @@ class Version:
     path_after: str | None
     changes: tuple[EntityChange, ...]
     entity: Entity | Owned | None
+    reason: str | None = field(default=None, kw_only=True)
+    """Why it was done, as its caller said: the call's ``reason=``."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the step as plain JSON values, as ``metastore history --json`` prints it: without the entity."""
         names = ("version", "action", "principal", "time", "operation_id", "path_before", "path_after")
-        return {name: plain(getattr(self, name)) for name in names} | {"changes": plain(encode(self.changes))}
+        why = {} if self.reason is None else {"reason": self.reason}
+        return {name: plain(getattr(self, name)) for name in names} | why | {"changes": plain(encode(self.changes))}
 
     def read_all(self) -> None:
         """Decode every field of the entity now. Raises UnreadableRow."""

@@ -49,9 +49,9 @@ def decoded(row: Stored, decode: Callable[[], T]) -> T:
     """Return what ``decode`` makes of the row. Raises UnreadableRow for whatever goes wrong."""
     try:
         return decode()
-    except UnreadableRow:
-        raise
     except Exception as error:
+        if isinstance(error, UnreadableRow) and error.kind is not None:  # it names its row already
+            raise
         raise damaged(error, row.kind, row.id, row.version) from error
 
 

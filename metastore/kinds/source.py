@@ -35,6 +35,7 @@ class Source(Owned):
     signature is. ``policy`` is what the crawl should have done with types that changed, if it left some as they were.
     ``missing`` is the time since when the files are gone. ``counts`` are files, rows, bytes and partitions. ``run`` is
     the crawl that wrote the row. ``listed`` is the database's time, in microseconds, when that crawl began to list.
+    ``catalog`` is the id of the catalog for which it wrote the row (None: an older release did).
     """
 
     location: str = doc_field(_clean_location, decode=str)
@@ -49,6 +50,12 @@ class Source(Owned):
     counts: Mapping[str, int] = doc_field(dict, default=MappingProxyType({}), decode=read_only)
     run: str | None = doc_field(default=None)
     listed: int = doc_field(default=0, decode=int)
+    catalog: int | None = doc_field(default=None)
+
+    @property
+    def own_table(self) -> int | None:
+        """The id of its table, but not in a copy of another catalog's row: such an id is that of the other's table."""
+        return self.table if self.catalog in (None, self.record.owner_id) else None
 
 
 SOURCE = OwnedKind("source", Source)

@@ -333,7 +333,6 @@ def _tokens(grants: Sequence[Grant]) -> list[LeaseToken]:
 
 def _holder(row: LeaseRow, now: int) -> Holder:
     assert row.owner is not None
-    assert row.incarnation is not None
     acquired_at, expires_at = row.acquired_at or 0, row.expires_at or 0
     times = (utc(acquired_at), utc(expires_at), expires_at <= now)
-    return Holder(row.name, row.token, row.owner, row.incarnation, *times, row.waiting)
+    return Holder(row.name, row.token, row.owner, row.incarnation or "", *times, row.waiting)

@@ -145,6 +145,7 @@ def _make_parent(session: ManagerSession, kind: Kind, path: Path, options: Creat
         principal=options.get("principal"),
         deadline=options.get("deadline"),
         lease=options.get("lease"),
+        reason=options.get("reason"),
     )
     try:
         create_entity(session, KINDS["schema"], names[:depth], {}, more)

@@ -22,6 +22,7 @@ from metastore.operation.session import ManagerSession
 from metastore.operation.timed import timing
 from metastore.plain import parsed
 from metastore.port.backend import Reads
+from metastore.port.note import reason_in
 from metastore.port.records import Origin, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, damaged, kept, naming
 
@@ -108,6 +109,7 @@ def _fields(step: Step, position: str | None, origin: Origin) -> dict[str, Any]:
         "version": step.version or 0,
         "operation_id": step.operation_id,
         "principal": step.principal,
+        "reason": reason_in(step.fences),
         "time": utc(step.time),
         "action": step.action,
         "path_before": step.path_before,

@@ -38,7 +38,9 @@ class SeenModel:
         self.nodes = self.record.chain
         self._names = tuple([node.name for node in self.nodes])
         self.path = format_path(self._names)
-        self.doc: Doc = plain(kind.entity(self.record).doc)  # a copy: the edit changes it
+        seen = kind.entity(self.record)
+        seen.read_all()
+        self.doc: Doc = plain(seen.doc)  # a copy: the edit changes it
 
     def number(self, number_or_alias: int | str) -> int:
         """Return the number that is meant, or raise EntityNotFound for an alias that points to nothing."""

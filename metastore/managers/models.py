@@ -77,8 +77,9 @@ class Models(Manager[Model]):
             seen = SeenModel(View(backend, trusting=False), self._kind, model)
             row = seen.row(seen.number(alias))
             # the row was read after the model, so only the row itself can say that the alias still points to it
-            if row is not None and alias in json.loads(row.doc)["aliases"] and still(backend, seen.nodes):
-                return ModelVersion(row)
+            version = None if row is None else ModelVersion(row)
+            if version is not None and alias in version.aliases and still(backend, seen.nodes):
+                return version
             if self._session.in_transaction and rounds == _ROUNDS:
                 break
         raise VersionConflict(seen.path, None, None, f"{seen.path}: the alias {alias} moved meanwhile; run it again")
@@ -121,7 +122,8 @@ class Models(Manager[Model]):
         while len(rows) < limit:
             names = [str(number) for number in range(after + 1, after + size + 1)]
             numbered = backend.owned_by_name([model_id] * size, MODEL_VERSION.name, names)
-            rows += [row for row in numbered if row is not None]
+            found = [row for row in numbered if row is not None]
+            rows += found
             after += size
             known = backend.by_id([model_id])[0]  # after the rows: what was added meanwhile is among them, or beyond
             if known is None or not known.live:
@@ -129,7 +131,8 @@ class Models(Manager[Model]):
             left = json.loads(known.record.doc)["latest_version"] - after
             if left <= 0:
                 break
-            size = min(limit, left)
+            # what lies beyond the page is read again; where most were dropped, twice as many numbers are asked for
+            size = min(left, limit - len(rows) if 2 * len(found) >= size else min(2 * size, _PAGE))
         return rows[:limit]
 
     # --- writing them

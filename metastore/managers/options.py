@@ -44,7 +44,7 @@ class Option:
 
 
 class BulkOptions(TypedDict, total=False):
-    """What ``create_many`` takes: who asks, how long each of its commits may take (seconds), and under which lease.
+    """What ``create_many`` takes: who asks and why, for how long each of its commits may take (seconds), and a lease.
 
     A commit under a lease requires its token. If the lease was taken over, broken or released, or has expired, nothing
     is written and LeaseLost is raised.
@@ -53,6 +53,7 @@ class BulkOptions(TypedDict, total=False):
     principal: Annotated[str | None, Option("who asks, as history and feed show it; the store's principal if left out")]
     deadline: Annotated[float | None, Option("how many seconds a commit may take; the store's deadline if left out")]
     lease: Annotated[Fencing | None, Option("the lease that must still be held when this is committed")]
+    reason: Annotated[str | None, Option("why, for history and feed: one line of at most 200 characters")]
 
 
 class CallOptions(BulkOptions, total=False):
@@ -111,7 +112,8 @@ def shows_options(options: type) -> Callable[[F], F]:
 
 def call_from(options: Mapping[str, Any]) -> Call:
     """Return the options of a call whose keywords are known."""
-    return Call(options.get("principal"), options.get("deadline"), options.get("operation_id"), options.get("lease"))
+    given = map(options.get, ("principal", "deadline", "operation_id", "lease", "reason"))
+    return Call(*given)
 
 
 def call_of(options: CallOptions) -> Call:

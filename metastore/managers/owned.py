@@ -8,18 +8,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, Unpack, cast
 
 from metastore.arguments import items, positive_integer, positive_seconds
-from metastore.arguments import shown as shown_value
-from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument
+from metastore.errors import EntityAlreadyExists, EntityNotFound
 from metastore.kinds.entity import Owned
-from metastore.kinds.kind import Kind, OwnedKind, dump, to_json
+from metastore.kinds.kind import Kind, OwnedKind, dump
 from metastore.kinds.partition import PARTITION, Partition
-from metastore.kinds.secret import SEALED, kept_in, sealed_parts
 from metastore.kinds.table.kind import TABLE
 from metastore.managers.attempts.create import with_properties
 from metastore.managers.drops.announce import Begin
@@ -27,6 +25,7 @@ from metastore.managers.drops.parts import check_partition, marked_by
 from metastore.managers.drops.pending import PendingDrop, begin_drop
 from metastore.managers.mutation import Mutation
 from metastore.managers.options import CallOptions, call_of, shows_options
+from metastore.managers.owned_rows import Row, bound_doc, checked_row, has_properties, kept_doc, read_doc, sealed_row
 from metastore.managers.pages.listing import owner_pages
 from metastore.managers.pages.page import Page, TokenScope
 from metastore.managers.pages.sources import PageSource, clean_prefix, page_of
@@ -42,24 +41,13 @@ from metastore.operation.timed import timed, timing
 from metastore.port.backend import Guards, Reads
 from metastore.port.conditions import Absent, Expect, Read
 from metastore.port.records import Node, OwnedRecord, RowPage, Step
-from metastore.port.unreadable import Unreadable, check_unreadable, kept
+from metastore.port.unreadable import Unreadable, check_unreadable, kept, naming
 from metastore.port.writes import Delete, Event, Put
-from metastore.secrets.sealer import bound
 
-__all__ = ["OwnedManager", "Partitions", "Row", "still"]
+__all__ = ["OwnedManager", "Partitions", "still"]
 
 O = TypeVar("O", bound=Owned)  # noqa: E741
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Row:
-    """An owned row to write."""
-
-    name: str
-    doc: str
-    stood: bool = False
-    """It was stored before, as it is: what is encrypted in it is not a value that somebody gives."""
 
 
 class OwnedManager(Generic[O]):
@@ -159,7 +147,7 @@ class OwnedManager(Generic[O]):
             return self._insert_sealed(owner, row, {}, options, NO_SEAL)
 
         def insert(seal: Seal) -> O:
-            return self._insert_sealed(owner, *_sealed(row, seal), options, seal)
+            return self._insert_sealed(owner, *sealed_row(row, seal), options, seal)
 
         return sealed_call(self._session, self._owner, owner, options, insert)
 
@@ -173,7 +161,7 @@ class OwnedManager(Generic[O]):
             nodes, path = self.place(view, owner, row.name)
             if not view.guessed:
                 self._check_absent(view, nodes, row.name, path)
-            doc = _bound(row.doc, secrets, nodes[-1].id)
+            doc = bound_doc(row.doc, secrets, nodes[-1].id)
             write = Put(nodes[-1].id, self._kind.name, row.name, 0, doc, self.event("create", None, path))
 
             def finish(results: Results) -> O:
@@ -219,14 +207,14 @@ class OwnedManager(Generic[O]):
 
         A row that is equal already is not written, and is equal at the commit. Of rows with one name the last counts.
         """
-        given = {row.name: row for row in map(_row, items(rows, "rows"))}
+        given = {row.name: row for row in map(checked_row, items(rows, "rows"))}
         wanted = {name: row.doc for name, row in given.items()}
         unwanted = [name for name in dict.fromkeys(map(clean_name, items(drop, "drop"))) if name not in wanted]
         if not any(map(has_properties, wanted.values())):
             return self._put_many(owner, wanted, {}, unwanted, options, NO_SEAL)
 
         def put(seal: Seal) -> int:
-            rows = [_sealed(row, seal) for row in given.values()]
+            rows = [sealed_row(row, seal) for row in given.values()]
             docs = {row.name: row.doc for row, _ in rows}
             return self._put_many(owner, docs, {row.name: of for row, of in rows}, unwanted, options, seal)
 
@@ -303,11 +291,12 @@ class OwnedManager(Generic[O]):
         if doc is None:
             event = self.event("drop", path, None)
             return record and Delete(owner_id, self._kind.name, name, record.version, event, record.id)
-        doc = _bound(doc, secrets, owner_id, None if record is None else record.doc)
-        if record is None:
+        old = None if record is None else naming(partial(read_doc, record.doc), record.kind, owner_id, record.version)
+        doc = bound_doc(doc, secrets, owner_id, old)
+        if record is None or old is None:
             return Put(owner_id, self._kind.name, name, 0, doc, self.event("create", None, path))
-        doc = _kept(doc, record.doc)
-        if json.loads(record.doc) == json.loads(doc):
+        doc = kept_doc(doc, old)
+        if json.loads(doc) == old:
             return None
         return Put(owner_id, self._kind.name, name, record.version, doc, self.event("alter", path, path), record.id)
 
@@ -348,41 +337,6 @@ class OwnedManager(Generic[O]):
     def event(self, action: str, before: str | None, after: str | None) -> Event:
         """Return the event of a row."""
         return Event(self._kind.name, action, before, after)
-
-
-def has_properties(doc: str) -> bool:
-    """Whether a document has properties, whose values may be secret."""
-    return '"properties":{}' not in doc
-
-
-def _sealed(row: Row, seal: Seal) -> tuple[Row, Mapping[str, str]]:
-    """Return a row as the call may write it, and its properties, of which some are bound to the owner later."""
-    doc = json.loads(row.doc)
-    properties = {
-        key: value if row.stood and sealed_parts(value) is not None else seal.value(key, value)
-        for key, value in doc["properties"].items()
-    }
-    return Row(row.name, dump({**doc, "properties": properties}, (row.name,))), properties
-
-
-def _bound(doc: str, secrets: Mapping[str, str], owner_id: int, before: str | None = None) -> str:
-    """Return a document whose secrets are bound to the row's owner; ``before`` is the row's document now."""
-    more = bound(secrets, owner_id, {} if before is None else json.loads(before)["properties"])
-    return to_json(with_properties(json.loads(doc), more)) if more else doc
-
-
-def _kept(doc: str, before: str) -> str:
-    """Return a document in which each handle stands for the sealed value that has it now."""
-    if SEALED not in doc:
-        return doc
-    new, old = json.loads(doc), json.loads(before)["properties"]
-    return to_json({**new, "properties": kept_in(new["properties"], old)})
-
-
-def _row(row: object) -> Row:
-    if not isinstance(row, Row):
-        raise InvalidArgument(f"put_many takes what the manager's row() returns, not {shown_value(row)}")
-    return row
 
 
 def _shown(backend: Reads, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:

@@ -107,11 +107,16 @@ class Sources(OwnedManager[Source]):
 
     def tables(self, ids: Sequence[int]) -> list[Table | None]:
         """Return the live table of each id, or None, in one round trip."""
+        return self.tables_and_drops(ids)[0]
+
+    def tables_and_drops(self, ids: Sequence[int]) -> tuple[list[Table | None], set[int]]:
+        """Return the live table of each id, or None, and the ids of those that are being dropped in steps."""
         ids = _ids(ids)
         rows = self._session.backend.by_id(ids) if ids else []
         alive = [known.record if known is not None and known.live else None for known in rows]
         origin = self._session.backend.origin
-        return [Table(r, origin) if r is not None and r.chain[-1].kind == TABLE.name else None for r in alive]
+        tables = [Table(r, origin) if r is not None and r.chain[-1].kind == TABLE.name else None for r in alive]
+        return tables, {id_ for id_, known in zip(ids, rows, strict=True) if known is not None and known.dropping}
 
     def figures(self, tables: Sequence[int], name: str) -> list[Statistic | None]:
         """Return the statistic of each table that is called ``name``, or None, in one round trip."""

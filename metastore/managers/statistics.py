@@ -20,7 +20,8 @@ from metastore.kinds.registry import KINDS
 from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table.kind import TABLE
 from metastore.managers.options import CallOptions, call_of, shows_options
-from metastore.managers.owned import OwnedManager, Row
+from metastore.managers.owned import OwnedManager
+from metastore.managers.owned_rows import Row
 from metastore.managers.target import Target, check_standing, find, place_of
 from metastore.names import clean_name, clean_text, format_path
 from metastore.operation.guards import guards_of

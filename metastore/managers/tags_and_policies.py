@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Unpack
@@ -85,7 +84,7 @@ class Policies(_Attachable[Policy]):
 
 def _check_allowed(target: Record, tag: Record, value: str, column: int) -> None:  # noqa: ARG001  (a Judge)
     """Raise InvalidArgument for a value that the tag does not allow; where it names some, for none too."""
-    allowed = json.loads(tag.doc)["allowed_values"]
+    allowed = Tag(tag).allowed_values
     if allowed and value not in allowed:
         given = "none; give one as value=" if value == NO_VALUE else repr(value)
         raise InvalidArgument(f"the tag {path_of(tag)} allows the values {', '.join(allowed)}, not {given}")
@@ -94,7 +93,7 @@ def _check_allowed(target: Record, tag: Record, value: str, column: int) -> None
 def _check_supports(target: Record, policy: Record, value: str, column: int) -> None:
     """Raise InvalidArgument for a kind that the policy does not support, and for a value."""
     kind = target.chain[-1].kind if column == NO_COLUMN else "column"
-    supports = json.loads(policy.doc)["supports"]
+    supports = Policy(policy).supports
     if supports and kind not in supports:
         raise InvalidArgument(f"the policy {path_of(policy)} is on a {' or a '.join(supports)}, not on a {kind}")
     if value != NO_VALUE:

@@ -7,10 +7,7 @@ commit finds one of these changed, and the next attempt decides again from a new
 
 from __future__ import annotations
 
-import fnmatch
 import json
-import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -38,6 +35,7 @@ from metastore.kinds.relation import relation_doc
 from metastore.names import format_path, parse_path
 from metastore.operation.guards import lookup, requiring
 from metastore.operation.request import Call, Merge, Proposal, Request, Results, View
+from metastore.operation.standing import check_pointer, check_references, keeps
 from metastore.operation.taken import as_if_expected, as_if_free
 from metastore.port.commit import Commit
 from metastore.port.conditions import ROOT_ID, Expect
@@ -49,13 +47,6 @@ from metastore.port.writes import Delete, Event, Insert, Place, Put, Relate, Upd
 __all__ = ["authorized", "check_principal", "with_evidence"]
 
 T = TypeVar("T")
-
-_REFERENCE: Final = re.compile(r'"secret:((?:env|file):(?:[^"\\]|\\.)*)"')
-"""A reference to a secret in JSON text."""
-_POINTER: Final = "metadata_location"
-"""The property that names the metadata file of an Iceberg table or view."""
-_ALLOWED: Final = "METASTORE_SECRETS"
-"""The variable with the references that users may set, as patterns: ``env:APP_* file:/run/secrets/*``."""
 
 
 def authorized(access: Access, request: Request[T], call: Call) -> Request[T]:
@@ -152,6 +143,8 @@ def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | N
     writes, finish = _owned(access, proposal, rests.known)
     guards = requiring(proposal.guards, rests.scopes.without([i for i, _ in exclusive]))
     evidence, merge = rests.scopes.pairs, proposal.merge or merge
+    if any(keeps(access, write) for write in proposal.writes):  # others would apply it to what stands there then
+        merge = None
     carried = None if merge is None else replace(merge, evidence=_both(merge.evidence, rests.scopes))
     reads = (*proposal.reads, *dict.fromkeys(Expect(template.id, template.version) for template in templates))
     return replace(proposal, guards=guards, writes=writes, finish=finish, merge=carried, evidence=evidence, reads=reads)
@@ -183,17 +176,17 @@ def with_evidence(commit: Commit, access: Access) -> Commit:
 
 def _wants(access: Access, view: View, write: Write, proposal: Proposal[T]) -> Iterator[Want]:
     if isinstance(write, Insert):
-        _check_references(access, view, write)
-        _check_pointer(access, view, write)
+        check_references(access, view, write)
+        check_pointer(access, view, write)
         if write.parent_id == ROOT_ID:
             raise PermissionDenied(access.who.name, "admin", write.name, _NO_ADMIN.format(access.who.name))
         yield Want(write.parent_id, "create", write.kind)
     elif isinstance(write, Update):
-        _check_references(access, view, write)
-        _check_pointer(access, view, write)
+        check_references(access, view, write)
+        check_pointer(access, view, write)
         yield from _wants_of_update(view, write, proposal.writes)
     elif isinstance(write, Put | Delete):
-        _check_references(access, view, write)
+        check_references(access, view, write)
         if write.kind == DROP.name:
             yield _want_of_drop(write.name)
             return
@@ -277,69 +270,6 @@ def _template(access: Access, view: View, write: Write) -> Iterator[JobTemplate]
         )
         raise PermissionDenied(access.who.name, "admin", format_path(path), message)
     yield template
-
-
-def _check_references(access: Access, view: View, write: Insert | Update | Put | Delete) -> None:
-    """Raise PermissionDenied for a reference to a secret that users may not set: it names what this process can read.
-
-    Without this check a user could refer to any variable or file of a service, and let the service reveal it. What
-    stands there already may be written again: clients write all properties back.
-    """
-    doc, event = None if isinstance(write, Delete) else write.doc, write.event
-    text = event.changes if event.action == "alter" and event.changes != "[]" else doc
-    if text is None or '"secret:' not in text:
-        return
-    allowed = os.environ.get(_ALLOWED, "").split()
-    refused = [one for one in _REFERENCE.findall(text) if not _is_allowed(one, allowed)]
-    if not refused:
-        return
-    there = _REFERENCE.findall(_stands(view, write) or "")
-    for reference in refused:
-        if reference not in there:
-            path = event.path_after or event.path_before or ""
-            message = (
-                f"{access.who.name} may not refer to {reference}: the variable {_ALLOWED} of this process allows "
-                f"{' '.join(allowed) or 'no reference'}"
-            )
-            raise PermissionDenied(access.who.name, "refer_to_secret", path, message)
-
-
-def _check_pointer(access: Access, view: View, write: Insert | Update) -> None:
-    """Raise PermissionDenied if a user lets a table or view have another metadata file of Iceberg, or location with it.
-
-    With that of a table that it does not see, the Iceberg server would show that table, and delete its files.
-    """
-    if access.swaps or write.doc is None or f'"{_POINTER}"' not in write.doc:
-        return
-    new = _pointer(write.doc)
-    if write.event.kind in ("table", "view") and new[0] is not None and new != _pointer(_stands(view, write) or "{}"):
-        path = write.event.path_after or ""
-        message = (
-            f"{access.who.name} may set neither {_POINTER} of {path} nor the location of what has it: only a commit of "
-            "the Iceberg server does"
-        )
-        raise PermissionDenied(access.who.name, "admin", path, message)
-
-
-def _pointer(doc: str) -> tuple[str | None, str | None]:
-    """Return which metadata file a table or view has, and its location."""
-    fields = json.loads(doc)
-    return fields.get("properties", {}).get(_POINTER), fields.get("location")
-
-
-def _is_allowed(reference: str, allowed: Sequence[str]) -> bool:
-    return ".." not in reference and any(fnmatch.fnmatchcase(reference, pattern) for pattern in allowed)
-
-
-def _stands(view: View, write: Insert | Update | Put | Delete) -> str | None:
-    """Return the document that a write replaces, as it is now: the commit fails if it was another one by then."""
-    if isinstance(write, Update):
-        (known,) = view.backend.by_id([write.id])
-        return None if known is None else known.record.doc
-    if isinstance(write, Put):
-        (row,) = view.backend.owned_by_name([write.owner_id], write.kind, [write.name])
-        return None if row is None else row.doc
-    return None
 
 
 # --- the owner of what is created

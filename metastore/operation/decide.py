@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from metastore.errors import BackendUnavailable, MetastoreError
-from metastore.operation.request import Proposal, Request, View
+from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import Session
 from metastore.port.commit import Commit
 
@@ -18,13 +18,16 @@ _PATIENCE = 50
 """How long an exclusive operation waits for those in flight before it marks its scope (milliseconds)."""
 
 
-def decide(session: Session, request: Request[T], *, trusting: bool) -> tuple[Proposal[T] | T, bool, str | None]:
+def decide(
+    session: Session, request: Request[T], *, trusting: bool, naming: bool = False
+) -> tuple[Proposal[T] | T, bool, str | None]:
     """Return what to commit, or the value that the caller gets; whether it rests on a guess; and the server's run.
 
     ``trusting``: what is in hand may be used instead of a read. No value and no error rests on such a guess.
+    ``naming``: see :class:`View`.
     """
     run = session.backend.origin.run  # before anything is read
-    view = View(session.backend, trusting, session.recent)
+    view = View(session.backend, trusting, session.recent, naming=naming)
     try:
         decided = request.attempt(view)
         if isinstance(decided, Proposal) or not view.guessed:
@@ -36,12 +39,19 @@ def decide(session: Session, request: Request[T], *, trusting: bool) -> tuple[Pr
 
 
 def commit_of(
-    proposal: Proposal[Any], operation_id: UUID, principal: str | None, run: str | None, *, waits: bool, **more: Any
+    session: Session,
+    call: Call,
+    proposal: Proposal[Any],
+    operation_id: UUID,
+    run: str | None,
+    *,
+    waits: bool,
+    **more: Any,
 ) -> Commit:
-    """Return the commit of a proposal. ``waits``: for those in flight at its guards. ``more``: its other fields."""
+    """Return the commit of a call's proposal. ``waits``: for those in flight at its guards. ``more``: other fields."""
     return Commit(
         operation_id,
-        principal,
+        session.principal if call.principal is None else call.principal,
         proposal.guards,
         proposal.reads,
         proposal.writes,
@@ -49,5 +59,6 @@ def commit_of(
         patience=_PATIENCE if waits else None,
         evidence=proposal.evidence,
         run=run,
+        reason=session.reason if call.reason is None else call.reason,
         **more,
     )

@@ -14,7 +14,7 @@ from metastore.port.conditions import Guard
 from metastore.port.records import ROOT, Lookup, Node
 from metastore.port.scopes import Scopes
 
-__all__ = ["both", "check_in_use", "guards_of", "key_under", "lookup", "requiring"]
+__all__ = ["both", "check_in_use", "guards_of", "key_under", "lookup", "parents_of", "requiring"]
 
 
 def lookup(kind: Kind, names: tuple[str, ...]) -> Lookup:
@@ -28,6 +28,11 @@ def lookup(kind: Kind, names: tuple[str, ...]) -> Lookup:
             + (", with any depth of nested schemas" if "schema" in shape else "; a name with a dot is in back-quotes")
         )
     return Lookup(families, names)
+
+
+def parents_of(where: Lookup) -> Lookup:
+    """Return the lookup of the parents of what ``where`` looks for."""
+    return Lookup(where.families[:-1], where.names[:-1], where.start)
 
 
 def guards_of(nodes: Sequence[Node]) -> tuple[Guard, ...]:

@@ -82,6 +82,7 @@ class Intent:
             caller=row.caller,
             evidence=merge.evidence,
             settled=merge.settled,
+            reason=row.reason,
         )
         self._others = row.write_down(entry)
         session.metrics.announced()

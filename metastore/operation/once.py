@@ -21,7 +21,8 @@ from metastore.operation.intent import hot_now
 from metastore.operation.operation import Operation
 from metastore.operation.request import Call, Merge, Proposal, Request
 from metastore.operation.session import Session
-from metastore.port.commit import Committed, Unknown
+from metastore.port.commit import Committed, Conflicted, Unknown
+from metastore.port.writes import Update
 from metastore.retry import logs
 from metastore.retry.policy import Attempt
 from metastore.retry.runner import Conflict, call_hooks
@@ -50,17 +51,25 @@ def once(session: Session, request: Request[T], call: Call, lost: Callable[[], N
         session.metrics.ended()
 
 
-def _attempt(session: Session, request: Request[T], call: Call, begun: Begun) -> T | Met:
-    """Return what the caller gets, or what this attempt met. Raises the call's error."""
+def _attempt(
+    session: Session, request: Request[T], call: Call, begun: Begun, refused: Conflicted | None = None
+) -> T | Met:
+    """Return what the caller gets, or what this attempt met. Raises the call's error.
+
+    ``refused``: what became of a commit that was to find the entity by its name. The call reads then.
+    """
     by: Decided | None = "error"
     try:
         with until(begun.ends):
-            decided, guessed, run = decide(session, request, trusting=True)
+            # the rights of a user are those on the entity itself, which must be read for that
+            naming = refused is None and session.access is None
+            # a name that is taken and children are looked for only after a commit has met them
+            trusting = refused is None or refused.cause not in ("name", "not_empty")
+            decided, guessed, run = decide(session, request, trusting=trusting, naming=naming)
             if not isinstance(decided, Proposal):
                 by = "value"
                 return decided
-            principal = session.principal if call.principal is None else call.principal
-            commit = commit_of(decided, begun.id, principal, run, waits=request.exclusive or decided.exclusive)
+            commit = commit_of(session, call, decided, begun.id, run, waits=request.exclusive or decided.exclusive)
             outcome = None
             if not (request.read_first and _is_hot(session, decided.merge)):
                 begun.sent = True
@@ -71,6 +80,9 @@ def _attempt(session: Session, request: Request[T], call: Call, begun: Begun) ->
                 by = "self"
                 return result
             by = None
+            if isinstance(outcome, Conflicted) and _is_by_name(decided):
+                # the parents stand elsewhere, or nothing has the name: nobody competes, so it is no lost attempt
+                return _attempt(session, request, call, begun, outcome)
             return Met(None, decided, commit, outcome, guessed, run)
     except (BackendUnavailable, Conflict) as error:
         if isinstance(error, BackendUnavailable) and not error.transient:
@@ -80,6 +92,11 @@ def _attempt(session: Session, request: Request[T], call: Call, begun: Begun) ->
     finally:
         if by is not None:
             note_end(session, request, begun.id, 1, session.clock.monotonic() - begun.started, by)
+
+
+def _is_by_name(proposal: Proposal[Any]) -> bool:
+    """Whether its commit was to find the entity by its name."""
+    return any(isinstance(write, Update) and write.named is not None for write in proposal.writes)
 
 
 def _is_hot(session: Session, merge: Merge | None) -> bool:

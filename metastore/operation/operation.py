@@ -260,9 +260,10 @@ class Operation(Generic[T]):
             self._intent.announce(updated[0])
             return self._help(updated[0])
         commit = commit_of(
+            self._session,
+            self._call,
             proposal,
             row.id,
-            row.principal,
             self._run,
             waits=self._exclusive and held is None,
             claim=row.claim,

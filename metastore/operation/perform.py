@@ -37,6 +37,8 @@ def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
             raise InvalidArgument("a transaction is one operation: leave operation_id out inside of it")
         if call.lease is not None:
             raise InvalidArgument("a transaction is one commit: give the lease to it, store.transaction(lease=…)")
+        if call.reason is not None:
+            raise InvalidArgument("a transaction has one reason: give it to transaction(), run() or exclusive()")
         result, origin = _in_transaction(session, request, call), None
     else:
         # before the commit: another thread may notice a restart of the server between the commit and its return

@@ -53,6 +53,7 @@ class OperationRow:
         self._deadline = session.policy_of(call).deadline
         self.ends = begun.ends
         self.principal = session.principal if call.principal is None else call.principal
+        self.reason = session.reason if call.reason is None else call.reason
         self.id = begun.id
         self.caller: Caller | None = None
         if call.operation_id is not None:

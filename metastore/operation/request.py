@@ -8,6 +8,7 @@ fresh read. :mod:`metastore.operation.operation` makes one operation of a reques
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -18,6 +19,7 @@ from metastore.errors import InvalidArgument, MetastoreError
 from metastore.kinds.change import EntityChange
 from metastore.kinds.entity import Entity
 from metastore.names import clean_text
+from metastore.operation.guards import parents_of
 from metastore.operation.keys import clean_operation_id
 from metastore.operation.raising import raising, with_raised
 from metastore.operation.recent import Recent
@@ -37,6 +39,7 @@ __all__ = [
     "Results",
     "View",
     "clean_principal",
+    "clean_reason",
     "committed",
     "is_known",
 ]
@@ -46,6 +49,8 @@ Results = tuple[Result | None, ...]
 
 MAX_PRINCIPAL = 1024
 """How many code points a principal has at most: it is in every event that it causes."""
+MAX_REASON = 200
+"""How many code points a reason has at most."""
 
 
 @value
@@ -91,14 +96,17 @@ class Fencing(Protocol):
 
 @dataclass(frozen=True)
 class Call:
-    """One call's options: its principal, its deadline (seconds), its operation id, and the lease that it needs."""
+    """One call's options: who asks, its deadline (seconds), its operation id, the lease that it needs, and why."""
 
     principal: str | None = None
     deadline: float | None = None
     operation_id: UUID | None = None
     lease: Fencing | None = None
+    reason: str | None = None
 
     def __post_init__(self) -> None:
+        if self.reason is not None:
+            object.__setattr__(self, "reason", clean_reason(self.reason))
         if self.principal is not None:
             object.__setattr__(self, "principal", clean_principal(self.principal))
         if self.deadline is not None:
@@ -125,6 +133,16 @@ def clean_principal(principal: object) -> str:
         raise InvalidArgument("the principal must be a non-empty string without NUL")
     if len(text) > MAX_PRINCIPAL:
         raise InvalidArgument(f"the principal has {len(text)} code points; at most {MAX_PRINCIPAL} are allowed")
+    return text
+
+
+def clean_reason(reason: object) -> str:
+    """Return ``reason`` as it is stored, or raise InvalidArgument."""
+    text = clean_text(reason, "the reason")
+    if not text.strip() or any(unicodedata.category(char) == "Cc" for char in text):
+        raise InvalidArgument("the reason must be one line of text, without control characters")
+    if len(text) > MAX_REASON:
+        raise InvalidArgument(f"the reason has {len(text)} code points; at most {MAX_REASON} are allowed")
     return text
 
 
@@ -171,9 +189,19 @@ def is_lost(entity: Entity, record: Record) -> bool:
 class View:
     """One attempt's view: the backend, and whether the attempt may trust the entities in hand."""
 
-    def __init__(self, backend: Reads, trusting: bool, recent: Recent | None = None, *, asking: bool = False) -> None:
+    def __init__(
+        self,
+        backend: Reads,
+        trusting: bool,
+        recent: Recent | None = None,
+        *,
+        asking: bool = False,
+        naming: bool = False,
+    ) -> None:
         self.backend = backend
         self.trusting = trusting
+        self.naming = naming
+        """The attempt may propose an update by name, so that the commit finds the entity."""
         self.guessed = False
         self.asking = asking
         """Only the right is asked: the attempt overlooks what its caller expects, and proposes all the same."""
@@ -216,6 +244,17 @@ class View:
         """Return the nodes that a path led to last, if the attempt may use them instead of reading; that is noted."""
         remembered = self._recent.at(path) if self.trusting and self._recent is not None else None
         self.guessed = self.guessed or remembered is not None
+        return remembered
+
+    def above(self, path: Lookup) -> tuple[Node, ...] | None:
+        """Return the nodes above what a path names, as they were seen last; None: the entity must be read.
+
+        Only for an update by name. Where names are folded, a read alone tells how the entity's own is written.
+        """
+        remembered = self._recent.at(parents_of(path)) if self.naming and self._recent is not None else None
+        if not remembered or remembered[-1].fold:
+            return None
+        self.guessed = True
         return remembered
 
     def led(self, path: Lookup, chain: tuple[Node, ...]) -> None:

@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from functools import partial
 from typing import Any, TypeVar
 
 from metastore.arguments import shown
@@ -30,6 +31,7 @@ from metastore.operation.request import Attempt, Merge, Proposal, View
 from metastore.port.backend import Backend, Reads
 from metastore.port.conditions import Guard
 from metastore.port.records import Lookup, Node, Record
+from metastore.port.unreadable import naming
 from metastore.retry.runner import Conflict
 from metastore.secrets.declared import KEY, NOTHING, PATTERNS, Declared, declared_in, is_plain
 from metastore.secrets.sealer import Sealed, Sealer
@@ -240,7 +242,7 @@ class Seals:
     ) -> Seal:
         """Return what a call at a path encrypts, or at or below an entity; ``fresh``: it was remembered wrongly.
 
-        What a transaction reads is not remembered: it may never be committed.
+        What a transaction reads is remembered once it has committed: see :meth:`validated`.
         """
         known = None if fresh else self._remembered(kind, where)
         if known is not None:
@@ -252,6 +254,12 @@ class Seals:
         if isinstance(declaring, Record):
             self._note(declaring)
         return self._seal(declaring)
+
+    def validated(self, catalog: Record) -> None:
+        """Remember the settings of a catalog that a transaction has read, and its commit has validated."""
+        own, known = catalog.chain[-1], self._settings.get(catalog.chain[-1].id)
+        if known is None or known.catalog != own or self._ids.get(_names(catalog)) != own.id:
+            self._note(catalog)
 
     def _seal(self, declaring: Record | Node | None) -> Seal:
         """Return the seal of a catalog that was read; of one that does not exist; or of none."""
@@ -287,7 +295,11 @@ class Seals:
     def _note(self, record: Record) -> None:
         catalog = record.chain[-1]
         self._settings.set(catalog.id, Seal(self.sealer, *settings_of(record)))
-        self._ids.set(tuple([node.name for node in record.chain]), catalog.id)
+        self._ids.set(_names(record), catalog.id)
+
+
+def _names(record: Record) -> tuple[str, ...]:
+    return tuple([node.name for node in record.chain])
 
 
 def _is_below(kind: Kind, path: Path) -> bool:
@@ -309,4 +321,10 @@ def _catalog_of(reads: Reads, entity: Entity, fresh: bool) -> Node | None:
 
 def settings_of(record: Record) -> tuple[Node, Declared]:
     """Return where a catalog stands, and its settings."""
-    return record.chain[-1], declared_in(json.loads(record.doc)["properties"])
+    here = record.chain[-1]
+    read = partial(_properties, record.doc)
+    return here, declared_in(naming(read, here.kind, here.id, record.version))
+
+
+def _properties(doc: str) -> dict[str, Any]:
+    return {**json.loads(doc)["properties"]}

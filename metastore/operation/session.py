@@ -112,6 +112,8 @@ class ManagerSession:
     """What catalogs declare secret, and the data keys. A view of the past, which writes nothing, has none."""
     declares: bool = field(default=False, init=False)
     """A transaction has made a catalog, or changed the settings of one: they are read in it."""
+    reason: str | None = None
+    """Why its calls are made, unless they say it."""
     read_only: str = ""
     """Of a view that writes nothing: what its writes raise."""
     _epoch: str | None = None
@@ -164,10 +166,11 @@ class Session(ManagerSession):
         """Return this session."""
         return self
 
-    def bound(self, principal: str | None, deadline: float | None) -> Session:
-        """Return a session with another principal or deadline (seconds) that shares all else, such as the backend."""
-        bound = copy(self)
-        bound.principal = self.principal if principal is None else principal
+    def bound(self, call: Call) -> Session:
+        """Return a session with the call's principal, deadline and reason that shares all else, such as the backend."""
+        bound, deadline = copy(self), call.deadline
+        bound.principal = self.principal if call.principal is None else call.principal
+        bound.reason = self.reason if call.reason is None else call.reason
         if deadline is not None:
             bound.policy, bound.bounds_reads = replace(self.policy, deadline=float(deadline)), True
         return bound

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import compress, islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -32,6 +33,7 @@ from metastore.port.conditions import LIVE
 from metastore.port.past import Way
 from metastore.port.records import Known, Step
 from metastore.port.relations import RelationKey
+from metastore.port.unreadable import naming
 
 __all__ = ["Difference", "Differing", "differences", "differing", "scope_at"]
 
@@ -221,8 +223,13 @@ def _folded(steps: Iterable[Step], below: _Below | None) -> tuple[dict[int, _Fol
                 continue
             one = entities.setdefault(step.entity_id or 0, _Folded(slim, slim))
             one.last = slim
-            one.changes += json.loads(masked(step.changes or "[]"))
+            one.changes += naming(partial(_changes, step), step.kind, step.entity_id, step.version)
     return entities, relations
+
+
+def _changes(step: Step) -> list[Any]:
+    changes: list[Any] = json.loads(masked(step.changes or "[]"))
+    return changes
 
 
 def _differences(

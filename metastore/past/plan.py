@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
@@ -33,6 +33,7 @@ from metastore.past.diff import Differing, differing, scope_at
 from metastore.past.reads import reads_at
 from metastore.port.conditions import DROPPING, LIVE, ROOT_ID
 from metastore.port.records import ROOT, Known, OwnedRecord, Record
+from metastore.port.unreadable import naming
 
 __all__ = ["ROWS", "Goal", "Plan", "Step", "in_batches", "parent_of", "planned", "rows_of"]
 
@@ -315,7 +316,9 @@ def _is_reached(goal: Goal, then: Known, present: Known | None) -> bool:
 
 def _numberless(record: Record) -> dict[str, Any]:
     """Return a document without the number of a model's latest version, which does not go back."""
-    return {**json.loads(record.doc), "latest_version": None}
+    here = record.chain[-1]
+    doc = naming(partial(json.loads, record.doc), here.kind, here.id, record.version)
+    return {**doc, "latest_version": None}
 
 
 def _is_reached_row(session: Session, to: int) -> Callable[[Differing], bool]:

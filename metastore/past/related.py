@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from metastore.kinds.relation import relation_named
@@ -15,6 +16,7 @@ from metastore.names import format_path
 from metastore.past.reads import PastReads
 from metastore.port.records import Known, Step
 from metastore.port.relations import ONLY, RelationKey, end_of_known, in_one_metalake
+from metastore.port.unreadable import naming
 
 __all__ = ["Between", "Connected", "connected", "key_of"]
 
@@ -45,7 +47,7 @@ class Connected(NamedTuple):
 
 def key_of(step: Step) -> RelationKey:
     """Return what a step of a relation connects."""
-    doc = json.loads(step.doc or "{}")
+    doc = naming(partial(json.loads, step.doc or "{}"), step.kind, step.entity_id, step.version)
     to_id, kind = step.other_id or 0, step.kind or ""
     slot = ONLY if relation_named(kind).exclusive else to_id
     return RelationKey(step.owner_id or 0, kind, slot, doc.get("column_id", 0), doc.get("value", ""))

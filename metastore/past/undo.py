@@ -18,7 +18,8 @@ from metastore.kinds.table.dropping import MARKER
 from metastore.managers.attempts.alter import rewrite
 from metastore.managers.drops.parts import marked_by
 from metastore.managers.mutation import Mutation, first_entity
-from metastore.managers.owned import OwnedManager, Row
+from metastore.managers.owned import OwnedManager
+from metastore.managers.owned_rows import Row
 from metastore.managers.statistics import revert_partition_statistics
 from metastore.managers.target import find
 from metastore.names import format_path
@@ -198,13 +199,13 @@ def _as_it_goes_back(old: str, entity: Entity) -> str:
     doc = without_dropping(old, entity)
     if entity.kind != "model":
         return doc
-    last = json.loads(entity.record.doc)["latest_version"]
+    last = entity.doc["latest_version"]
     return dump({**json.loads(doc), "latest_version": last}, entity.names)
 
 
 def without_dropping(old: str, entity: Entity) -> str:
     """Return a document as it was, without columns that were being dropped. Raises DropPending if some are now."""
-    for one in json.loads(entity.record.doc).get(MARKER, ()):
+    for one in entity.doc.get(MARKER, ()):
         raise DropPending(UUID(one["operation"]), path=format_path((*entity.names, one["node"]["name"])))
     if f'"{MARKER}"' not in old:
         return old

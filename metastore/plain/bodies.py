@@ -1,7 +1,8 @@
-"""Read the JSON bodies of requests, large ones in a way that lets other threads work meanwhile.
+"""Read and write the JSON bodies of requests and answers, large ones so that other threads work meanwhile.
 
-CPython reads JSON in C, and gives no other thread a turn before it is done. So a large body is bounded in what takes
-time: its values, and the length of a text. At each call of a function of Python, here the hooks, others get their turn.
+CPython reads and writes JSON in C, and gives no other thread a turn before it is done. So a large body of a request is
+bounded in what takes time: its values, and the length of a text. At each call of a function of Python, here the hooks,
+others get their turn. A long list of an answer is written in slices.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-__all__ = ["LARGE", "Crowded", "check_values", "read_json", "read_large_json"]
+__all__ = ["LARGE", "Crowded", "check_values", "read_json", "read_large_json", "write_json"]
 
 LARGE: Final = 64 << 10
 """A larger body is read in a thread, by ``read_large_json`` (bytes)."""
@@ -21,6 +22,8 @@ _TEXT: Final = 2 << 20
 _SLICE: Final = 256 << 10
 """How much of a large body is looked at in one go, which stops all threads (bytes)."""
 _LONGEST: Final = 1 << 63
+_ITEMS: Final = 500
+"""How many items of a list are written in one go, which stops all threads."""
 
 
 class Crowded(ValueError):
@@ -40,6 +43,20 @@ def read_large_json(text: bytes) -> Any:
     """Return the value of a large body. Raises Crowded, ValueError."""
     check_values(text, _VALUES, _TEXT)
     return read_json(text, object_pairs_hook=_object, parse_float=_float)
+
+
+def write_json(value: Any) -> bytes:
+    """Return a value as JSON. A long list in an object is written in slices, and others get their turn between them."""
+    if not isinstance(value, dict):
+        return json.dumps(value).encode()
+    return ("{" + ", ".join([f"{json.dumps(key)}: {_written(one)}" for key, one in value.items()]) + "}").encode()
+
+
+def _written(value: Any) -> str:
+    if not isinstance(value, list) or len(value) <= _ITEMS:
+        return json.dumps(value)
+    slices = [json.dumps(value[start : start + _ITEMS]) for start in range(0, len(value), _ITEMS)]
+    return "[" + ", ".join([one[1:-1] for one in slices]) + "]"
 
 
 def _values(text: bytes) -> int:

@@ -64,6 +64,8 @@ class Commit:
     run: str | None = None
     """The run of the server (:class:`~metastore.port.records.Origin`) before anything was read for it: nothing is
     applied in another one. None: what is there when the commit is sent."""
+    reason: str | None = None
+    """Why it is done, in its caller's words. Each of its rows keeps it."""
 
 
 Cause = Literal[

@@ -56,6 +56,8 @@ class Entry:
     """Of a user's intent: the guards on which the right to it rests. A helper applies it only under these."""
     settled: tuple[int, int] | None = None
     """An id and its scope version now: under another one nothing is written down (read)."""
+    reason: str | None = None
+    """Why it is done, in its caller's words: its row keeps it, whoever applies it."""
 
 
 @value

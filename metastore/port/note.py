@@ -1,7 +1,7 @@
-"""What a commit's row keeps of that on which the commit rested: leases, the evidence of rights, and what it raised.
+"""What a commit's row keeps of the commit: leases, the evidence of rights, what it raised, and its caller's reason.
 
-Only a commit under leases has such a note, one that a user's rights allowed, and one that takes rights away. All others
-write nothing more.
+Only a commit under leases has such a note, one that a user's rights allowed, one that takes rights away, and one with a
+reason. All others write nothing more. The first row keeps all of it, each other one the leases and the reason.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from metastore.port.commit import Commit
+from metastore.port.intents import Entry
 from metastore.port.leases import fences
 
-__all__ = ["Note", "note", "note_of", "read_note"]
+__all__ = ["Note", "note_below", "note_of", "note_of_intent", "read_note", "reason_in"]
 
 
 class Note(NamedTuple):
@@ -26,32 +27,65 @@ class Note(NamedTuple):
     """The scope versions on which the right to write rested, by id."""
     raised: Mapping[int, int] = {}
     """The scope versions that the commit made, of entities that it did not write, by id."""
+    reason: str | None = None
+    """Why it was done, in its caller's words."""
 
 
 def note_of(commit: Commit) -> str | None:
     """Return what the first row of a commit keeps; None: nothing."""
     raised = {g.id: g.scope_version + 1 for g in commit.guards if g.bump}
-    if commit.evidence and not raised and not commit.leases:
-        return _of_evidence(commit.evidence)
-    if raised or commit.evidence:
-        return note(commit.evidence, raised, [(lease.id, lease.token) for lease in commit.leases])
+    if raised or commit.reason is not None:
+        return _note(commit.evidence, raised, _pairs(commit), commit.reason)
+    if commit.evidence:
+        return _note(commit.evidence, {}, _pairs(commit)) if commit.leases else _of_evidence(commit.evidence)
     return fences(commit.leases) if commit.leases else None
+
+
+def note_below(commit: Commit) -> str | None:
+    """Return what each other row of a commit keeps; None: nothing."""
+    if commit.reason is not None:
+        return _note((), {}, _pairs(commit), commit.reason)
+    return fences(commit.leases) if commit.leases else None
+
+
+def note_of_intent(entry: Entry) -> str | None:
+    """Return what the row of an operation that is written down keeps; None: nothing."""
+    if entry.evidence or entry.reason is not None:
+        return _note(entry.evidence, {}, (), entry.reason)
+    return None
+
+
+def _pairs(commit: Commit) -> list[tuple[int, int]]:
+    return [(lease.id, lease.token) for lease in commit.leases]
 
 
 @lru_cache(1024)
 def _of_evidence(evidence: tuple[tuple[int, int], ...]) -> str:
     """Return the note of a user's write. It is the same for siblings, write after write."""
-    return note(evidence)
+    return _note(evidence, {}, ())
 
 
-def note(
+def _note(
     evidence: Iterable[tuple[int, int]],
-    raised: Mapping[int, int] | None = None,
-    leases: Iterable[tuple[int, int]] = (),
+    raised: Mapping[int, int],
+    leases: Iterable[tuple[int, int]],
+    reason: str | None = None,
 ) -> str:
-    """Return a note as JSON. The ids of evidence are keys, so that no pair of a lease looks like one of them."""
-    parts = {"leases": [list(pair) for pair in leases], "evidence": dict(evidence), "raised": raised or {}}
-    return json.dumps({name: part for name, part in parts.items() if part})
+    """Return a note as JSON. Nothing in it looks like the pair of a lease, for which databases search the text.
+
+    So the ids of evidence are keys, and a reason has no bracket.
+    """
+    parts = {"leases": [list(pair) for pair in leases], "evidence": dict(evidence), "raised": raised}
+    text = json.dumps({name: part for name, part in parts.items() if part})
+    if reason is None:
+        return text
+    said = '"reason": ' + json.dumps(reason).replace("[", r"\u005b")
+    return "{" + ", ".join(part for part in (text[1:-1], said) if part) + "}"
+
+
+def reason_in(text: str | None) -> str | None:
+    """Return the reason that a row keeps; None: it keeps none. Raises ValueError if it is not a note."""
+    return None if text is None or '"reason"' not in text else read_note(text).reason
 
 
 def read_note(text: str) -> Note:
@@ -61,9 +95,13 @@ def read_note(text: str) -> Note:
         if isinstance(parts, list):
             parts = {"leases": parts}
         leases = tuple([(int(lease), int(token)) for lease, token in parts.get("leases", ())])
-        return Note(leases, *({int(i): int(scope) for i, scope in parts.get(n, {}).items()} for n in _BY_ID))
+        by_id = [{int(i): int(scope) for i, scope in parts.get(name, {}).items()} for name in _BY_ID]
+        reason = parts.get("reason")
+        if reason is not None and not isinstance(reason, str):
+            raise TypeError("a reason is a text")
+        return Note(leases, by_id[0], by_id[1], reason)
     except (TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"this is not a note of leases and evidence: {error}") from error
+        raise ValueError(f"this is not a note of a commit: {error}") from error
 
 
 _BY_ID = ("evidence", "raised")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from metastore.port.records import Record
 from metastore.port.relations import RelationKey
 from metastore.port.value import value
 
-__all__ = ["Advance", "Delete", "Event", "Insert", "Place", "Put", "Relate", "Result", "Update", "Write"]
+__all__ = ["Advance", "Delete", "Event", "Insert", "Named", "Place", "Put", "Relate", "Result", "Update", "Write"]
 
 
 @value
@@ -47,11 +48,24 @@ class Place:
 
 
 @value
+class Named:
+    """A live child of an entity, by its name. A backend finds it at the instant of the commit."""
+
+    parent_id: int
+    family: str
+    key: str
+
+
+@value
 class Update:
     """One more version of the entity ``id``, whose version is ``version``.
 
     With ``scope_version`` the update is exclusive: that is expected too, and grows by one.
     Only then may place, state or in-use change. ``empty``: it must have no live children.
+
+    With ``named`` it is an exclusive update, alone in its commit, of the live child of that name and the event's kind.
+    ``id`` and ``scope_version`` are 0, a ``version`` of 0 is any, and the entity keeps its own ``fold``. The commit
+    conflicts ("self") if there is no such child. A backend may say so at any time: the sender reads, and gives the id.
     """
 
     id: int
@@ -63,6 +77,7 @@ class Update:
     state: int | None = None
     in_use: bool | None = None
     empty: bool = False
+    named: Named | None = None
 
 
 @value
@@ -138,3 +153,5 @@ class Result:
     id: int
     version: int
     time: int
+    found: Record | None = None
+    """Of an update by name that gives a place: the entity before it, without what stands above."""

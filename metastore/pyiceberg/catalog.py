@@ -79,17 +79,18 @@ class MetastoreCatalog(_PyIcebergBase):
         *,
         allowed: Iterable[str] = (),
         merging: bool = False,
+        of_users: bool = False,
     ) -> MetastoreCatalog:
         """Return the catalog ``root`` (metalake, catalog) of an open store, for a server. It reads and creates nothing.
 
         ``once``: the idempotency key of the only request that uses this catalog. ``leases``: those in whose line lost
         commits wait; a user's store has none. ``allowed``: folders besides the warehouse in which files may lie.
-        ``merging``: appends are rebased although a requirement of the client is false. The properties of a table cannot
-        name code or endpoints here.
+        ``merging``: appends are rebased although a requirement of the client is false. ``of_users``: users whose rights
+        are checked have tables there too. The properties of a table cannot name code or endpoints here.
         """
         catalog = cls.__new__(cls)
         _PyIcebergBase.__init__(catalog, root[1], **properties)
-        places = Places(properties, trusting=False, allowed=allowed)
+        places = Places(properties, trusting=False, allowed=allowed, of_users=of_users)
         catalog._stand_on(store, root, once or Once(store), leases, places, merging=merging)  # noqa: SLF001  (this class)
         return catalog
 
@@ -185,7 +186,7 @@ class MetastoreCatalog(_PyIcebergBase):
             self._tables.require_right(table_names(identifier))
             staged = self._staged(identifier, schema, location, partition_spec, sort_order, properties, held=False)
             if location:
-                self._take(staged.name(), location)
+                options = options | self._take(staged.name(), location)
             self._tables.create(staged.name(), staged.metadata, staged.metadata_location, options)
             return self._table(staged.name(), staged.metadata, staged.metadata_location)
 
@@ -252,20 +253,28 @@ class MetastoreCatalog(_PyIcebergBase):
             self._places.check_chosen(location, names, above, user)
         return location.rstrip("/")
 
-    def _take(self, names: Identifier, *places: str) -> None:
+    def _take(self, names: Identifier, *places: str) -> dict[str, Any]:
         """Let a new table or view of a user have the folders that the user named. Raises ForbiddenError if one had it.
 
-        That one may be another's by now, under another name.
+        That one may be another's by now, under another name. Return the options of the call that makes it.
         """
-        if (user := user_of(self._store)) is not None:
-            above = self._namespaces.properties(names[:-1]).get(LOCATION)
-            for place in places:
-                self._once.take(self._places.check_chosen(place, names, above, user))
+        if (user := user_of(self._store)) is None:
+            return {}
+        above = self._namespaces.properties(names[:-1]).get(LOCATION)
+        return self._once.take(*[self._places.check_chosen(place, names, above, user) for place in places])
 
-    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
+    def register_table(
+        self,
+        identifier: str | Identifier,
+        metadata_location: str,
+        overwrite: bool = False,
+        *,
+        replaces: str | None = None,
+    ) -> Table:
         """Create a table from a metadata file; with ``overwrite``, let an existing table have it.
 
-        Raises TableAlreadyExistsError, NoSuchNamespaceError.
+        ``replaces``: the metadata file that it must still have. Raises TableAlreadyExistsError, NoSuchNamespaceError,
+        CommitFailedException.
         """
         names = table_names(identifier)
 
@@ -274,7 +283,9 @@ class MetastoreCatalog(_PyIcebergBase):
             self._tables.require_right(names, overwrite=overwritten)
             if not overwritten:
                 self._check_registered(names, metadata_location)
-            metadata = self._tables.register(names, metadata_location, options, overwrite=overwritten)
+            metadata = self._tables.register(
+                names, metadata_location, options, overwrite=overwritten, replaces=replaces
+            )
             return self._table(names, metadata, metadata_location)
 
         return self._once.run(attempt, lambda: self.load_table(names))
@@ -397,7 +408,7 @@ class MetastoreCatalog(_PyIcebergBase):
             provider = self._places.locations(metadata.location, metadata.properties)
             location = provider.new_table_metadata_file_location()
             self._namespaces.require(names[:-1])
-            self._take(names, metadata.location)
+            options = options | self._take(names, metadata.location)
             self._tables.create(names, metadata, location, options)
             return answer(metadata, location)
 
@@ -437,7 +448,7 @@ class MetastoreCatalog(_PyIcebergBase):
             converted = self._convert_schema_if_needed(schema)
             metadata = new_view_metadata(place, converted, view_version, property_texts(properties))
             if location:
-                self._take(names, location)
+                options = options | self._take(names, location)
             return self._views.create(names, metadata, options)
 
         return self._once.run(attempt, lambda: self.load_view(names))
@@ -451,7 +462,7 @@ class MetastoreCatalog(_PyIcebergBase):
             self._check_registered(names, metadata_location)
             metadata = self._views.read(metadata_location)
             self._check_registered(names, metadata.location)
-            self._take(names, metadata_location, metadata.location)
+            options = options | self._take(names, metadata_location, metadata.location)
             return self._views.register(names, metadata, metadata_location, options)
 
         return self._once.run(attempt, lambda: self.load_view(names))

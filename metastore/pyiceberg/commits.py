@@ -103,7 +103,7 @@ class TableCreation:
     path: tuple[str, ...]
     load: Callable[[], Current]
     absent: Callable[[], None]
-    take: Callable[[], None]
+    take: Callable[[], object]
     metadata: TableMetadata
 
 
@@ -234,6 +234,7 @@ class Commits:
         locations = self._places.locations(current.metadata.location, current.metadata.properties)
         if is_of_user(self._store):
             check_own_updates(current.metadata, commit.updates)
+        if is_of_user(self._store) or self._places.of_users:
             check_next(current.metadata.location, current.location, locations.new_table_metadata_file_location())
         io = self._places.io(current.metadata.properties, current.location)
         if _is_there(commit.updates, current.metadata):

@@ -24,7 +24,6 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.config import Config
-from pyiceberg.view.metadata import ViewMetadata
 
 from metastore.errors import MetastoreError, OutcomeUnknown
 from metastore.plain.bodies import Crowded, check_values
@@ -37,7 +36,6 @@ __all__ = [
     "delete_quietly",
     "delete_table_files",
     "deleted_if_refused",
-    "deletes_old",
     "make_folders",
     "never_changes",
     "next_location",
@@ -211,12 +209,7 @@ def deleted_if_refused(io: FileIO, locations: list[str]) -> Iterator[None]:
         raise
 
 
-def deletes_old(metadata: TableMetadata | ViewMetadata) -> bool:
-    """Whether the properties of a table or a view want old metadata files deleted."""
-    return _is_true(metadata, _DELETES, otherwise=TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED_DEFAULT)
-
-
-def _is_true(metadata: TableMetadata | ViewMetadata, name: str, *, otherwise: bool) -> bool:
+def _is_true(metadata: TableMetadata, name: str, *, otherwise: bool) -> bool:
     """Whether a table's property is true. Any text but ``true`` means false, as in Iceberg's Java library."""
     return metadata.properties.get(name, str(otherwise)).lower() == "true"
 
@@ -234,7 +227,7 @@ def outlived(before: TableMetadata, after: TableMetadata, folder: str) -> list[s
 
     A table that was registered may name any file in its log. So only those in the table's own ``folder`` count.
     """
-    if not deletes_old(after):
+    if not _is_true(after, _DELETES, otherwise=TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED_DEFAULT):
         return []
     kept = {entry.metadata_file for entry in after.metadata_log}
     cut = [entry.metadata_file for entry in before.metadata_log if entry.metadata_file not in kept]

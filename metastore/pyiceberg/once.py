@@ -8,11 +8,16 @@ Two notes are kept beside the attempts, as results of operations that write noth
 key belongs to. The second is the final answer of a request that was refused: it takes the place of the next attempt, so
 that no attempt in flight can commit any more.
 
-A note of the same sort says that a request has used a folder which the server held for a user.
+A note of the same sort says that a request has used a folder which the server held for a user. **Users make at most
+one table or view in such a folder, for ever**: only the request of the note may make something there, and it commits
+at most once, because the operation ids of its attempts follow from its key. Without a key they follow from what the
+request says: so one that failed can be repeated, and one that has committed is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -50,16 +55,19 @@ class Once:
 
     def __init__(self, store: Store, text: str | None = None, whose: str = "", call: str = "") -> None:
         self._store = store
+        self._has_key = text is not None
         self._text = text
+        """What the operation ids follow from; None: they follow from nothing."""
         self._whose = whose
         self._call = call
-        self._who = [text, whose, call] if text is not None else [str(SYSTEM.operation_id())]
+        self._said: Any = str(SYSTEM.operation_id())
         self._over = 0
         """How many attempts, counted from the first one, have failed for good."""
 
     def claim(self, request: Any) -> None:
         """Raise OperationIdReused if the key belongs to another request. ``request``: what is in this one, as JSON."""
         if self._text is None:
+            self._said = request
             return
         operation = key(self._text, scope=self._whose)
         try:
@@ -68,20 +76,26 @@ class Once:
             message = "the key belongs to another request, with another path, query or body; take a new key"
             raise OperationIdReused(operation, message) from None
 
-    def take(self, folder: str) -> None:
-        """Note that this request makes something in a folder. Raises ForbiddenError if another one has done so."""
-        try:
-            self._note(key(folder, scope="the folder of a new table"), self._who, None)
-        except OperationIdReused:
-            message = f"a table or a view was made in {folder} before; leave the location out, or stage the table again"
-            raise ForbiddenError(message) from None
+    def take(self, *folders: str) -> dict[str, Any]:
+        """Note that this request makes something in these folders; return the options of the call that makes it.
+
+        Raises ForbiddenError if another request has noted one of them, or this one has made something there.
+        """
+        if self._text is None:
+            self._text = "says " + hashlib.sha256(json.dumps(self._said, sort_keys=True).encode()).hexdigest()
+        for folder in folders:
+            try:
+                self._note(key(folder, scope="the folder of a new table"), [self._text, self._whose, self._call], None)
+            except OperationIdReused:
+                raise _used(folder) from None
+        return self.begin() or {}
 
     def settle(self, answer: dict[str, Any]) -> bool:
         """Keep the answer to a refused request for its repeats; False: an attempt has committed, so it was not refused.
 
         Raises Refused if another answer is kept already.
         """
-        while self._text is not None:
+        while self._has_key:
             if (options := self.begin()) is None:
                 return False
             try:
@@ -106,7 +120,7 @@ class Once:
         """Return the options of the next attempt's call; None: an attempt has committed.
 
         Read everything that the attempt rests on before you call this: then no earlier attempt can commit unnoticed.
-        Raises Refused if the request was refused for good.
+        Raises Refused if the request was refused for good, ForbiddenError if one without a key has used its folders.
         """
         if self._text is None:
             return {}
@@ -118,6 +132,8 @@ class Once:
             if isinstance(outcome.result, dict):
                 raise Refused(outcome.result)
             if state == "committed":
+                if not self._has_key:
+                    raise _used("this folder")
                 return None
             if state == "unknown":
                 return {"operation_id": operation}
@@ -127,7 +143,7 @@ class Once:
 
     def has_committed(self) -> bool:
         """Whether an attempt under the key has committed; without a key, that is not known: False."""
-        return self._text is not None and self.begin() is None
+        return self._has_key and self.begin() is None
 
     def run(self, attempt: Callable[[dict[str, Any]], T], answer: Callable[[], T]) -> T:
         """Return what ``attempt(options)`` returns, or ``answer()`` if an attempt has committed already."""
@@ -155,3 +171,9 @@ class Once:
 
     def _id(self, number: int) -> UUID:
         return key(f"{self._text}/{number}", scope=f"{self._whose} {self._call}")
+
+
+def _used(folder: str) -> ForbiddenError:
+    return ForbiddenError(
+        f"a table or a view was made in {folder} before; leave the location out, or stage the table again"
+    )

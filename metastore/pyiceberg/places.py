@@ -94,13 +94,17 @@ class Places:
     ``trusting``: the properties of a table may name an endpoint, and classes of Python to load. A server does not trust
     them, because its clients write them: they could get the server's credentials, or run code of their choice. It also
     refuses a relative location, which would lie in its working folder, and every place that does not lie below its
-    warehouse or one of ``allowed``.
+    warehouse or one of ``allowed``. ``of_users``: users whose rights are checked write into its folders, and may have
+    replaced a metadata file: not even an operator writes where such a file says.
     """
 
-    def __init__(self, properties: Properties, *, trusting: bool, allowed: Iterable[str] = ()) -> None:
+    def __init__(
+        self, properties: Properties, *, trusting: bool, allowed: Iterable[str] = (), of_users: bool = False
+    ) -> None:
         # the store's URI, which may have a password, stays here
         self._own = {key: value for key, value in properties.items() if key != URI}
         self._trusting = trusting
+        self.of_users = of_users
         self._folders = Folders((self._own.get(WAREHOUSE_LOCATION, ""), *allowed))
 
     @property
@@ -225,7 +229,7 @@ def check_same_place(stored: str, location: str) -> None:
 
 
 def check_next(location: str, current: str, file: str) -> None:
-    """Raise ForbiddenError unless a user's next metadata file lies beside the current one, or below its table.
+    """Raise ForbiddenError unless the next metadata file of a table lies beside the current one, or below the table.
 
     An operator may have chosen a folder elsewhere; then the current file lies there. A user may have replaced what is
     in that file, and the server deletes old files where new ones go.

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyiceberg.catalog import LOCATION
 from pyiceberg.exceptions import (
+    CommitFailedException,
     NoSuchIcebergTableError,
     NoSuchNamespaceError,
     NoSuchTableError,
@@ -61,8 +62,11 @@ class Tables:
             raise NoSuchIcebergTableError(f"Table is not an Iceberg table: {shown(names)}")
         return entity
 
-    def current(self, names: Identifier) -> Current:
-        """Return a table with its metadata. For a user it raises ForbiddenError if the file was replaced."""
+    def current(self, names: Identifier, *, writing: bool = False) -> Current:
+        """Return a table with its metadata.
+
+        Raises ForbiddenError if the file was replaced: for a user, and for an operator who writes beside users.
+        """
 
         def named() -> tuple[StoredTable, str]:
             found = self.entity(names)
@@ -72,7 +76,7 @@ class Tables:
             return read_metadata(self._places.io(EMPTY_DICT, place), place)
 
         entity, metadata, location = read_current(named, read)
-        if entity.location is not None and is_of_user(self._store):
+        if entity.location is not None and (is_of_user(self._store) or (writing and self._places.of_users)):
             check_same_place(entity.location, metadata.location)
         return Current(entity, metadata, location)
 
@@ -129,9 +133,16 @@ class Tables:
         with errors_of_iceberg(), missing_raises(no_namespace(names[:-1])), taken_raises(names):
             yield
 
-    def register(self, names: Identifier, location: str, options: dict[str, Any], *, overwrite: bool) -> TableMetadata:
-        """Create a table from a metadata file; with ``overwrite``, let the table that is there have it."""
+    def register(
+        self, names: Identifier, location: str, options: dict[str, Any], *, overwrite: bool, replaces: str | None = None
+    ) -> TableMetadata:
+        """Create a table from a metadata file; with ``overwrite``, let the table that is there have it.
+
+        ``replaces``: the metadata file that the table must still have.
+        """
         current = self.current(names) if overwrite else None
+        if current is not None and replaces not in (None, current.location):
+            raise CommitFailedException(f"{shown(names)} has another metadata file by now: {current.location}")
         user = user_of(self._store)
         if user is not None and current is not None:
             check_moved(current.metadata.location, location)
@@ -145,8 +156,7 @@ class Tables:
                 places = (location, metadata.location)
                 folders = [self._places.check_chosen(place, names, above, user) for place in places]
                 check_own_metadata(metadata)
-                for folder in folders:
-                    self._once.take(folder)
+                options = options | self._once.take(*folders)
             else:
                 check_moved(current.metadata.location, metadata.location)
                 check_own_metadata(metadata)
@@ -178,7 +188,7 @@ class Tables:
         """Remove a table for good, then delete its files."""
 
         def attempt(options: dict[str, Any]) -> None:
-            current = self.current(names)
+            current = self.current(names, writing=True)
             with errors_of_iceberg():
                 if not self._store.tables.purge(current.entity, **options):
                     raise no_table(names)
@@ -217,7 +227,7 @@ class Loader:
         self._names = names
 
     def __call__(self) -> Current:
-        return self._tables.current(self._names)
+        return self._tables.current(self._names, writing=True)
 
 
 def _pointer(entity: StoredTable, names: Identifier) -> str:

@@ -24,10 +24,7 @@ from metastore.pyiceberg.columns import columns_of
 from metastore.pyiceberg.entities import POINTER
 from metastore.pyiceberg.files import (
     check_text,
-    delete_quietly,
     deleted_if_refused,
-    deletes_old,
-    never_changes,
     read_current,
     read_text,
 )
@@ -143,10 +140,7 @@ class Views:
                 self._store.views.alter(stored, *_changes(stored, _fields(after, file), location), **options)
         except (VersionConflict, OperationIdReused):
             return None
-        beside = location.rpartition("/")[0] == file.rpartition("/")[0]
-        if beside and never_changes(location) and deletes_old(after):  # else history has it, or a client named it
-            delete_quietly(io, [location])
-        return View(names, after), file
+        return View(names, after), file  # the replaced file stays: history names it, and perhaps another view
 
     def rename(self, names: Identifier, new: Identifier, options: dict[str, Any]) -> None:
         """Rename or move a view."""

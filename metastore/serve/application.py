@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -20,6 +21,7 @@ from metastore.jobs import WorkerPool
 from metastore.serve.actors import Actors
 from metastore.serve.console import Console
 from metastore.serve.gate import Gate
+from metastore.serve.gc import Collector
 from metastore.serve.gravitino.health import health_routes
 from metastore.serve.gravitino.protocol import gravitino_protocol
 from metastore.serve.iceberg.credentials import Vendor
@@ -28,7 +30,7 @@ from metastore.serve.iceberg.warehouses import Warehouses
 from metastore.serve.principals import Principals
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from metastore.store import Store
 
@@ -53,6 +55,7 @@ def application(
     gravitino: bool = True,
     body_timeout: float = 60.0,
     console: bool = True,
+    gc_retention: timedelta | None = None,
 ) -> ASGIApp:
     """Return the application of an open store. It closes the store when the server stops.
 
@@ -75,6 +78,8 @@ def application(
 
     * ``body_timeout``: how long the body of a request may take to arrive (seconds).
 
+    * ``gc_retention``: run gc with this retention, on one server of the database at a time; None: never.
+
     Raises InvalidArgument for an argument that is wrong, before it serves anything.
     """
     asked_by = principals or Principals()
@@ -96,7 +101,7 @@ def application(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        with WorkerPool(store, workers=job_workers, take_over=take_over_jobs) if job_workers else nullcontext():
+        with _working(store, job_workers, take_over_jobs, gc_retention):
             yield
         if pages is not None:
             pages.close()
@@ -112,6 +117,17 @@ def application(
         routes += pages.routes()
     app = Starlette(lifespan=lifespan, routes=routes)
     return Gate(app, authenticates=asked_by.authenticates, header=asked_by.header)
+
+
+@contextmanager
+def _working(store: Store, jobs: int, take_over: bool, gc_retention: timedelta | None) -> Iterator[None]:
+    """Do what a server does besides answering: run ``jobs`` jobs at once, and gc."""
+    with ExitStack() as work:
+        if jobs:
+            work.enter_context(WorkerPool(store, workers=jobs, take_over=take_over))
+        if gc_retention is not None:
+            work.enter_context(Collector(store, gc_retention))
+        yield
 
 
 def _below(prefix: str, protocol: ASGIApp) -> Mount:

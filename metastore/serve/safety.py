@@ -97,7 +97,7 @@ def _address(host: str, token: bool, proxy: bool, tls: bool, authorization: bool
 def _file(file: Path, read: Callable[[], object]) -> Finding:
     """Look at a secret file. ``read`` reads it as the server does, and raises InvalidArgument."""
     try:
-        mode = stat.S_IMODE(file.stat().st_mode)
+        mode, group = stat.S_IMODE(file.stat().st_mode), file.stat().st_gid
         read()
     except OSError as error:
         return Finding("file", False, f"{file} cannot be read: {error.strerror}")
@@ -108,7 +108,8 @@ def _file(file: Path, read: Callable[[], object]) -> Finding:
         return Finding(
             "file", False, f"{file} has mode {mode:04o}: others may {' and '.join(others)} it; run: chmod 600"
         )
-    return Finding("file", True, f"{file} has mode {mode:04o}")
+    readers = f": its group {group} reads it, so let nobody but the server be in it" if mode & 0o040 else ""
+    return Finding("file", True, f"{file} has mode {mode:04o}{readers}")
 
 
 def _sqlite(url: str | None, clock: Clock) -> Finding:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from metastore.clock import SYSTEM
-from metastore.plain.bodies import LARGE, Crowded, read_json, read_large_json
+from metastore.plain.bodies import LARGE, Crowded, read_json, read_large_json, write_json
 from metastore.serve import audit
 from metastore.serve.principals import Principal, Principals
 
@@ -93,8 +92,12 @@ class Answer:
         """Return the answer as Starlette sends it."""
         if self.body is None:
             return Response(status_code=204 if self.status == 200 else self.status, headers=dict(self.headers))
-        text = self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
-        return Response(text, self.status, dict(self.headers), media_type)
+        return Response(self.text, self.status, dict(self.headers), media_type)
+
+    @property
+    def text(self) -> bytes:
+        """The body as JSON."""
+        return self.body if isinstance(self.body, bytes) else write_json(self.body)
 
 
 Handler = Callable[[Call], Answer]
@@ -197,7 +200,7 @@ class Protocol:
             workers = threads.readers if request.method in _READS else threads.writers
             async with self._json(request) as (body, said):
                 call = Call(names, request.query_params, request.headers, body, principal, operation, said, id)
-                return await asyncio.get_running_loop().run_in_executor(workers, handler, call)
+                return await asyncio.get_running_loop().run_in_executor(workers, _answered, handler, call)
         except ClientDisconnect:  # nobody reads this answer: the status is for the log
             return Answer(status=499)
         except Exception as error:  # noqa: BLE001  (the protocol knows each error; the rest is a defect, and logged)
@@ -243,6 +246,12 @@ class Protocol:
                 return one.handler, names
             other_method = other_method or names is not None
         return self._unknown(method, "/" + "/".join(segments), other_method)
+
+
+def _answered(handler: Handler, call: Call) -> Answer:
+    """Return the answer with its text: a long list is written here, in a thread, not on the event loop."""
+    answer = handler(call)
+    return answer if answer.body is None else replace(answer, body=answer.text)
 
 
 def _segments(scope: Scope) -> list[str]:

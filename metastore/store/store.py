@@ -123,16 +123,16 @@ class Store(Managers):
         self.drops = Drops(session)
         self.secrets = SecretStore(session)
 
-    def bind(self, *, principal: str | None = None, deadline: float | None = None) -> Store:
-        """Return a view of the store for one request, with its own principal and deadline of each call (seconds).
+    def bind(self, *, principal: str | None = None, deadline: float | None = None, reason: str | None = None) -> Store:
+        """Return a view of the store for one request: who asks, each call's deadline (seconds), and why it is made.
 
         It shares everything else, and takes microseconds to make. Closing it does nothing: the store stays open. Raises
         InvalidArgument.
         """
-        call = Call(principal, deadline)
+        call = Call(principal, deadline, reason=reason)
         from metastore.store.views import BoundStore  # noqa: PLC0415  (a view is a store)
 
-        return BoundStore(self, self._session.bound(call.principal, call.deadline))
+        return BoundStore(self, self._session.bound(call))
 
     def as_user(self, user: Path | Entity) -> Store:
         """Return the store as a user may see and use it: the same managers, and every call is checked.
@@ -288,6 +288,7 @@ class Store(Managers):
         kind: str | None = None,
         dry_run: bool = False,
         lease: Fencing | None = None,
+        reason: str | None = None,
     ) -> list[Difference]:
         """Make an entity, and all below it, what it was at a position or time; return what changes.
 
@@ -297,10 +298,10 @@ class Store(Managers):
         ``dry_run``: nothing is written. ``kind`` says what a path means that several families share. Raises
         HistoryGone; EntityNotFound if it was not there then; InvalidArgument for what cannot come back;
         EntityAlreadyExists if another entity has an old name; DropPending, ScopeFrozen; LeaseLost if the holder has
-        lost the ``lease``.
+        lost the ``lease``. ``reason``: why, for history and feed.
         """
         at = position.position_in(self._session, to)
-        return revert(self._session, target, kind, at, Call(lease=lease), dry_run=dry_run)
+        return revert(self._session, target, kind, at, Call(lease=lease, reason=reason), dry_run=dry_run)
 
     def pin(self, name: str, *, at: str | datetime | None = None, expires: float | None = None) -> Pin:
         """Give a position (None: the newest) a name, so that gc keeps its past until ``unpin``.
@@ -352,15 +353,17 @@ class Store(Managers):
         principal: str | None = None,
         deadline: float | None = None,
         operation_id: UUID | str | None = None,
+        reason: str | None = None,
     ) -> Transaction:
         """Begin a transaction: ``with store.transaction() as tx: tx.tables.alter(…)``.
 
         It commits when the block ends. It raises VersionConflict if something that it read has changed: run it again.
         It raises LeaseLost if the holder has lost the ``lease``. ``deadline`` (seconds) holds for the commit.
         It commits under ``operation_id``, so that ``outcome`` finds it. If that id has been used already, it
-        writes nothing and raises OperationIdReused.
+        writes nothing and raises OperationIdReused. ``reason``: why, for history and feed; one line of at most 200
+        characters.
         """
-        return Transaction(self._session, Call(principal, deadline, operation_id, lease))  # type: ignore[arg-type]
+        return Transaction(self._session, Call(principal, deadline, operation_id, lease, reason))  # type: ignore[arg-type]
 
     def run(
         self,
@@ -369,14 +372,15 @@ class Store(Managers):
         *,
         principal: str | None = None,
         deadline: float | None = None,
+        reason: str | None = None,
     ) -> T:
         """Run ``fn(tx)`` in a transaction, and again after each conflict; return its result.
 
-        ``deadline`` (seconds) holds for all attempts. Raises DeadlineExceeded, LeaseLost, InvalidArgument, and what
-        ``fn`` raises.
+        ``deadline`` (seconds) holds for all attempts. ``reason``: why, for history and feed. Raises DeadlineExceeded,
+        LeaseLost, InvalidArgument, and what ``fn`` raises.
         """
         function(fn, "what a transaction runs")
-        return run_transaction(self._session, fn, Call(principal, deadline, lease=lease))
+        return run_transaction(self._session, fn, Call(principal, deadline, lease=lease, reason=reason))
 
     def gc(
         self,
@@ -385,6 +389,7 @@ class Store(Managers):
         keep_versions: int = 10,
         keep_unread: timedelta = timedelta(days=30),
         clean_up: Callable[[LeftBehind], None] | None = None,
+        lease: Fencing | None = None,
     ) -> Collected:
         """Delete what was dropped longer ago than ``retention``, and old history. Many processes may run it at once.
 
@@ -393,11 +398,11 @@ class Store(Managers):
 
         A value that was staged under a lease may become impossible to publish. gc calls ``clean_up`` with each such
         value, perhaps more than once, to remove what it names. Without ``clean_up``, gc leaves these rows. Raises
-        InvalidArgument.
+        InvalidArgument; LeaseLost at the next batch if the holder has lost the ``lease``: the next gc goes on.
         """
         if clean_up is not None:
             function(clean_up, "clean_up")
-        collected = collecting.collect(self._session, retention, keep_versions, keep_unread)
+        collected = collecting.collect(self._session, retention, keep_versions, keep_unread, lease)
         return replace(collected, staged=clear_away(self._session.backend, clean_up))
 
     def verify(self) -> list[Violation]:
@@ -447,17 +452,19 @@ class Store(Managers):
         if_exists: IfExists = "error",
         progress: Callable[[float], None] | None = None,
         lease: Fencing | None = None,
+        reason: str | None = None,
     ) -> Imported:
         """Write the content of an export, below ``into`` (None: where it was). Run again, it writes what is missing.
 
         An entity that exists with other content raises EntityAlreadyExists, is left ("return") or replaced ("replace").
         A bad file raises InvalidArgument, with the number of the line, before anything is written. A file with ids
         needs an empty database, and takes no ``lease``; if its import is interrupted, :func:`metastore.restore` goes
-        on. Raises LeaseLost if the holder has lost the ``lease``; what was written before stays.
+        on. ``reason``: why, for history and feed. Raises LeaseLost if the holder has lost the ``lease``; what was
+        written before stays.
         """
         from metastore.transfer import calls  # noqa: PLC0415
 
-        return calls.import_from(self._session, source, into, if_exists, progress, Call(lease=lease))
+        return calls.import_from(self._session, source, into, if_exists, progress, Call(lease=lease, reason=reason))
 
     def outcome(self, operation_id: UUID | str) -> Outcome:
         """Return what became of an operation. It changes nothing: to settle an operation, repeat its call with its id.

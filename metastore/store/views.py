@@ -59,10 +59,10 @@ class UserStore(BoundStore):
         message = f"{name} may not {what}; only the library itself and admins may (ms.open(admins=…))"
         return PermissionDenied(name, "admin", "", message)
 
-    def bind(self, *, principal: str | None = None, deadline: float | None = None) -> Store:
-        """Return a view of the same user with another deadline of each call. Raises InvalidArgument for a principal."""
+    def bind(self, *, principal: str | None = None, deadline: float | None = None, reason: str | None = None) -> Store:
+        """Return a view of the same user with another deadline, and why. Raises PermissionDenied for a principal."""
         check_principal(self._access, Call(principal, deadline))
-        return UserStore(self, self._session.bound(None, Call(None, deadline).deadline))
+        return UserStore(self, self._session.bound(Call(None, deadline, reason=reason)))
 
     def as_user(self, user: Path | Entity) -> Store:
         """Raise PermissionDenied: a user does not act as another one."""

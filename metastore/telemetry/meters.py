@@ -82,6 +82,11 @@ def _pool(seen: Snapshot) -> Values:
         yield seen.pool.waiting, {"state": "waiting"}
 
 
+def _gc_backlog(seen: Snapshot) -> Values:
+    if seen.gc_backlog_seconds is not None:
+        yield seen.gc_backlog_seconds, {}
+
+
 _COUNTERS = (
     ("operations", "Operations that ended, by what decided them.", _operations),
     ("conflicts", "Attempts that lost, by cause.", _conflicts),
@@ -91,5 +96,6 @@ _COUNTERS = (
 _GAUGES = (
     ("in_flight", "Operations that have begun and not ended.", _in_flight),
     ("feed_lag", "Seconds since the moment up to which a reader of the feed has read all changes.", _feed_lag),
+    ("gc_backlog", "Seconds since the last complete gc of this process began.", _gc_backlog),
     ("pool", "Connections: how many there may be, are in use, are waited for.", _pool),
 )

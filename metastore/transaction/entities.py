@@ -5,7 +5,7 @@ What is read of the database is kept and noted, so that a second read shows the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from metastore.kinds.registry import kind_named
 from metastore.names import fold
@@ -40,6 +40,15 @@ class EntityOverlay:
         """Return the paths from the root that were followed, and to which entity each led."""
         paths = self._paths.items()
         return {w: one.record.chain[-1].id for w, one in paths if one.record is not None and w.start is ROOT}
+
+    def catalogs(self) -> Iterator[Record]:
+        """Yield the catalogs that were read, with their paths, and that the transaction leaves as they are."""
+        for record, state in self._records.values():
+            match record.chain:
+                case (metalake, catalog) if catalog.kind == "catalog" and state == LIVE:
+                    changed = {metalake.id, catalog.id} & {*self._drafts, *self._reads.bumped}
+                    if catalog.id in self._reads.entities and not changed:
+                        yield record
 
     def name(self, entity_id: int) -> str:
         """Return the name of an entity of the database that was met."""

@@ -56,6 +56,7 @@ class FreezableSchemas(Schemas):
         timeout: float = 30.0,
         principal: str | None = None,
         lease: Fencing | None = None,
+        reason: str | None = None,
     ) -> Freeze:
         """Freeze a schema: ``with store.schemas.exclusive("lake.c.s") as tx: …`` is one commit.
 
@@ -72,7 +73,7 @@ class FreezableSchemas(Schemas):
         if self._session.access is not None and ttl > _MOST_OF_A_USER:
             raise InvalidArgument(f"a user's freeze lasts at most {_MOST_OF_A_USER:.0f} s, not {ttl:g}")
         names_of(self._kind, path)
-        call = Call(principal, positive_seconds(timeout, "a timeout"), lease=lease)
+        call = Call(principal, positive_seconds(timeout, "a timeout"), lease=lease, reason=reason)
         return Freeze(self._session, call, lambda view: find(view, self._kind, path), f"the freeze of {path!r}", ttl)
 
 

@@ -11,7 +11,7 @@ an exclusive guard on the parent, and reads it again under that guard.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -105,6 +105,10 @@ class Overlay(Reads):
     def addresses(self) -> dict[Lookup, int]:
         """Return the paths from the root that were followed, and to which entity each led."""
         return self._entities.addresses()
+
+    def catalogs(self) -> Iterator[Record]:
+        """Yield the catalogs that the commit has validated, and leaves as they were read."""
+        return self._entities.catalogs()
 
     def changed(self, shown: Reads | None = None) -> Changed | None:
         """Return which entity has changed since it was read or written, after a conflict; None: none has.

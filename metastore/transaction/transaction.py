@@ -86,6 +86,7 @@ class Transaction(Managers):
         """The position of a consumer that moves with the commit."""
         self._inner = ManagerSession(_NOT_OPEN, session.clock, session.policy, principal, outer=session)
         self._inner.seals = session.seals
+        self._inner.reason = session.reason if call.reason is None else call.reason
         if session.access is not None:
             check_principal(session.access, call)
             self._inner.access = session.access
@@ -131,6 +132,7 @@ class Transaction(Managers):
             with until(ends):
                 run(lambda number: self._send(number, ends), effort_of(session, policy, self._id))
             self._overlay.committed()
+            self._remember()
             session.metrics.operation("transaction", self._attempts, session.clock.monotonic() - began, "self")
         except DeadlineExceeded as error:
             raise self._mark.blame(error) from error.__cause__
@@ -141,6 +143,12 @@ class Transaction(Managers):
                 withdraw(session, self._id, policy.deadline, sent=True)
             tell_id(interrupt, self._id)
             raise
+
+    def _remember(self) -> None:
+        """Remember the settings of the catalogs that were read, so that the next transaction need not read them."""
+        if self._outer.seals is not None:
+            for catalog in self._overlay.catalogs():
+                self._outer.seals.validated(catalog)
 
     def enter_line(self) -> None:
         """Wait for the turn of a run that is in line."""
@@ -181,6 +189,7 @@ class Transaction(Managers):
             leases=leases,
             publishes=self.publishes,
             advance=self.advance,
+            reason=self._inner.reason,
         )
         outcome = self._committed(self._in_line(commit))
         if isinstance(outcome, Conflicted):

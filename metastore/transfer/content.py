@@ -147,7 +147,7 @@ def _drops(snapshot: TableSnapshot) -> dict[int, list[tuple[Any, ...]]]:
 
 def _is_dropping(row: tuple[Any, ...]) -> bool:
     _, kind, _, _, _, doc, *_ = row
-    return kind == PARTITION.name and f'"{MARKER}"' in doc and MARKER in json.loads(doc)
+    return kind == PARTITION.name and isinstance(doc, str) and f'"{MARKER}"' in doc and MARKER in json.loads(doc)
 
 
 def _entity(visit: Visit, known: tuple[Any, ...] | None, ids: bool, document: _Documents) -> EntityLine:

@@ -160,6 +160,8 @@ _FOOTER: Final[dict[str, Check]] = {
     "hash": _string,
     "checksum": _string,
 }
+_FOOTER_LATER: Final[dict[str, Check]] = {"relations": _integer, "header": _string}
+"""What files of earlier releases do not have."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -252,13 +254,19 @@ def parse_line(text: bytes, header: Header, *, checked: bool = False) -> Line:
             _optional(value, _STEP, "an operation")
         return OperationLine(tuple([value.get(name) for name in OPERATION]))
     if "end" in value:
-        _checked(value, _FOOTER, "the last line")
-        _optional(value, {"relations": _integer, "header": _string}, "the last line")
-        counts = [value[name] for name in ("entities", "owned", "operations")]
-        relations = value.get("relations", 0)
-        sums = value["hash"], value["checksum"]
-        return Footer(counts[0], counts[1], counts[2], *sums, relations, value.get("header"))
+        return _footer(value)
     raise InvalidArgument("this is neither an entity, an owned row, a relation, an operation nor the end")
+
+
+def _footer(value: dict[str, Any]) -> Footer:
+    _checked(value, _FOOTER, "the last line")
+    _optional(value, _FOOTER_LATER, "the last line")
+    if other := value.keys() - _FOOTER.keys() - _FOOTER_LATER.keys() - {"end"}:  # a changed name leaves a sum out
+        raise InvalidArgument(f"the last line has {shown(min(other))}, which this program does not know")
+    counts = [value[name] for name in ("entities", "owned", "operations")]
+    relations = value.get("relations", 0)
+    sums = value["hash"], value["checksum"]
+    return Footer(counts[0], counts[1], counts[2], *sums, relations, value.get("header"))
 
 
 def _check_entity(value: dict[str, Any], header: Header) -> None:

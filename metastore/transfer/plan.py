@@ -12,10 +12,12 @@ from metastore.kinds.kind import to_json
 from metastore.kinds.model.version import MODEL_VERSION
 from metastore.kinds.secret import SEALED, kept_from_file
 from metastore.managers.attempts.create import IfExists
+from metastore.managers.drops.parts import check_partition
 from metastore.managers.target import root_or_last
 from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of, key_under
 from metastore.operation.helping import own_guards
+from metastore.operation.replace import below
 from metastore.port.conditions import Guard
 from metastore.port.records import Node, OwnedRecord, Record
 from metastore.port.writes import Event, Insert, Put, Update, Write
@@ -137,7 +139,8 @@ def _placed(group: Group, record: Record | None, if_exists: IfExists, *, ours: b
     new: dict[str, Any] = json.loads(_with_secrets(group.doc, record.doc))
     if if_exists == "return":
         return counted(group.line.kind, old, new)
-    return replaced(group.line.kind, old, new, ours=ours)
+    with below(tuple([node.name for node in record.chain])):
+        return replaced(group.line.kind, old, new, ours=ours)
 
 
 def _meet(made: ChunkWrites, group: Group, record: Record, if_exists: IfExists, *, ours: bool) -> Nodes:
@@ -192,6 +195,8 @@ def _own(
         if stored is not None and (if_exists == "return" or json.loads(stored.doc) == json.loads(doc)):
             made.left += 1
             continue
+        if stored is not None:
+            check_partition(stored, path)
         if stored is not None and if_exists == "error":
             raise _differs(number, path)
         event = Event(line.kind, "create", None, path)

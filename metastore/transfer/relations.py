@@ -7,6 +7,7 @@ file. Where that end is not in the file, or not live, only an export with histor
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -14,7 +15,7 @@ from metastore.errors import EntityAlreadyExists, EntityNotFound
 from metastore.kinds.relation import relation_doc, relation_named
 from metastore.managers.attempts.create import IfExists
 from metastore.managers.relations.ends import EndOf, find_ends
-from metastore.managers.relations.writes import column_id, column_path, event_of, path_of
+from metastore.managers.relations.writes import column_id, column_paths, event_of, path_of
 from metastore.operation.guards import both, check_in_use
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
@@ -61,9 +62,10 @@ def relation_lines(
     froms = {visit.row.id: visit for visit in visits}
     rows = list(snapshot.rows("relation", _COLUMNS, _COLUMNS[:5], list(froms)))
     places = _places(snapshot, {row[6] for row in rows}, top)
+    paths = lru_cache(maxsize=1)(lambda from_id: column_paths(docs.get(from_id)))  # the rows are ordered by it
     for from_id, kind, slot, column, value, row_id, to_id, version, *audit in rows:
         names = _names(places, to_id, top, root)
-        columns = None if column == NO_COLUMN else column_path(docs.get(from_id), column)
+        columns = None if column == NO_COLUMN else paths(from_id).get(column)
         lost = names is None or (column != NO_COLUMN and columns is None)
         if (top == ROOT_ID and names is not None and names[0] != froms[from_id].names[0]) or lost:
             names = None  # no reader sees it

@@ -2,7 +2,7 @@
 
 People work on the store meanwhile, and the file may come from another database. So columns keep their ids by name (tags
 and owners of a column hang on them), and a counter never goes down. An alias of a model that is there stays where it
-points.
+points. What is being dropped in steps stays so.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from metastore.kinds.change import Doc
 from metastore.kinds.registry import KINDS
+from metastore.kinds.table.dropping import kept_dropping
 
 __all__ = ["counted", "replaced", "with_aliases"]
 
@@ -19,11 +20,14 @@ _LAST: Final = "last_column_id"
 
 
 def replaced(kind: str, old: Mapping[str, Any], new: Doc, *, ours: bool) -> Doc:
-    """Return what takes the place of ``old``. ``ours``: the ids in ``new`` are those of this database."""
+    """Return what takes the place of ``old``. ``ours``: the ids in ``new`` are those of this database.
+
+    Raises DropPending for a column that is being dropped in steps.
+    """
     known = KINDS.get(kind)
     if known is None:
         return new
-    doc = dict(new) if ours else known.replaced_by(old, new)
+    doc = {**new, **kept_dropping(new.get("columns", ()), old)} if ours else known.replaced_by(old, new)
     if _LAST in doc and _LAST in old:
         doc[_LAST] = max(doc[_LAST], old[_LAST])
     for name, field in known.entity.doc_fields.items():

@@ -160,6 +160,31 @@ def test_a_function_that_reads_runs_again(two: tuple[ms.Store, ms.Store]) -> Non
     assert runs == [["t"], ["late", "t"]]
 
 
+@pytest.mark.parametrize("inner", [TABLE, "lake.cat.tags"])
+def test_what_a_read_writes_itself_does_not_count(two: tuple[ms.Store, ms.Store], inner: str) -> None:
+    """As in the tree: a call that reads a path locks another one below or beside it, and writes."""
+    one, other = two
+    tree, runs = bridge.Bridge(one, "bridged"), list[int]()
+
+    def write(_: bridge.Section) -> None:
+        runs.append(len(runs))
+        with tree.tree_lock(inner, "write") as section:
+            one.tables.alter(TABLE, ms.SetProperty("runs", str(len(runs))), lease=section.lease)
+
+    tree.do_with_tree_lock("lake.cat.s", "read", write, timeout=5.0)
+    assert (runs, one.tables.load(TABLE).version) == ([0], 2)
+    with tree.tree_lock("lake.cat", "write") as above, tree.tree_lock("lake.cat.s", "read"):
+        one.tables.alter(TABLE, ms.SetComment("in a section above"), lease=above.lease)
+    with pytest.raises(ms.VersionConflict, match="1 changes committed"), tree.tree_lock("lake.cat.s", "read"):
+        write_beside(tree, one, other)
+
+
+def write_beside(tree: bridge.Bridge, one: ms.Store, other: ms.Store) -> None:
+    with tree.tree_lock("lake.cat.s.u", "write") as section:
+        one.tables.create("lake.cat.s.u", lease=section.lease)
+        other.tables.alter(TABLE, ms.SetComment("of another"))
+
+
 def test_an_error_of_a_block_that_read_two_instants_is_not_the_callers(two: tuple[ms.Store, ms.Store]) -> None:
     one, other = two
     runs: list[object] = []

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import metastore as ms
-from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument
+from metastore.errors import DropPending, EntityAlreadyExists, EntityNotFound, InvalidArgument
 
 __all__ = ["THEIRS", "People"]
 
@@ -18,6 +18,7 @@ COLUMNS = ("x", "y", "z")
 THEIRS = 90
 """The partitions of people begin with this month."""
 Check = Callable[[Any], object]
+_STEPS = 0.25
 
 
 @dataclass
@@ -31,6 +32,9 @@ class People:
     months: dict[int, set[str]] = field(default_factory=dict)
     """The partitions that people made or wrote on."""
     numbers: Any = field(default_factory=count)
+    in_steps: bool = False
+    """Whether they also drop in steps."""
+    pending: list[tuple[Any, ms.PendingDrop]] = field(default_factory=list)
 
     def prepare(self) -> None:
         """Make what they need."""
@@ -47,13 +51,29 @@ class People:
 
     def act(self) -> None:
         """Edit one table."""
+        if self.in_steps and self.random.random() < _STEPS:
+            self.end_drop()
         tables = list(self.store.find("lake", kind="table"))
         if not tables:
             return
         table, mark = self.random.choice(tables), f"e{next(self.numbers)}"
         edit = self.random.choice(_EDITS)
-        with suppress(EntityNotFound, EntityAlreadyExists, InvalidArgument):  # then nothing was acknowledged
+        if self.in_steps and self.random.random() < _STEPS:
+            edit = People.begin_drop
+        # an error says that nothing was acknowledged
+        with suppress(EntityNotFound, EntityAlreadyExists, InvalidArgument, DropPending):
             edit(self, table, mark)
+
+    def end_drop(self) -> None:
+        """Finish a drop in steps, or roll it back; then the table is as it was."""
+        if self.pending:
+            table, drop = self.pending.pop(0)
+            if self.random.random() < _STEPS:
+                drop.started()
+                drop.finish()
+                self.dropped.add(table.id)
+            else:
+                drop.roll_back()
 
     def lost(self) -> list[str]:
         """Return the edits that are not there any more."""
@@ -170,6 +190,9 @@ class People:
         path = f"{place}.{mark}"
         self.store.tables.rename(table, path)
         self._note(table, "place", path, lambda now: now.path == path)
+
+    def begin_drop(self, table: Any, _mark: str) -> None:
+        self.pending.append((table, self.store.tables.begin_drop(table)))
 
     def drop(self, table: Any, _mark: str) -> None:
         if self.store.tables.drop(table):

@@ -15,6 +15,23 @@ TABLE = "lake.main.s.t"
 Edit = Callable[[ms.Store], object]
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_table_that_is_being_dropped_in_steps_has_no_second_one(crawler: Crawler, gone: bool) -> None:
+    crawler.lake.parquet("s/t/1.parquet", {"x": [1]})
+    crawler.crawl()
+    crawler.store.tables.rename(TABLE, "u")
+    pending = crawler.store.tables.begin_drop("lake.main.s.u")
+    if gone:
+        shutil.rmtree(crawler.lake.root / "s")
+    else:
+        crawler.lake.parquet("s/t/2.parquet", {"x": [1]})
+    report = crawler.crawl(on_missing="drop", max_missing=1)
+    assert [failure.reason[:35] for failure in report.failures] == ["its table is being dropped in steps"] * (not gone)
+    pending.roll_back()
+    crawler.lake.parquet("s/t/3.parquet", {"x": [1]})
+    assert [row.path for row in crawler.crawl().results] == ["lake.main.s.u"]
+
+
 def tag(store: ms.Store, **column: Any) -> None:
     store.tags.create("lake.pii")
     store.tags.attach(TABLE, "lake.pii", **column)

@@ -112,6 +112,8 @@ class Judge:
                     act()
                 self._nested(self.crawl)
             self.calm = True
+            while self.people.pending:
+                self.people.end_drop()
             assert self.disorder.crawl().failures == ()
             before = self.store.position()
             report = self.disorder.crawl()
@@ -197,9 +199,10 @@ class Judge:
                     yield f"{place} was marked"
 
 
-def judged(url: str, lake: Lake, seed: int, crawls: int) -> None:
+def judged(url: str, lake: Lake, seed: int, crawls: int, *, in_steps: bool = False) -> None:
     with ms.open(url, principal="crawler") as crawler, ms.open(url, principal="people") as people:
         judge = Judge(url, crawler, people, lake, seed)
+        judge.people.in_steps = in_steps
         judge.run(crawls)
         judge.check()
 
@@ -213,4 +216,4 @@ def test_what_people_did_stands(sqlite_url: str, lake: Lake) -> None:
 def test_what_people_did_stands_for_long(url: str, lake: Lake, seed: int) -> None:
     if url.startswith("postgres"):
         ms.migrate(url)
-    judged(url, lake, seed, 20)
+    judged(url, lake, seed, 20, in_steps=seed % 2 == 1)

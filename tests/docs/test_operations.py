@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 import metastore as ms
+from metastore.cli.app import run as cli
 from tests.docs.examples import ROOT
 from tests.long import long_unless
 from tests.servers.postgres import Databases, PostgresServer, programs
@@ -68,6 +69,7 @@ def test_a_dump_is_restored_into_a_new_database(postgres_databases: Databases, t
     (commands,) = [block for block in SHELL if "pg_dump" in block]
     done = typed(commands, tmp_path, DATABASE=plain(url), RESTORED=plain(copy))
     assert done.returncode == 0, done.stderr
+    assert cli(["verify", "--backup", copy]) == 0
     with ms.open(copy) as store:
         assert store.verify() == []
         found = store.tables.load(table.path)

@@ -256,8 +256,8 @@ _OF_INTENTS = (
     Fault(
         "PostgreSQL: an exclusive operation leaves intents pending",
         _PG,
-        "FROM altered WHERE o.entity_id = %(id)s::bigint AND o.action = 'pending'),",
-        "FROM altered WHERE false AND o.entity_id = %(id)s::bigint AND o.action = 'pending'),",
+        "FROM altered WHERE o.entity_id = {entity_id} AND o.action = 'pending'),",
+        "FROM altered WHERE false AND o.entity_id = {entity_id} AND o.action = 'pending'),",
         f"{_INTENTS} tests/progress/test_moved.py -k postgres",
     ),
 )

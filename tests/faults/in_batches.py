@@ -7,6 +7,7 @@ from tests.faults.fault import Fault
 __all__ = ["IN_BATCHES"]
 
 _ANCESTORS = "tests/combine/test_ancestors.py"
+_BY_NAME = "tests/contract/test_by_name_contract.py"
 
 IN_BATCHES: tuple[Fault, ...] = (
     Fault(
@@ -32,7 +33,7 @@ IN_BATCHES: tuple[Fault, ...] = (
     ),
     Fault(
         "gc: two at once hand a name on to a step that the other deletes",
-        "metastore/backends/postgres/backend.py",
+        "metastore/backends/postgres/upkeep.py",
         "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
         "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
         "tests/past/test_two_collectors.py",
@@ -114,5 +115,61 @@ IN_BATCHES: tuple[Fault, ...] = (
         "with cleaning(self._outer.clock.monotonic() + seconds), suppress",
         "with suppress",
         "tests/progress/test_freeze.py -k not_got",
+    ),
+    Fault(
+        "Transactions: what one read of a catalog is remembered, although it changed the catalog",
+        "metastore/transaction/entities.py",
+        "if catalog.id in self._reads.entities and not changed:",
+        "if catalog.id in self._reads.entities:",
+        "tests/secrets/test_round_trips.py -k only_runs_transactions",
+    ),
+    Fault(
+        "By name: after a wait, what had the name before is renamed or dropped",
+        "metastore/backends/postgres/by_name.py",
+        "AND g.id = (SELECT id FROM there) AND {_NAMED}",
+        "AND g.id = (SELECT id FROM there)",
+        f"{_BY_NAME} -k during_the_wait",
+    ),
+    Fault(
+        "By name: parents that have moved are good enough",
+        "metastore/backends/postgres/by_name.py",
+        "  WHERE {ALL_GUARDED} AND (SELECT {PATIENT})",
+        "  WHERE (SELECT count(*) FROM guarded) >= 0 AND (SELECT {PATIENT})",
+        f"{_BY_NAME} -k 'schemas and swapped and postgres'",
+    ),
+    Fault(
+        "By name: what is not empty is dropped",
+        "metastore/backends/postgres/by_name.py",
+        "if write.empty else []",
+        "if False else []",
+        f"{_BY_NAME} -k 'children and postgres'",
+    ),
+    Fault(
+        "By name: an expected version does not count",
+        "metastore/backends/postgres/by_name.py",
+        "%(version)s::bigint IN (0, version)",
+        "%(version)s::bigint >= 0",
+        f"{_BY_NAME} -k 'children and postgres'",
+    ),
+    Fault(
+        "By name: the reason of a call is forgotten",
+        "metastore/backends/postgres/by_name.py",
+        '"note": note_of(commit),',
+        '"note": None,',
+        f"{_BY_NAME} -k 'children and postgres'",
+    ),
+    Fault(
+        "By name: a view is renamed for a table",
+        "metastore/backends/precondition.py",
+        "if found is None or found.chain[-1].kind != write.event.kind:",
+        "if found is None:",
+        f"{_BY_NAME} -k 'another and kind and sqlite'",
+    ),
+    Fault(
+        "By name: folded names are looked up as they were given",
+        "metastore/operation/request.py",
+        "if not remembered or remembered[-1].fold:",
+        "if not remembered:",
+        f"{_BY_NAME} -k 'folded and memory'",
     ),
 )

@@ -25,6 +25,34 @@ IN_EDGES: tuple[Fault, ...] = (
         "tests/grow/test_costs.py",
     ),
     Fault(
+        "a page of the past sorts all that ever was there",
+        "metastore/backends/sql/past_sql.py",
+        "ORDER BY c.key, c.entity_id LIMIT :page_size",
+        "ORDER BY c.key || '', c.entity_id LIMIT :page_size",
+        "tests/grow/test_costs.py -k past_is_read",
+    ),
+    Fault(
+        "the document of a table comes with each of its columns that has a tag",
+        "metastore/backends/sql/relations.py",
+        "<> 0 AND {first} THEN {doc} END",
+        "<> 0 THEN {doc} END",
+        "tests/grow/test_costs.py -k document_of_a_table",
+    ),
+    Fault(
+        "a page of versions asks for few numbers at a time, however many were dropped",
+        "metastore/managers/models.py",
+        "if 2 * len(found) >= size else min(2 * size, _PAGE)",
+        "if True else 0",
+        "tests/grow/test_costs.py -k page_by_page",
+    ),
+    Fault(
+        "the names of a user's roles are gathered for each object",
+        "metastore/governance/evidence.py",
+        "        if facts.members:\n            facts.__dict__",
+        "        if False:\n            facts.__dict__",
+        "tests/grow/test_costs.py -k names_of_a_users",
+    ),
+    Fault(
         "hidden changes are read with what they changed",
         "metastore/feed/feed.py",
         "docs=not ahead, changes=not ahead",
@@ -111,8 +139,8 @@ IN_EDGES: tuple[Fault, ...] = (
     Fault(
         "Import: columns take the ids of another database",
         "metastore/transfer/replace.py",
-        "doc = dict(new) if ours else known.replaced_by(old, new)",
-        "doc = dict(new)",
+        " if ours else known.replaced_by(old, new)",
+        "",
         "tests/transfer/test_into.py -k replaced_table",
     ),
     Fault(
@@ -214,11 +242,32 @@ IN_EDGES: tuple[Fault, ...] = (
         "tests/past/test_under.py -k memory",
     ),
     Fault(
+        "Damaged rows: a step of a relation is read without its name",
+        "metastore/past/related.py",
+        'naming(partial(json.loads, step.doc or "{}"), step.kind, step.entity_id, step.version)',
+        '(naming, partial, json.loads(step.doc or "{}"))[-1]',
+        "tests/bad_input/test_damaged_beside.py -k 'compare'",
+    ),
+    Fault(
         "Transactions: one that drops something carries nothing",
         "metastore/operation/tickets.py",
         "    backend, known, carries = session.backend",
         "    if moved:\n        return commit\n    backend, known, carries = session.backend",
         "tests/past/test_revert.py -k 'starve and sqlite'",
+    ),
+    Fault(
+        "History: a reason with brackets counts as the token of a lease",
+        "metastore/port/note.py",
+        'json.dumps(reason).replace("[", r"\\u005b")',
+        "json.dumps(reason)",
+        "tests/contract/test_reason_contract.py -k audit",
+    ),
+    Fault(
+        "History: an announced change loses its reason",
+        "metastore/operation/intent.py",
+        "            reason=row.reason,\n",
+        "",
+        "tests/contract/test_reason_contract.py -k hot",
     ),
     Fault(
         "Transactions: one that waits for the dead owner of a change below what it moves",

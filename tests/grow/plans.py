@@ -18,6 +18,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "auto_explain.log_buffers": "on",
     "auto_explain.log_timing": "off",
     "auto_explain.log_format": "json",
+    "log_line_prefix": "%v ",
     "autovacuum": "off",
 }
 _TABLES: Final = frozenset({"guard", "entity", "owned", "relation", "operation"})
@@ -29,6 +30,8 @@ class Ran:
 
     text: str
     plan: Mapping[str, Any]
+    transaction: str
+    """The server's name for the transaction."""
 
     @property
     def blocks(self) -> int:
@@ -57,13 +60,13 @@ class Log:
             log.seek(self._read)
             text = log.read()
             self._read = log.tell()
-        return [Ran(found["Query Text"], found["Plan"]) for found in _plans(text)]
+        return [Ran(found["Query Text"], found["Plan"], transaction) for transaction, found in _plans(text)]
 
 
-def _plans(text: str) -> Iterator[dict[str, Any]]:
+def _plans(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
     decoder = json.JSONDecoder(strict=False)  # the log indents the lines of a statement with tabs
-    for start in re.finditer(r"  plan:\s*", text):
-        yield decoder.raw_decode(text, start.end())[0]
+    for start in re.finditer(r"^(\S+) .*  plan:\s*", text, re.MULTILINE):
+        yield start[1], decoder.raw_decode(text, start.end())[0]
 
 
 def wide(ran: Ran, limit: int) -> Iterator[str]:

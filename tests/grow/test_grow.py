@@ -9,7 +9,7 @@ import pytest
 import metastore as ms
 from tests.bad_input.surface import EVERY
 from tests.grow.__main__ import RICH, main
-from tests.grow.counting import Cost
+from tests.grow.counting import Cost, SqliteCounter, measured
 from tests.grow.lines import ANSWERS, LINES
 from tests.grow.report import DEADLINE, TRUSTED, Line, judged
 from tests.grow.skew import Skew, fill
@@ -30,7 +30,26 @@ def test_a_call_that_does_not_end_in_time_breaks_its_bar() -> None:
     assert "30.6 s" in said("find a prefix", TRUSTED, seconds=DEADLINE + 0.6)[0]
 
 
+def test_steps_are_counted_alike_each_time_and_an_alarm_in_a_call_is_not_a_refusal(sqlite_url: str) -> None:
+    class Alarmed(SqliteCounter):
+        rings = False
+
+        def _stepped(self) -> int:
+            if self.rings:
+                raise TimeoutError
+            return super()._stepped()
+
+    with (counter := Alarmed()).installed(), ms.open(sqlite_url) as store:
+        store.metalakes.create("m")
+        consumer = store.consumers.get("x")
+        assert len({measured(counter, lambda: consumer.reset("now")).blocks for _ in range(20)}) == 1
+        counter.rings = True
+        with pytest.raises(ms.BackendRefused, match="interrupted"):
+            measured(counter, store.secrets.scrub)
+
+
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("backend", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def test_the_short_form_keeps_the_bars(backend: str) -> None:
     assert main(["--entities", "6000", "--backend", backend, "--by", TRUSTED]) == 0

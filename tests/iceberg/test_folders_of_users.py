@@ -222,6 +222,44 @@ def test_a_commit_to_several_tables_that_lost_is_repeated_with_its_new_tables(us
         assert answer.status_code == status, answer.text
 
 
+@pytest.mark.parametrize("door", ["tables", "commit", "several", "views"])
+def test_a_request_that_failed_is_repeated_with_its_folder(
+    users: dict[str, httpx.Client], door: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an idempotency key it is known by what it says; it makes one table, and another request makes none."""
+    bob = users["bob"]
+    staged = bob.post(TABLES, json={"name": "own", "schema": SCHEMA, "stage-create": True}).json()["metadata"]
+    place = staged["location"]
+    updates = [*MADE, {"action": "set-location", "location": place}]
+    creation = {"requirements": [{"type": "assert-create"}], "updates": updates}
+    several = {"table-changes": [{"identifier": {"namespace": ["a"], "name": "own"}, **creation}]}
+    path, body = {
+        "tables": (TABLES, {"name": "own", "schema": SCHEMA, "location": place}),
+        "commit": (f"{TABLES}/own", creation),
+        "several": ("/transactions/commit", several),
+        "views": ("/namespaces/a/views", {**VIEW, "name": "own", "location": place}),
+    }[door]
+
+    def away(*_: object) -> None:
+        raise ConnectionError("the bucket does not answer")
+
+    with monkeypatch.context() as patched:
+        for module, name in ((commits, "write_metadata"), (tables, "write_metadata"), (views, "_write")):
+            patched.setattr(module, name, away)
+        assert bob.post(path, json=body).status_code == 503
+    other = bob.post(TABLES, json={"name": "own", "schema": SCHEMA, "location": place, "properties": {"k": "v"}})
+    assert (other.status_code, "leave the location out" in other.text) == (403, True), other.text
+    again = bob.post(path, json=body)
+    assert again.status_code in (200, 204), again.text
+    kind = "view" if door == "views" else "table"
+    assert users["root"].get(f"/namespaces/a/{kind}s/own").json()["metadata"]["location"] == place
+    assert bob.post(path, json=body).status_code == 409
+    renamed = {key: {"namespace": ["a"], "name": to} for key, to in (("source", "own"), ("destination", "old"))}
+    assert users["root"].post(f"/{kind}s/rename", json=renamed).status_code == 204
+    repeated = bob.post(path, json=body)
+    assert (repeated.status_code, "leave the location out" in repeated.text) == (403, True), repeated.text
+
+
 def test_a_user_overwrites_a_table_only_by_a_file_of_its_own_folder(users: dict[str, httpx.Client]) -> None:
     """Whoever made it, and whatever it was called then."""
     root, bob = users["root"], users["bob"]
@@ -312,8 +350,8 @@ def test_a_user_replaces_its_views_file_in_vain(users: dict[str, httpx.Client]) 
     assert bob.post("/namespaces/a/views/v", json=change).status_code == 200
 
 
-def test_a_view_keeps_its_files_unless_it_says_otherwise(users: dict[str, httpx.Client], lake: Path) -> None:
-    """History names them. What a client registered from elsewhere is never deleted."""
+def test_a_view_keeps_its_files(users: dict[str, httpx.Client], lake: Path) -> None:
+    """History names them, and another view may have been registered from one."""
     root = users["root"]
     made = root.post("/namespaces/a/views", json=VIEW).json()
     file = Path(made["metadata-location"].removeprefix("file://"))
@@ -329,29 +367,28 @@ def test_a_view_keeps_its_files_unless_it_says_otherwise(users: dict[str, httpx.
         return Path(answer.json()["metadata-location"].removeprefix("file://"))
 
     second = replaced("v", k="v")
-    third = replaced("v", **{"write.metadata.delete-after-commit.enabled": "true"})
-    replaced("w", **{"write.metadata.delete-after-commit.enabled": "true"})
-    assert [one.exists() for one in (file, second, third, elsewhere)] == [True, False, True, True]
-    assert root.get("/namespaces/a/views/v").status_code == 200
+    shared = {"name": "x", "metadata-location": second.as_uri()}
+    assert root.post("/namespaces/a/register-view", json=shared).status_code == 200
+    for name in "vw":
+        replaced(name, **{"write.metadata.delete-after-commit.enabled": "true"})
+    assert [one.exists() for one in (file, second, elsewhere)] == [True, True, True]
+    assert [root.get(f"/namespaces/a/views/{name}").status_code for name in "vx"] == [200, 200]
 
 
-@pytest.mark.parametrize("kind", ["table", "view"])
 def test_a_load_beside_commits_that_delete_the_file_finds_the_newer_one(
-    users: dict[str, httpx.Client], kind: str, monkeypatch: pytest.MonkeyPatch
+    users: dict[str, httpx.Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file that was named when the load began is gone; it answered 404 for what is there."""
-    root, name = users["root"], "t" if kind == "table" else "v"
-    assert root.post("/namespaces/a/views", json=VIEW).status_code == 200
-    module, read = (tables, "read_metadata") if kind == "table" else (views, "_read")
+    root = users["root"]
     cut = {f"write.metadata.{key}": value for key, value in _CUT.items()}
 
     def replace() -> None:
         body = {"requirements": [], "updates": [{"action": "set-properties", "updates": {**cut, "k": str(uuid4())}}]}
-        answer = root.post(f"/namespaces/a/{kind}s/{name}", json=body)
+        answer = root.post(f"{TABLES}/t", json=body)
         assert answer.status_code == 200, answer.text
 
     replace()
-    first, really = [True], getattr(module, read)
+    first, really = [True], files.read_metadata
 
     def late(*arguments: Any) -> Any:
         if first and first.pop():
@@ -361,8 +398,8 @@ def test_a_load_beside_commits_that_delete_the_file_finds_the_newer_one(
         return really(*arguments)
 
     tables_of_rest._ANSWERS.clear()
-    monkeypatch.setattr(module, read, late)
-    assert root.get(f"/namespaces/a/{kind}s/{name}").status_code == 200
+    monkeypatch.setattr(tables, "read_metadata", late)
+    assert root.get(f"{TABLES}/t").status_code == 200
     assert not first
 
 
@@ -434,3 +471,42 @@ def test_a_user_replaces_its_metadata_file_in_vain(users: dict[str, httpx.Client
     assert Path(secret["metadata-location"].removeprefix("file://")).exists()
     file.write_text(json.dumps(made["metadata"]))
     assert bob.post(f"{TABLES}/own", json=change).status_code == 200
+
+
+def test_what_an_operator_was_shown_of_a_replaced_file_is_not_shown_to_a_user(users: dict[str, httpx.Client]) -> None:
+    """The server keeps its answers by file: that one would let the user have the credentials of another table."""
+    bob, root = users["bob"], users["root"]
+    secret = root.get("/namespaces/b/tables/t").json()["metadata"]["location"]
+    made = bob.post(TABLES, json={"name": "own", "schema": SCHEMA}).json()
+    file = Path(made["metadata-location"].removeprefix("file://"))
+    file.write_text(json.dumps(made["metadata"] | {"location": secret}))
+    files._KNOWN.clear()  # as after a restart
+    tables_of_rest._ANSWERS.clear()
+    assert root.get(f"{TABLES}/own").json()["metadata"]["location"] == secret
+    answer = bob.get(f"{TABLES}/own")
+    assert (answer.status_code, "the file was replaced" in answer.text) == (403, True), answer.text
+
+
+def test_an_operator_writes_nothing_where_a_replaced_file_says(users: dict[str, httpx.Client]) -> None:
+    """A commit, or a purge, of the user's table would delete the files of another table, in the operator's name."""
+    bob, root = users["bob"], users["root"]
+    victim = root.get("/namespaces/b/tables/t").json()
+    secret, there = victim["metadata"]["location"], Path(victim["metadata-location"].removeprefix("file://"))
+    log = [{"metadata-file": there.as_uri(), "timestamp-ms": 1}]
+    cut = {f"write.metadata.{key}": value for key, value in _CUT.items()}
+    for replaced in (
+        {"location": secret, "properties": cut, "metadata-log": log},
+        {"properties": {**cut, "write.metadata.path": f"{secret}/metadata"}, "metadata-log": log},
+    ):
+        made = bob.post(TABLES, json={"name": "own", "schema": SCHEMA}).json()
+        file = Path(made["metadata-location"].removeprefix("file://"))
+        file.write_text(json.dumps(made["metadata"] | replaced))
+        files._KNOWN.clear()  # as after a restart
+        before = sorted(there.parent.iterdir())
+        change = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "v"}}]}
+        assert root.post(f"{TABLES}/own", json=change).status_code == 403
+        purged = root.delete(f"{TABLES}/own?purgeRequested=true")
+        assert purged.status_code == (403 if "location" in replaced else 204)
+        assert sorted(there.parent.iterdir()) == before
+        root.delete(f"{TABLES}/own")
+    assert root.get("/namespaces/b/tables/t").status_code == 200

@@ -96,6 +96,45 @@ def test_what_is_made_here_while_it_runs_stays(
         assert sorted(store.tables.names("lake.sales.eu")) == ["gone", "mine", "orders"]
 
 
+def test_a_copy_of_what_was_imported_is_made_here(sqlite_url: str, source: str, tmp_path: Path) -> None:
+    with world(source, NEWEST) as there:
+        there.fill()
+        there.table(1001, "gone")
+    run(sqlite_url, source, tmp_path)
+    with ms.open(sqlite_url) as store:
+        store.export_to(tmp_path / "eu.jsonl", "lake.sales.eu")
+        store.schemas.create("lake.sales.archive")
+        store.import_from(tmp_path / "eu.jsonl", into="lake.sales.archive")
+        store.tables.alter("lake.sales.archive.eu.gone", ms.SetComment("kept"))
+        own = [store.tables.load(f"lake.sales.archive.eu.{name}") for name in ("gone", "orders")]
+    assert run(sqlite_url, source, tmp_path).same
+    with world(source) as there:
+        there.set("table_meta", {"table_id": 1000}, table_name="moved")
+        there.set("table_meta", {"table_id": 1001}, deleted_at=9)
+    report = run(sqlite_url, source, tmp_path)
+    assert (report.same, report.renamed, report.removed) == (True, 1, 1)
+    assert run(sqlite_url, source, tmp_path).written == 0
+    with ms.open(sqlite_url) as store:
+        assert [store.tables.load(one) for one in own] == own
+        assert list(store.tables.names("lake.sales.eu")) == ["moved"]
+
+
+def test_what_is_being_dropped_in_steps_comes_back_as_it_was(sqlite_url: str, source: str, tmp_path: Path) -> None:
+    with world(source, NEWEST) as there:
+        there.fill()
+    run(sqlite_url, source, tmp_path)
+    with world(source) as there:
+        there.set("table_meta", {"table_id": 1000}, table_name="moved")
+    with ms.open(sqlite_url) as store:
+        drop = store.tables.begin_drop(T)
+        with pytest.raises(ms.DropPending, match=r"is dropping lake.sales.eu.orders in steps"):
+            run(sqlite_url, source, tmp_path)
+        drop.roll_back()
+        before = store.tables.load(T)
+        assert run(sqlite_url, source, tmp_path).renamed == 1
+        assert store.tables.load("lake.sales.eu.moved").id == before.id
+
+
 def test_what_cannot_be_read_any_more_is_not_gone(sqlite_url: str, source: str, tmp_path: Path) -> None:
     with world(source, NEWEST) as there:
         there.fill()

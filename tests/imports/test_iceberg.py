@@ -11,6 +11,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException
 
 import metastore as ms
 from metastore.imports.iceberg import import_iceberg, open_catalog
@@ -44,6 +45,36 @@ def test_tables_keep_their_snapshots_and_follow_new_ones(url: str, source: Catal
         assert here.load_namespace_properties("eu")["owner"] == "ann"
         assert here.store.tables.load("lake.ice.eu.orders").columns[1].type == "string"
         assert list(here.store.verify()) == []
+    finally:
+        here.close()
+
+
+def test_what_was_committed_and_made_here_stays(url: str, source: Catalog, tmp_path: Path) -> None:
+    import_iceberg(url, source, "lake.ice")
+    rows, orders, items = pa.table({"id": [3], "name": ["c"]}), ("eu", "orders"), ("eu", "deep", "items")
+    here = MetastoreCatalog("ice", uri=url, warehouse=f"file://{tmp_path}/data")
+    try:
+        here.load_table(orders).append(rows)
+        here.update_namespace_properties("eu", updates={"mine": "yes"})
+        here.store.tables.alter("lake.ice.eu.deep.items", ms.SetComment("mine"))
+        done = import_iceberg(url, source, "lake.ice")
+        assert (done.written, done.left, done.failures) == (0, 2, [])
+        source.load_table(orders).append(rows)
+        source.load_table(items).append(rows)
+        made = here.create_table(("eu", "made"), schema=rows.schema)
+        source.create_table(("eu", "made"), schema=rows.schema)
+        done = import_iceberg(url, source, "lake.ice")
+        assert (done.written, done.left) == (1, 0)
+        reasons = [one.partition(",")[0] for one in done.failures]
+        assert reasons == [f"table eu.{name}: it has changed here" for name in ("made", "orders")]
+        assert [here.load_table(one).scan().to_arrow().num_rows for one in (orders, items)] == [3, 3]
+        assert here.load_table(("eu", "made")).metadata.table_uuid == made.metadata.table_uuid
+        assert here.load_namespace_properties("eu") == {"owner": "ann", "mine": "yes"}
+        source.drop_table(items)
+        source.create_table(items, schema=rows.schema)  # it was only imported here: it may follow
+        assert import_iceberg(url, source, "lake.ice").written == 1
+        with pytest.raises(CommitFailedException, match="another metadata file by now"):
+            here.register_table(items, made.metadata_location, overwrite=True, replaces=made.metadata_location)
     finally:
         here.close()
 

@@ -131,6 +131,14 @@ class _DropLeavesIntents(MemoryBackend):
         return outcome
 
 
+class _ByNameUnguarded(MemoryBackend):
+    """An update by name does not look whether the parents stand where they were seen."""
+
+    def commit(self, commit: Commit) -> CommitOutcome:
+        named = any(isinstance(write, Update) and write.named is not None for write in commit.writes)
+        return super().commit(replace(commit, guards=()) if named else commit)
+
+
 class _ClearWithoutBump(MemoryBackend):
     """An operation that clears an expired mark leaves the scope version as it is."""
 
@@ -316,6 +324,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("help of what is not pending", "hot alter, deadline", "no order explains", _HelpsTheWithdrawn, slow=True),
     Mutant("gc that accepts old ids", "gc, replay", "applied again", _ForgetsNothing),
     Mutant("help without guards", "hot alter, rename of the parent", "verify", _HelpsUnguarded),
+    Mutant(
+        "by name without guards", "rename by name, rename of the parent", "verify|no order explains", _ByNameUnguarded
+    ),
     Mutant("commit without guards", "rename, create below", "verify", _CommitsUnguarded),
     Mutant(
         "commits that pass tickets",

@@ -258,6 +258,10 @@ PROGRAMS: tuple[Program, ...] = (
     Program("alter, drop and create", ((A,), (DROP, RECREATE)), crash=(0, 1), lose=(0,)),
     Program("hot alter, drop and create", ((A_HOT,), (DROP, RECREATE)), crash=(0, 1), lose=(0,)),
     Program("alter of an entity, drop and restore", ((EA_HOT,), (DROP, RESTORE)), crash=(0,), lose=(0,)),
+    # what was loaded before is renamed and dropped by name
+    Program("rename by name, rename of the parent", ((LOAD, RENAME), (RENAME_PARENT,)), crash=(0,), lose=(0, 1)),
+    Program("drop by name, another one there", ((LOAD, DROP), (RENAME, RECREATE)), crash=(0,), lose=(0,)),
+    Program("hot alter, drop by name", ((A_HOT,), (LOAD, DROP)), lose=(0, 1)),
     Program("alter, deadline", ((impatient("a"),), (B,)), jumps=(2.0,), lose=(0,)),
     Program("hot alter, deadline", ((impatient("a", hot=True),), (B_HOT,)), jumps=(2.0,), lose=(0, 1)),
     Program("two alters with one id", ((with_id(),), (with_id(),)), lose=(0,), crash=(0,)),

@@ -21,6 +21,7 @@ from metastore.jobs import WorkerPool, submit
 from metastore.jobs.command import words
 from metastore.jobs.folder import job_folder, sweep
 from metastore.jobs.process import Process
+from metastore.jobs.run import _finish as finish
 from metastore.kinds.job.run import ENDED, MAX_OUTPUT
 from tests.servers.process import wait_until
 
@@ -205,7 +206,13 @@ AWAY: dict[str, tuple[Act, Act]] = {
     "dropped": (lambda s, _: s.metalakes.drop("lake", cascade=True), lambda s, _: s.metalakes.restore("lake")),
     "disabled": (lambda s, _: s.metalakes.disable("lake"), lambda s, _: s.metalakes.enable("lake")),
     "the job dropped": (lambda s, job: s.jobs.drop(job), lambda s, job: s.jobs.restore(job.path)),
+    "dropped in steps": (lambda s, job: s.jobs.begin_drop(job, ttl=0.01), lambda s, _: rolled_back(s)),
 }
+
+
+def rolled_back(store: ms.Store) -> None:
+    (pending,) = store.drops.pending()
+    pending.roll_back()
 
 
 @pytest.mark.parametrize("how", AWAY)
@@ -224,6 +231,17 @@ def test_a_job_that_is_away_ends_and_runs_again_when_it_is_back(store: ms.Store,
     back(store, job)
     assert wait_until(lambda: store.jobs.load(job).status in ENDED, 20.0)
     assert (store.jobs.load(job).status, store.jobs.load(job).attempts) == ("succeeded", 2)
+
+
+def test_the_end_of_a_job_that_is_being_dropped_in_steps_holds_no_worker() -> None:
+    with ms.open("memory://") as store:
+        store.metalakes.create("lake")
+        store.job_templates.create("lake.t", type="shell", executable="true")
+        seat = store.leases.acquire("job-worker-0", ttl=3.0)
+        job = store.jobs.alter(submit(store, "lake.t"), ms.StartJob(seat.name, seat.token or 0, 1))
+        store.metalakes.begin_drop("lake")
+        finish(store, job, seat, "succeeded", 0, "")
+        assert not seat.is_over()
 
 
 def test_a_job_that_kills_its_servers_is_not_run_for_ever() -> None:

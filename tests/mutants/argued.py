@@ -48,7 +48,7 @@ ARGUED: Final[Mapping[str, str]] = {
         "metastore/cache/bounded.py Bounded._resized: self._policy.access([number for number, count in uses.items() "
         "if count and number in self. ... -> pass"
     ): ("costs a few hits: 0.892 instead of 0.902 of the hot reads in tests/cache/test_bounded.py"),
-    "metastore/backends/sql/past.py PastSql.by_id: without up.parent_id <> {ROOT_ID} AND": (
+    "metastore/backends/sql/past_sql.py PastSql.by_id: without up.parent_id <> {ROOT_ID} AND": (
         "saves a look: the root has no steps"
     ),
     "metastore/backends/sql/pool.py Loan.end: pool.settle(place.connection, kind) -> False": (

@@ -263,7 +263,7 @@ def test_who_made_a_row_is_known_without_its_first_version(store: Store) -> None
 
 
 def test_a_chain_of_the_greatest_depth_is_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("sql.past", "sql.decode"):
+    for module in ("sql.past", "sql.past_sql", "sql.decode"):
         monkeypatch.setattr(f"metastore.backends.{module}.DEEPEST", 4)
     store.metalakes.create("m")
     store.catalogs.create("m.c", type="relational")

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 import metastore as ms
-from metastore.backends.postgres.backend import _SWEEP
+from metastore.backends.postgres.upkeep import _SWEEP
 from metastore.backends.sql.gc import POSTGRES_DELETE_STEPS, POSTGRES_PAST_FROM
 
 pytestmark = pytest.mark.postgres

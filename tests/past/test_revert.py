@@ -15,7 +15,8 @@ from metastore.kinds.entity import Owned
 from metastore.kinds.kind import OwnedKind, to_json
 from metastore.kinds.registry import KINDS
 from metastore.kinds.statistic import STATISTIC
-from metastore.managers.owned import OwnedManager, Row
+from metastore.managers.owned import OwnedManager
+from metastore.managers.owned_rows import Row
 from metastore.past import revert as reverting
 from metastore.past.undo import Undoing
 from tests.contract import boards

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
+from metastore.kinds.secret import Secret
 from metastore.secrets.keyring import VARIABLE, new_key
 from tests.servers.proxy import PostgresProxy
 
@@ -71,4 +72,40 @@ def test_properties_cost_no_round_trip(counted: tuple[ms.Store, Trips]) -> None:
     for one in reversed(changes):
         assert trips(partial(store.tables.alter, "m.c.s.t", one, change("n"))) == 2
         assert trips(lambda: in_a_transaction(change("c"))) == transaction
+    assert store.verify() == []
+
+
+def test_a_process_that_only_runs_transactions_reads_the_settings_once(counted: tuple[ms.Store, Trips]) -> None:
+    """What a committed transaction validated is remembered; what it wrote, or a refused one has read, is not."""
+    store, trips = counted
+    seals, numbers = store._session.seals, iter(range(100))
+    assert seals is not None
+
+    def run(*changes: ms.EntityChange) -> ms.Table:
+        return store.run(lambda tx: tx.tables.alter("m.c.s.t", *changes))
+
+    def sets() -> ms.Table:
+        return run(ms.SetProperty("password", str(next(numbers))))
+
+    for _ in range(6):
+        run(ms.SetComment(str(next(numbers))))
+        seals.clear()
+        sets()
+    assert trips(lambda: run(ms.SetComment("as fast as can be"))) == trips(sets) == 2
+    seals.clear()
+    refused = store.transaction()
+    refused.__enter__().tables.alter("m.c.s.t", ms.SetProperty("a", "lost"))
+    sets()
+    seals.clear()
+    with pytest.raises(ms.VersionConflict):
+        refused.__exit__(None, None, None)
+    assert trips(sets) == 3
+    seals.clear()
+    with store.transaction() as tx:
+        tx.tables.alter("m.c.s.t", ms.SetProperty("password", "by the old settings"))
+        tx.catalogs.alter("m.c", ms.SetProperty("metastore.secret-properties", "other password"))
+    assert not seals._ids.get(("m", "c"))
+    sets()
+    assert trips(sets) == 2
+    assert isinstance(store.tables.load("m.c.s.t").properties["password"], Secret)
     assert store.verify() == []

@@ -29,6 +29,8 @@ _ONLY_CHECKS: Final = ("patience",)
 def touched_by(text: str, parameters: Mapping[str, Any]) -> Touched | None:
     """Return what the statement touches; None: perhaps everything."""
     shared, changed = set[object](), set[object]()
+    if "named" in parameters:
+        return None  # it finds by itself which row it changes
     for name, value in parameters.items():
         if name == "ids":
             (shared if _LOCKS_SHARED.search(text) else changed).update(("row", one) for one in _values(value))

@@ -237,6 +237,7 @@ def test_damaged_files() -> None:
         data.replace(b'"entities":1', b'"entities":2'), "line 3: it says entities 2, and the lines before it give 1"
     )
     refused(data.replace(b'"hash":"', b'"hash":"0'), "line 3: it says hash 0")
+    refused(data.replace(b'"header":"', b'"leader":"'), "not whole|the last line has 'leader'")
     refused(data.replace(lines[1], b"\xff\xfe\n"), "line 2: this is not JSON")
     refused(data.replace(lines[1], b"[" * 100_000 + b"\n"), "line 2: this is not JSON")
     refused(data.replace(b"1", b"1" * 5000, 1), "line 1: this is not an export")

@@ -128,7 +128,18 @@ READS = {
         "page",
         "targets",
     ),
-    *("versions", "versions_page", "below", "figures", "newest", "tables", "now", "relations", "rows"),
+    *(
+        "versions",
+        "versions_page",
+        "below",
+        "figures",
+        "newest",
+        "tables",
+        "tables_and_drops",
+        "now",
+        "relations",
+        "rows",
+    ),
 }
 """The methods of managers that change nothing."""
 INNER = {"event", "place", "relate", "row", "unrelate"}

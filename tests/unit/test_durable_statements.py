@@ -11,6 +11,7 @@ import pytest
 
 from metastore.backends.postgres import (
     alter,
+    by_name,
     create,
     create_owned,
     exclusive,
@@ -21,6 +22,7 @@ from metastore.backends.postgres import (
     secret_keys,
 )
 from metastore.backends.postgres.fragments import DURABLE
+from metastore.backends.postgres.general_shape import Shape
 from metastore.backends.postgres.together import alter as alter_many
 from metastore.backends.postgres.together import create as create_many
 from metastore.backends.postgres.together import exclusive as exclusive_many
@@ -53,6 +55,7 @@ STATEMENTS = [
         create,
         create_owned,
         alter,
+        by_name,
         exclusive,
         general_commit_sql,
         intents,
@@ -76,7 +79,7 @@ def test_a_statement_that_writes_is_durable(text: str) -> None:
     ("updates", "inserts", "owned", "related"), [k for k in product((False, True), repeat=4) if any(k)]
 )
 def test_the_general_statement_is_durable(updates: bool, inserts: bool, owned: bool, related: bool) -> None:
-    shape = general_commit_sql.Shape(
+    shape = Shape(
         updates=updates,
         inserts=inserts,
         owned=owned,

@@ -304,6 +304,8 @@ def test_prometheus_families(registry: CollectorRegistry) -> None:
         "metastore_pool_waiting": "gauge",
         "metastore_read_seconds": "histogram",
         "metastore_feed_lag_seconds": "gauge",
+        "metastore_gc_backlog_seconds": "gauge",
+        "metastore_gc_deleted": "counter",
     }
     text = generate_latest(registry).decode()
     assert 'metastore_operations_total{database="prod",decided="other",operation="alter"} 1.0' in text

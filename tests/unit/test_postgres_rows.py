@@ -11,6 +11,7 @@ import pytest
 
 from metastore.backends.postgres import (
     alter,
+    by_name,
     checks,
     create,
     create_owned,
@@ -22,13 +23,14 @@ from metastore.backends.postgres import (
     preludes,
 )
 from metastore.backends.postgres.fragments import ALL_FENCED
+from metastore.backends.postgres.general_shape import Shape
 from metastore.backends.postgres.parameters import Statement
 from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import Commit
 from metastore.port.conditions import Guard, LeaseToken
 from metastore.port.intents import Help, Mark, Resolution
 from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
-from metastore.port.writes import Delete, Event, Insert, Relate, Update, Write
+from metastore.port.writes import Delete, Event, Insert, Named, Relate, Update, Write
 
 EVENT = Event("table", "alter", "m.a", "m.a")
 COMMIT = Commit(UUID(int=1), None, (Guard(7, 1),))
@@ -37,13 +39,15 @@ INSERT = Insert(7, "table", "table", "a", "a", False, "{}", EVENT)
 OWNER = Relate(9, "owner", ONLY, NO_COLUMN, NO_VALUE, 8, 0, "{}", EVENT)
 ALTER = Update(9, 1, EVENT, doc="{}")
 RENAME = Update(9, 1, EVENT, scope_version=1, in_use=True)
+NAMED = Update(0, 0, EVENT, scope_version=0, state=1, named=Named(7, "table", "a"))
 HELP = Help((Guard(7, 1),), 9, 1, "m.a", (Resolution(UUID(int=2), "failed", None),))
 
 ONE_ROW: list[tuple[Statement, type]] = [
     (create.statement(LEASED, INSERT), create.Created),
     (create_owned.statement(replace(COMMIT, writes=(replace(INSERT, id=9), OWNER))), create_owned.CreatedOwned),
     (alter.statement(LEASED, ALTER), alter.Altered),
-    (exclusive.statement(COMMIT, RENAME), exclusive.Moved),
+    (exclusive.statements(COMMIT, RENAME)[0], exclusive.Moved),
+    (by_name.statements(COMMIT, NAMED)[0], by_name.MovedByName),
     (intents.help_statement(HELP), intents.Helped),
 ]
 MARK = Mark(UUID(int=1), 9, 1.0)
@@ -95,10 +99,21 @@ def test_what_only_checks_has_as_many_columns(postgres_url: str) -> None:
 
 
 def test_no_comment_is_sent() -> None:
-    modules = (alter, general_commit_sql, checks, create, create_owned, exclusive, intents, lease_sql, preludes)
+    modules = (
+        alter,
+        by_name,
+        general_commit_sql,
+        checks,
+        create,
+        create_owned,
+        exclusive,
+        intents,
+        lease_sql,
+        preludes,
+    )
     texts = [text for module in modules for text in vars(module).values() if isinstance(text, str)]
-    shapes = product((False, True), repeat=len(fields(general_commit_sql.Shape)))
-    texts += [general_commit_sql.statement_of(general_commit_sql.Shape(*values)) for values in shapes]
+    shapes = product((False, True), repeat=len(fields(Shape)))
+    texts += [general_commit_sql.statement_of(Shape(*values)) for values in shapes]
     assert len(texts) > 1024
     assert [text for text in texts if "--" in text] == []
 

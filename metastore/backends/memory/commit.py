@@ -9,13 +9,14 @@ copy.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from metastore.backends.memory import relations
 from metastore.backends.memory.tables import TAKEN, Body, Stand, Tables
 from metastore.backends.memory.tickets import check_tickets
-from metastore.backends.precondition import PreconditionFailed
+from metastore.backends.precondition import PreconditionFailed, of_found
 from metastore.port.backend import DRIFT
 from metastore.port.commit import Commit
 from metastore.port.conditions import (
@@ -32,10 +33,10 @@ from metastore.port.conditions import (
     Relations,
 )
 from metastore.port.intents import CLAIMABLE, FORMAT
-from metastore.port.leases import PUBLISHED, STAGED, fences
-from metastore.port.note import note_of
-from metastore.port.records import OwnedRecord, Step
-from metastore.port.writes import Delete, Insert, Put, Relate, Result, Update, Write
+from metastore.port.leases import PUBLISHED, STAGED
+from metastore.port.note import note_below, note_of
+from metastore.port.records import Node, OwnedRecord, Record, Step
+from metastore.port.writes import Delete, Insert, Named, Put, Relate, Result, Update, Write
 
 __all__ = ["apply", "check_caller", "check_guards", "newest_dropped", "take_claim"]
 
@@ -228,7 +229,18 @@ class _Applying:
         self._tables.bodies[new] = Body(1, write.doc, *self._audit(), *self._audit())
         return self._log(write, new, 1, write.doc, self._tables.stands[new])
 
+    def _by_name(self, write: Update, named: Named) -> Result:
+        """Perform an update of what has a name now."""
+        found: Record | None = None
+        stand = self._tables.live_child(named.parent_id, named.family, named.key)
+        if stand is not None:
+            node = Node(stand.id, stand.kind, stand.name, stand.scope_version, stand.in_use, stand.fold)
+            found = Record((node,), *self._tables.bodies[stand.id])
+        return replace(self._update(of_found(write, found)), found=found)
+
     def _update(self, write: Update) -> Result:
+        if write.named is not None:
+            return self._by_name(write, write.named)
         _check_update(self._tables, self._commit, write, self._now)
         if write.scope_version is not None:
             self._tables.stands[write.id] = self._moved(self._tables.stands[write.id], write)
@@ -296,9 +308,8 @@ class _Applying:
         return old
 
     def _note(self) -> str | None:
-        """Return what the next row keeps of that on which the commit rests: the first all, the others the leases."""
-        commit = self._commit
-        return note_of(commit) if self._ordinal == 0 else fences(commit.leases) if commit.leases else None
+        """Return what the next row keeps of the commit: the first all, each other one the leases and the reason."""
+        return (note_of if self._ordinal == 0 else note_below)(self._commit)
 
     def _audit(self) -> tuple[str | None, int]:
         return self._commit.principal, self._now

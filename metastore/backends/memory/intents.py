@@ -11,7 +11,7 @@ from metastore.backends.memory.tickets import check_line
 from metastore.backends.precondition import PreconditionFailed
 from metastore.port.commit import Commit
 from metastore.port.intents import PENDING, Entry, Help, Mark, Resolution
-from metastore.port.note import note
+from metastore.port.note import note_of_intent
 from metastore.port.records import Step
 from metastore.port.writes import Result
 
@@ -52,7 +52,7 @@ def write_down(tables: Tables, entry: Entry, now: int) -> Result:
             digest=entry.caller.digest if entry.caller else None,
             result=entry.result,
             format=entry.format,
-            fences=note(entry.evidence) if entry.evidence else None,
+            fences=note_of_intent(entry),
         )
     )
     return Result(entry.entity_id or 0, before, now)

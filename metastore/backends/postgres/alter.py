@@ -78,7 +78,7 @@ def statement(commit: Commit, write: Update) -> Statement:
     }
     if commit.leases:
         return Statement(ALTER_FENCED, values | parameters.under_leases(commit), writes=True)
-    if commit.evidence:
+    if commit.evidence or commit.reason is not None:
         return Statement(ALTER_NOTED, values | {"note": note_of(commit)}, writes=True)
     return Statement(ALTER, values, writes=True)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -18,38 +17,34 @@ import psycopg
 
 from metastore.backends.postgres import (
     alter,
+    by_name,
     carry,
     create,
     create_owned,
     exclusive,
     general_commit,
     intents,
-    relations,
     sending,
     tickets,
 )
 from metastore.backends.postgres.announcing import Announcing, Pass, Unannounced
-from metastore.backends.postgres.fragments import CONFIRM, DURABLE, NOW, WRITER
+from metastore.backends.postgres.fragments import CONFIRM, DURABLE
 from metastore.backends.postgres.home import CLUSTER, HIDDEN, INFO, NOTE, Home
 from metastore.backends.postgres.leases import PostgresLeases
-from metastore.backends.postgres.members import FORGET as FORGET_ANNOUNCEMENTS
 from metastore.backends.postgres.members import PostgresMembers
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.backends.postgres.preludes import preludes
 from metastore.backends.postgres.readers import PostgresReaders
-from metastore.backends.postgres.reads import PAST, PostgresReads
+from metastore.backends.postgres.reads import PAST
 from metastore.backends.postgres.restore import PostgresRestorer
 from metastore.backends.postgres.secret_keys import PostgresSecretKeys
 from metastore.backends.postgres.together import below, message
-from metastore.backends.sql import gc as collect_sql
+from metastore.backends.postgres.upkeep import PostgresUpkeep
 from metastore.backends.sql.decode import pending, steps_of_json
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.past import SqlPast
-from metastore.backends.sql.reads import from_named
-from metastore.backends.sql.relations import sweep
 from metastore.backends.sql.stats import postgres_stats
 from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
-from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
 from metastore.port.batches import Batch, Below, Written
 from metastore.port.commit import Commit, CommitOutcome, Conflicted, Unknown
 from metastore.port.intents import PENDING, Entry, Help, Mark
@@ -57,39 +52,24 @@ from metastore.port.leases import LeaseRows
 from metastore.port.members import Covered, MemberRows, covered, covered_by_help
 from metastore.port.past import PastRows, Readers
 from metastore.port.records import Marked, Origin, Pending, Record, Step, Turn
-from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.port.tickets import NOBODY, Line
-from metastore.port.upkeep import Gone, HistoryLimits
 from metastore.port.writes import Insert, Update, Write
 from metastore.urls import Url
 
 __all__ = ["PostgresBackend"]
 
-_DROPPED_BEFORE = from_named(collect_sql.DROPPED_BEFORE, "%(name)s")
-_PURGING = from_named(collect_sql.PURGING_ROOTS, "%(name)s")
-_BELOW = from_named(collect_sql.BELOW.format(among="= ANY(%(ids)s::bigint[])"), "%(name)s")
-_SWEEP = relations.READ_RELATIONS.sweep()
-_FORGET = f"""DELETE FROM operation WHERE seq IS NULL AND time < %(before)s
-  AND coalesce(deadline, 0) < {NOW} RETURNING 1"""
-_RAISE_PAST = f"""UPDATE info SET writer = {WRITER}, past_from = %(since)s::bigint
-  WHERE past_from < %(since)s::bigint AND {DURABLE} RETURNING 1"""
-_FORGET_PINS = from_named(collect_sql.FORGET_PINS, "%(name)s") + f" AND {DURABLE} RETURNING 1"
 _DATABASE = """SELECT epoch || '/' || (SELECT oid::text FROM pg_database WHERE datname = current_database())
   FROM info"""
-_FORGET_UNTIL = f"""UPDATE info SET writer = {WRITER}, forgotten = greatest(%(before)s::bigint,
-    CASE WHEN forgotten > {NOW} + {MOST_AHEAD} THEN {NOW} ELSE forgotten END)
-  WHERE forgotten < %(before)s::bigint OR forgotten > {NOW} + {MOST_AHEAD} RETURNING 1"""
-_ONE_SNAPSHOT = Statement("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {})
 _RESERVE = f"SELECT nextval('entity_id_seq') FROM generate_series(1, %(count)s) WHERE {DURABLE}"
 """Draws ids. Durable: after a crash the server must not give the same ids to another client."""
 _SCOPES = "SELECT id, scope_version FROM guard WHERE id = ANY(%(ids)s::bigint[])"
 _log = logging.getLogger("metastore")
 
 
-class PostgresBackend(PostgresReads):
+class PostgresBackend(PostgresUpkeep):
     """Keeps the promises of :class:`metastore.port.backend.Backend` on PostgreSQL."""
 
     _identity: Origin | None = None
@@ -109,6 +89,8 @@ class PostgresBackend(PostgresReads):
                 return self._commit(commit, alone)
             except Unannounced:  # members have joined
                 self._announcing.alone = None
+        if by_name.is_by_name(commit):  # members have to know which entity it is, before it is found
+            return Conflicted("self")
         return self._announcing.send(
             lambda may: self._commit(commit, may), lambda: _covered(commit), lambda: [commit.operation_id]
         )
@@ -129,10 +111,11 @@ class PostgresBackend(PostgresReads):
                 return self._sender.one(
                     may.around(statements, operation), lambda row: alter.outcome(commit, write, row), run=commit.run
                 )
-            if isinstance(write, Update) and exclusive.fits(commit, write):
+            if isinstance(write, Update) and (write.named is not None or exclusive.fits(commit, write)):
+                form = exclusive if write.named is None else by_name
                 return self._sender.one(
-                    may.around([*preludes(commit), exclusive.statement(commit, write)], operation),
-                    lambda row: exclusive.outcome(commit, write, row),
+                    may.around([*preludes(commit), *form.statements(commit, write)], operation),
+                    lambda row: form.outcome(commit, write, row),
                     commit.patience,
                     commit.run,
                 )
@@ -270,58 +253,6 @@ class PostgresBackend(PostgresReads):
 
     # --- gc
 
-    def now(self) -> int:
-        return int(self._rows(f"SELECT {NOW}", {})[0][0])
-
-    def dropped_before(self, time: int, after: Gone, limit: int) -> list[Gone]:
-        values = {**after._asdict(), "before": time, "page_size": limit}
-        return [Gone(*row) for row in self._rows(_DROPPED_BEFORE, values)]
-
-    def purging(self, after: Gone, limit: int) -> list[Gone]:
-        return [Gone(*row) for row in self._rows(_PURGING, {**after._asdict(), "page_size": limit})]
-
-    def below(self, entity_ids: Sequence[int], limit: int) -> list[int]:
-        return [row[0] for row in self._rows(_BELOW, {"ids": list(entity_ids), "page_size": limit})]
-
-    def delete_relations(self, ids: Sequence[int], limit: int) -> int:
-        ((deleted, _),) = self._rows(relations.DELETE_RELATIONS, {"ids": list(ids), "limit": limit})
-        return int(deleted)
-
-    def sweep_relations(self, after: int, limit: int) -> Sweep:
-        rows = self._rows(_SWEEP, {"after": after, "page_size": limit})
-        missing = [row[0] for row in rows if row[1]]
-        return sweep(rows, len(self._rows(relations.DELETE_MISSING, {"ids": missing})) if missing else 0)
-
-    def delete_columns(self, relation_ids: Sequence[int]) -> None:
-        self._rows(relations.DELETE_COLUMNS, {"ids": list(relation_ids)})
-
-    def delete_entities(self, ids: Sequence[int]) -> int:
-        return int(self._rows(collect_sql.POSTGRES_DELETE_ENTITIES, {"ids": list(ids)})[0][0])
-
-    def forget(self, before: int) -> None:
-        """Wait for the commits in flight that have checked that their id is not forgotten, then forget."""
-        self._rows(_FORGET_UNTIL, {"before": before})
-
-    def forget_tickets(self) -> None:
-        self._rows(tickets.FORGET_TICKETS, {})
-        self._rows(FORGET_ANNOUNCEMENTS, {})  # members do that too, but there may be none any more
-
-    def forget_pins(self) -> None:
-        self._rows(_FORGET_PINS, {"now": self.now()})
-
-    def delete_steps(self, limits: HistoryLimits, after: int, limit: int) -> tuple[int | None, int, int]:
-        parameters = {**limits._asdict(), "after": after, "page_size": limit}
-        ((last, since),) = self._rows(collect_sql.POSTGRES_PAST_FROM, parameters)
-        versions = others = 0
-        if since is not None:
-            # Committed before the deletion, so that a read of the past never misses rows without notice. It waits for
-            # pins that are being inserted; later ones are refused.
-            self._rows(_RAISE_PAST, {"since": since})
-            ((last, versions, others),) = self._read(lambda connection: _delete_steps(connection, parameters))
-        if after == 0:
-            others += len(self._rows(_FORGET, {"before": limits.before - TOMBSTONES_STAY}))
-        return last, versions, others
-
     @property
     def leases(self) -> LeaseRows:
         def send(statements: list[Statement]) -> list[Row]:
@@ -416,18 +347,6 @@ class PostgresBackend(PostgresReads):
     def close(self) -> None:
         self._announcing.close()
         self.pool.close()
-
-
-def _delete_steps(connection: psycopg.Connection[Any], parameters: dict[str, Any]) -> list[Row]:
-    """Delete steps as one snapshot shows them: none of its rows may have been changed or deleted by another gc since.
-
-    Else the step that inherits a name may be one that the other gc deletes, and the name is lost. Each repetition means
-    that another gc has deleted some.
-    """
-    statements = [_ONE_SNAPSHOT, Statement(collect_sql.POSTGRES_DELETE_STEPS, parameters, writes=True)]
-    while True:
-        with suppress(psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
-            return sending.rows_of_writes(connection, statements)
 
 
 def _covered(commit: Commit) -> Covered:

@@ -66,7 +66,7 @@ def help_must(commit: Commit, help_: Help) -> Statement:
 def fits(commit: Commit, write: Update) -> bool:
     """Whether the commit's one write is a new document, and has nothing that the statement does not know."""
     event, plain_ = write.event, write.scope_version is None and write.doc is not None
-    rare = commit.leases or commit.evidence or commit.caller is not None
+    rare = commit.leases or commit.evidence or commit.caller is not None or commit.reason is not None
     return plain_ and not rare and event.path_before == event.path_after
 
 

@@ -72,7 +72,7 @@ def statement(commit: Commit, write: Insert) -> Statement:
     own = values(commit, write)
     if commit.leases:
         return Statement(CREATE_FENCED, own | parameters.under_leases(commit), writes=True)
-    if commit.evidence:
+    if commit.evidence or commit.reason is not None:
         return Statement(CREATE_NOTED, own | {"note": note_of(commit)}, writes=True)
     return Statement(CREATE, own, writes=True)
 

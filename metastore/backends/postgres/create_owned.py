@@ -95,7 +95,7 @@ class CreatedOwned(NamedTuple):
 
 def fits(commit: Commit) -> bool:
     """Whether a commit that has nothing rare makes an entity under a reserved id, and its owner."""
-    if len(commit.writes) != 2 or commit.leases or commit.ticket is not None or commit.carries:
+    if len(commit.writes) != 2 or commit.leases or commit.ticket is not None or commit.carries or commit.reason:
         return False
     made, owner = commit.writes
     if not isinstance(made, Insert) or not isinstance(owner, Relate) or owner.version or owner.from_id != made.id:

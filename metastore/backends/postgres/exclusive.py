@@ -29,7 +29,40 @@ from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
 from metastore.port.note import note_of
 from metastore.port.writes import Result, Update
 
-__all__ = ["MOVE", "MOVE_NOTED", "fits", "outcome", "statement"]
+__all__ = ["MOVE", "MOVE_NOTED", "fits", "outcome", "statements", "written"]
+
+
+def written(entity_id: str, lease: LeaseParts) -> str:
+    """Return what follows the compare-and-swap ``altered`` of an exclusive update of one entity.
+
+    ``entity_id``: its id, as an expression without rows, by which the planner looks the rows up.
+    """
+    return f"""-- The new place, and the next scope version: every guard that saw the old one fails from now on.
+-- Raises a unique violation (guard_live_name) where the new name is taken, which aborts all of it.
+stands AS (
+  UPDATE guard g SET scope_version = g.scope_version + 1, parent_id = coalesce(%(parent_id)s::bigint, g.parent_id),
+    name = coalesce(%(name)s::text, g.name), key = coalesce(%(key)s::text, g.key),
+    fold = coalesce(%(fold)s::boolean, g.fold), state = coalesce(%(state)s::smallint, g.state),
+    in_use = coalesce(%(in_use)s::boolean, g.in_use), quiet_until = NULL,
+    dropped_at = CASE %(state)s::smallint WHEN 0 THEN NULL WHEN 1 THEN {NOW} ELSE g.dropped_at END
+  FROM altered WHERE g.id = altered.id AND g.id = {entity_id}
+  RETURNING g.*),
+-- The intents on the entity are sent away: their owners decide again, by the new path. The attempt counts, so that a
+-- late claim of such a row fails.
+withdrawn AS (
+  UPDATE operation o SET action = 'moved', attempt = coalesce(o.attempt, 0) + 1
+  FROM altered WHERE o.entity_id = {entity_id} AND o.action = 'pending'),
+-- History, change event and result; the position is drawn from the rows that were written, after the last lock.
+logged AS (
+  INSERT INTO operation ({OPERATION_COLUMNS}, family, key{lease.column})
+  SELECT {WRITER}, {GENERATION},
+    %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
+    %(action)s::text, %(principal)s::text, altered.modified_at, %(path_before)s::text, %(path_after)s::text,
+    %(changes)s::text, stands.scope_version, stands.in_use, altered.doc, %(digest)s::text,
+    stands.parent_id, stands.name, stands.fold, stands.state,
+    -- the name, for reads of the past that look for who had it: only if the entity has it now
+    CASE WHEN stands.state = 0 THEN stands.family END, CASE WHEN stands.state = 0 THEN stands.key END{lease.value}
+  FROM altered, stands)"""
 
 
 def _move(lease: LeaseParts) -> str:
@@ -48,32 +81,7 @@ altered AS (
   UPDATE entity SET version = version + 1, modified_by = %(principal)s::text, modified_at = {NOW}
   WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND (SELECT count(*) FROM own) = 1 AND {DURABLE}
   RETURNING id, version, doc, modified_at),
--- The entity's new place, and its next scope version: every guard that saw the old one fails from now on. Raises a
--- unique violation (guard_live_name) where the new name is taken, which aborts all of it.
-stands AS (
-  UPDATE guard g SET scope_version = g.scope_version + 1, parent_id = coalesce(%(parent_id)s::bigint, g.parent_id),
-    name = coalesce(%(name)s::text, g.name), key = coalesce(%(key)s::text, g.key),
-    fold = coalesce(%(fold)s::boolean, g.fold), state = coalesce(%(state)s::smallint, g.state),
-    in_use = coalesce(%(in_use)s::boolean, g.in_use), quiet_until = NULL,
-    dropped_at = CASE %(state)s::smallint WHEN 0 THEN NULL WHEN 1 THEN {NOW} ELSE g.dropped_at END
-  FROM altered WHERE g.id = altered.id AND g.id = %(id)s::bigint
-  RETURNING g.*),
--- The intents on the entity are sent away: their owners decide again, by the new path. The attempt counts, so that a
--- late claim of such a row fails.
-withdrawn AS (
-  UPDATE operation o SET action = 'moved', attempt = coalesce(o.attempt, 0) + 1
-  FROM altered WHERE o.entity_id = %(id)s::bigint AND o.action = 'pending'),
--- History, change event and result; the position is drawn from the rows that were written, after the last lock.
-logged AS (
-  INSERT INTO operation ({OPERATION_COLUMNS}, family, key{lease.column})
-  SELECT {WRITER}, {GENERATION},
-    %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
-    %(action)s::text, %(principal)s::text, altered.modified_at, %(path_before)s::text, %(path_after)s::text,
-    %(changes)s::text, stands.scope_version, stands.in_use, altered.doc, %(digest)s::text,
-    stands.parent_id, stands.name, stands.fold, stands.state,
-    -- the name, for reads of the past that look for who had it: only if the entity has it now
-    CASE WHEN stands.state = 0 THEN stands.family END, CASE WHEN stands.state = 0 THEN stands.key END{lease.value}
-  FROM altered, stands)
+{written("%(id)s::bigint", lease)}
 -- one row, always: it says what was written, or which precondition did not hold
 SELECT (SELECT count(*) FROM guarded) + (SELECT count(*) FROM own) AS held, altered.version, altered.modified_at,
   CASE WHEN altered.id IS NULL THEN {marked("%(guard_ids)s::bigint[] || %(id)s::bigint")}
@@ -94,7 +102,7 @@ def fits(commit: Commit, write: Update) -> bool:
     return plain and all(guard.id < write.id for guard in commit.guards)
 
 
-def statement(commit: Commit, write: Update) -> Statement:
+def statements(commit: Commit, write: Update) -> list[Statement]:
     """Return the statement for a commit whose only write is exclusive and ``fits``."""
     place = write.place
     values = {
@@ -110,9 +118,9 @@ def statement(commit: Commit, write: Update) -> Statement:
         "state": write.state,
         "in_use": write.in_use,
     }
-    if commit.evidence:
-        return Statement(MOVE_NOTED, values | {"note": note_of(commit)}, writes=True)
-    return Statement(MOVE, values, writes=True)
+    if commit.evidence or commit.reason is not None:
+        return [Statement(MOVE_NOTED, values | {"note": note_of(commit)}, writes=True)]
+    return [Statement(MOVE, values, writes=True)]
 
 
 class Moved(NamedTuple):

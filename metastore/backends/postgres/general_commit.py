@@ -15,14 +15,15 @@ from metastore.backends.postgres import parameters
 from metastore.backends.postgres import relations as relation_parts
 from metastore.backends.postgres.carry import help_must
 from metastore.backends.postgres.checks import checks
-from metastore.backends.postgres.general_commit_sql import ADVANCE, BUMP, RELEASE, THROUGH, Shape, statement_of
+from metastore.backends.postgres.general_commit_sql import ADVANCE, BUMP, RELEASE, THROUGH, statement_of
+from metastore.backends.postgres.general_shape import Shape
 from metastore.backends.postgres.locks import LOCK_ENTITIES, LOCK_GUARDS, PATIENCE, lock_in_order, mixed
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.backends.postgres.tickets import PASSED
 from metastore.names import fold, parse_path
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
 from metastore.port.conditions import Expect, Guard
-from metastore.port.note import note_of
+from metastore.port.note import note_below, note_of
 from metastore.port.writes import Delete, Insert, Put, Relate, Result, Update, Write
 
 __all__ = ["outcome", "statements"]
@@ -174,7 +175,7 @@ def _statement(commit: Commit, stage: _Stage) -> Statement:
     if commit.leases:
         values |= {**parameters.leases(commit.leases), "publishes": plain(commit.publishes)}
     if noted is not None:
-        values |= {"note": noted, "fences": values.get("fences")}
+        values |= {"note": noted, "fences": note_below(commit)}
     shape = Shape(
         updates=bool(updates),
         inserts=bool(inserts),

@@ -9,7 +9,6 @@ all statements.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 from metastore.backends.postgres.fragments import (
@@ -27,47 +26,12 @@ from metastore.backends.postgres.fragments import (
     marked,
     quiet,
 )
+from metastore.backends.postgres.general_shape import Shape
 from metastore.backends.postgres.relations import DONE_RELATIONS, LOCKED_RELATIONS, OWN_RELATIONS, RELATION_WRITES
 from metastore.backends.postgres.tickets import in_line
 from metastore.backends.sql.comments import without_comments
 
-__all__ = ["ADVANCE", "BUMP", "RELEASE", "THROUGH", "Shape", "statement_of"]
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What a general commit's statement has: one text, and one prepared plan, for each shape."""
-
-    updates: bool = False
-    """It writes entities."""
-    inserts: bool = False
-    """It makes entities."""
-    owned: bool = False
-    """It writes or deletes owned rows."""
-    relations: bool = False
-    """It writes or removes relations."""
-    skip_existing: bool = False
-    """It skips the inserts whose name is taken, and the relations that are there."""
-    claimed: bool = False
-    """It replaces the operation's tombstone, which stays where all inserts are skipped."""
-    must: bool = False
-    """It fails (LEASE, MARKED, PENDING or READ) where a precondition does not hold, so that what is sent with it is
-    not applied either."""
-    overlook: bool = False
-    """Pending intents do not stop it."""
-    queues: bool = False
-    """Tickets stop it, those that are older than its own."""
-    fenced: bool = False
-    """Leases must hold."""
-    noted: bool = False
-    """The leases, and the evidence of rights, are noted."""
-    publishes: bool = False
-    """It makes staged values visible."""
-
-    @property
-    def writes(self) -> bool:
-        """Whether it writes at all; if not, it only checks."""
-        return self.updates or self.inserts or self.owned or self.relations
+__all__ = ["ADVANCE", "BUMP", "RELEASE", "THROUGH", "statement_of"]
 
 
 # After the statements of a commit whose mark is on a guard that none of them changes. The quiet time that follows
@@ -319,7 +283,7 @@ _KEPT = f"""kept AS (
 # Without gaps: a tombstone takes the first ordinal, so that the row with this ordinal must always exist.
 _ORDINAL = {False: "d.ordinal", True: "row_number() OVER (ORDER BY d.ordinal) - 1"}
 
-# The first row keeps all that the commit rests on, each other one only the leases.
+# The first row keeps the whole note, each other one the leases and the reason.
 _NOTE = ", CASE {ordinal} WHEN 0 THEN %(note)s::text ELSE %(fences)s::text END"
 
 # Each raises the SQLSTATE of its cause: MARKED, TICKET, PENDING, READ.

@@ -32,7 +32,7 @@ from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import from_named
 from metastore.port.commit import CommitOutcome, Committed, Conflicted
 from metastore.port.intents import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark
-from metastore.port.note import note
+from metastore.port.note import note_of_intent
 from metastore.port.writes import Result
 
 __all__ = [
@@ -88,7 +88,7 @@ def write_down_statements(entry: Entry) -> list[Statement]:
         "digest": entry.caller.digest if entry.caller else None,
         "result": entry.result,
         "format": entry.format,
-        "note": note(entry.evidence) if entry.evidence else None,
+        "note": note_of_intent(entry),
         "settled": entry.settled and entry.settled[0],
         "settled_scope": entry.settled and entry.settled[1],
     }

@@ -19,14 +19,14 @@ from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.connection import Connection, OutOfTime
 from metastore.backends.postgres.fragments import CONFIRM, DURABLE
 from metastore.backends.postgres.hints import FOLLOWED, HINT, hearing
-from metastore.backends.postgres.home import CACHED, Home, epoch_at
+from metastore.backends.postgres.home import Home, epoch_at
 from metastore.backends.postgres.parameters import plain, texts
 from metastore.backends.postgres.read_errors import raise_read_error, refused_here
 from metastore.backends.postgres.read_sql import READ as _READ
 from metastore.backends.postgres.read_sql import each
 from metastore.backends.postgres.relations import READ_RELATIONS
 from metastore.backends.postgres.settings import LASTING
-from metastore.backends.sql import snapshot as verify_sql
+from metastore.backends.postgres.snapshots import Snapshot
 from metastore.backends.sql.decode import (
     lookup_parameters,
     owned_record,
@@ -36,11 +36,10 @@ from metastore.backends.sql.decode import (
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import FindSql, like_of
 from metastore.backends.sql.limits import Limits
-from metastore.backends.sql.past import PastSql
+from metastore.backends.sql.past_sql import PastSql
 from metastore.backends.sql.questions import Questions, Texts
 from metastore.backends.sql.relations import relations
 from metastore.backends.sql.touched import touched_sql
-from metastore.clock import process_id
 from metastore.deadlines import until
 from metastore.names import fold
 from metastore.port.backend import Guards
@@ -90,7 +89,7 @@ PAST = PastSql(
         f" AS w(start, {', '.join(columns)}, n)"
     ),
     kinds="(:kinds::text[] IS NULL OR n.kind = ANY(:kinds::text[]))",
-    distinct="DISTINCT ON (c.key, c.entity_id, c.name)",
+    distinct="DISTINCT ON (c.key, c.entity_id)",
     read=_READ,
 )
 
@@ -268,7 +267,7 @@ class PostgresReads(Questions):
         return operation_id, replica
 
     @contextmanager
-    def snapshot(self) -> Iterator[_Snapshot]:
+    def snapshot(self) -> Iterator[Snapshot]:
         """Open a read-only transaction: it holds no lock that a writer would meet, only old row versions."""
         begun = False
         for last in (False, True):
@@ -278,7 +277,7 @@ class PostgresReads(Questions):
                     connection.execute(LASTING)
                     begun = True  # from here on, a new one would show another instant than what was read
                     with until(math.inf):
-                        yield _Snapshot(connection)
+                        yield Snapshot(connection)
                     connection.execute("ROLLBACK")
                     return
             except psycopg.Error as error:
@@ -318,49 +317,6 @@ _EVENT_AT = "SELECT (SELECT operation_id FROM operation WHERE seq = %(seq)s::big
 _HEAD = "i.epoch, i.origin, i.collected_seq, pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 _GAPS = f"FROM unnest(%(gaps)s::bigint[]) AS w(seq) CROSS JOIN {each('operation', 'o', 'o.seq = w.seq')}"
 _TOUCHED, _TOUCHED_GAPS = touched_sql(_HEAD, "%(name)s"), touched_sql(_HEAD, "%(name)s", _GAPS)
-_AMONG = "= ANY(%(ids)s::bigint[])"
-
-
-class _Snapshot:
-    """Cursors in one REPEATABLE READ transaction."""
-
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self._connection, self._process = connection, process_id()
-        self._opened = 0
-
-    def rows(
-        self, table: str, columns: Sequence[str], order: Sequence[str], only: Sequence[int] | None = None
-    ) -> Iterator[tuple[Any, ...]]:
-        text = verify_sql.select(table, columns, order, None if only is None else _AMONG)
-        return self._stream(text, only, 100 if "doc" in columns else 1000)  # a document may have a megabyte
-
-    def below(self, parent_ids: Sequence[int], columns: Sequence[str], *, gone: bool) -> Iterator[tuple[Any, ...]]:
-        return self._stream(verify_sql.select_below(columns, _AMONG, gone=gone), parent_ids, 1000)
-
-    def _stream(self, text: str, ids: Sequence[int] | None, at_once: int) -> Iterator[tuple[Any, ...]]:
-        self._opened += 1
-        cursor = self._connection.cursor(name=f"metastore_{self._opened}")
-        cursor.itersize = at_once
-        try:
-            cursor.execute(text, None if ids is None else {"ids": list(ids)})
-            yield from cursor
-        finally:
-            if self._process == process_id():  # what a forked child sends would go to its parent's session
-                cursor.close()
-
-    def numbers(self) -> tuple[int, int]:
-        row = self._connection.execute(verify_sql.POSTGRES_NUMBERS).fetchone()
-        assert row is not None
-        return row[0], row[1]
-
-    def cached(self) -> list[str]:
-        return [row[0] for row in self._connection.execute(CACHED).fetchall()]
-
-    def damaged(self) -> Iterator[str]:
-        return iter(())
-
-    def not_utf8(self) -> Iterator[tuple[str, int | None, str]]:
-        return iter(())
 
 
 def _alike(lookups: Sequence[Lookup]) -> tuple[str, dict[str, Any]]:

@@ -13,251 +13,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.decode import lookup_parameters, resolved, step, ways_down
 from metastore.backends.sql.deep_paths import DEEP
-from metastore.backends.sql.reads import ReadSql, from_named
+from metastore.backends.sql.past_sql import PastSql, columns_of
 from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.past import NotKept, PastRow, Way
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
 from metastore.port.unreadable import DEEPEST, too_deep
 
-__all__ = ["PastSql", "SqlPast", "as_json", "rows_as_json"]
+__all__ = ["SqlPast", "as_json", "rows_as_json"]
 
 Row = tuple[Any, ...]
 Fetch = Callable[[str, dict[str, Any]], list[Row]]
 """Runs a statement with named parameters, and returns its rows."""
 Many = Callable[[Sequence[str], Sequence[dict[str, Any]]], dict[str, Any]]
 """Returns the parameters of ``PastSql.many`` from the columns and the rows."""
-
 _LAST = 1 << 62
 """An id beyond all others."""
-
-_VISIBLE = "{0}.seq <= :at AND ({0}.through IS NULL OR {0}.through <= :at)"
-_VERSION = f"""(SELECT v.version FROM operation v WHERE v.entity_id = {{}} AND v.version > 0
-    AND {_VISIBLE.format("v")} ORDER BY v.version DESC LIMIT 1)"""
-_KEPT = "(SELECT past_from <= :at OR EXISTS (SELECT 1 FROM pin WHERE seq = :at) FROM info)"
-_NODE = "{0}.entity_id, {0}.kind, {0}.name, {0}.scope_version, {0}.in_use, {0}.fold"
-_BODY = """{0}.version, {0}.doc, CASE WHEN e.id IS NULL THEN f.principal ELSE e.created_by END AS created_by,
-  coalesce(e.created_at, f.time, {0}.time) AS created_at, {0}.principal, {0}.time"""
-
-
-def columns_of(depth: int) -> list[str]:
-    """Return the columns of a path of so many names: see ``decode.lookup_parameters``."""
-    return ["f1", "n1", *[f"{which}{n}" for n in range(2, depth + 1) for which in "fnk"]]
-
-
-@dataclass(frozen=True)
-class PastSql:
-    """The statements in one dialect."""
-
-    parameter: str
-    """A parameter, with ``name`` for its name."""
-    ids: str
-    """A table ``w`` of the ids in the parameter ``:ids``."""
-    join: str
-    """A join that looks up in ``{table}`` as ``{alias}`` by ``{condition}`` for each row on its left."""
-    left_join: str
-    """The same, which keeps a row for which nothing is found."""
-    distinct: str
-    """The word that selects distinct rows in their order, without reading all of them first."""
-    many: Callable[[Sequence[str]], str]
-    """A table ``w`` of the rows in the parameters of ``Many``, with ``start`` (an id) and these columns (texts)."""
-    kinds: str
-    """A condition on ``n.kind``: it is among the parameter ``:kinds``, or that is NULL."""
-    read: ReadSql
-
-    def _newest(self, alias: str, entity_id: str, condition: str = "", *, left: bool = False) -> str:
-        """Join the newest version that an entity had then."""
-        where = f"{alias}.entity_id = {entity_id} AND {alias}.version = {_VERSION.format(entity_id)}{condition}"
-        return (self.left_join if left else self.join).format(table="operation", alias=alias, condition=where)
-
-    def _made(self, alias: str, table: str = "entity") -> str:
-        """Join who made it: its row as long as there is one, else the first step."""
-        row = self.left_join.format(table=table, alias="e", condition=f"e.id = {alias}.entity_id")
-        first = f"f.entity_id = {alias}.entity_id AND f.version = 1 AND e.id IS NULL"
-        return f"{row} {self.left_join.format(table='operation', alias='f', condition=first)}"
-
-    def resolve(self, depth: int, table: str = "entity") -> str:
-        """Paths of ``depth`` names: of each its nodes, and the entity of the last, or the row of another table."""
-        nodes = ", ".join(_NODE.format(f"g{n}") for n in range(1, depth + 1))
-        levels = "\n".join(self._level(n) for n in range(1, depth + 1))
-        sql = f"""SELECT {_KEPT} AS kept, {nodes}, {_BODY.format(f"g{depth}")} FROM {self.many(columns_of(depth))}
-{levels}
-{self._made(f"g{depth}", table)} ORDER BY w.n"""
-        return from_named(sql, self.parameter)
-
-    def _level(self, n: int) -> str:
-        parent = "w.start" if n == 1 else f"g{n - 1}.entity_id"
-        key = f"w.n{n}" if n == 1 else f"CASE WHEN g{n - 1}.fold THEN w.k{n} ELSE w.n{n} END"
-        took = f"""c{n}.seq = (SELECT c.seq FROM operation c WHERE c.parent_id = {parent} AND c.family = w.f{n}
-    AND c.key = {key} AND c.key IS NOT NULL AND {_VISIBLE.format("c")} ORDER BY c.seq DESC LIMIT 1)"""
-        still = f" AND g{n}.parent_id = {parent} AND g{n}.name = c{n}.name AND g{n}.state = {LIVE}"
-        taker = self.left_join.format(table="operation", alias=f"c{n}", condition=took)
-        return f"{taker} {self._newest(f'g{n}', f'c{n}.entity_id', still, left=True)}"
-
-    @cached_property
-    def by_id(self) -> str:
-        """From the root down to each id: its nodes with their states and parents, the entity beside the last."""
-        columns = "n.entity_id, n.parent_id, n.kind, n.name, n.scope_version, n.in_use, n.fold, n.state, n.version"
-        body = "b.entity_id = up.entity_id AND b.version = up.version AND up.height = 0"
-        return from_named(
-            without_comments(f"""WITH RECURSIVE up AS (
-  -- from each entity up to the root, one level at a time
-  SELECT w.id AS wanted, 0 AS height, {columns} FROM {self.ids} {self._newest("n", "w.id")}
-  UNION ALL
-  SELECT up.wanted, up.height + 1, {columns} FROM up {self._newest("n", "up.parent_id")}
-  WHERE up.parent_id <> {ROOT_ID} AND up.height < {DEEPEST})
-SELECT kept.ok, up.wanted, up.state, up.parent_id, {_NODE.format("up")}, {_BODY.format("b")}
-FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN up ON true
-{self.left_join.format(table="operation", alias="b", condition=body)}
-{self._made("b")}
-ORDER BY up.wanted, up.height DESC"""),
-            self.parameter,
-        )
-
-    @cached_property
-    def by_id_bare(self) -> str:
-        """The same without the documents."""
-        return self.by_id.replace("b.doc,", "'' AS doc,")
-
-    @cached_property
-    def ways(self) -> str:
-        """Each id and what is above it, each once: its parent and its state."""
-        columns = "n.entity_id, n.parent_id, n.state, n.scope_version"
-        return from_named(
-            without_comments(f"""WITH RECURSIVE up AS (
-  SELECT {columns} FROM {self.ids} {self._newest("n", "w.id")}
-  -- not ALL: what is above many is kept once
-  UNION
-  SELECT {columns} FROM up {self._newest("n", "up.parent_id")} WHERE up.parent_id <> {ROOT_ID})
-SELECT kept.ok, up.entity_id, up.parent_id, up.state, up.scope_version FROM (SELECT {_KEPT} AS ok) AS kept
-LEFT JOIN up ON true"""),
-            self.parameter,
-        )
-
-    def below(self, table: str) -> str:
-        """A page of children, or of owned rows; ``table`` has the rows of today."""
-        return from_named(
-            without_comments(f"""
--- Who took a name below the parent, by name. Each is kept if its newest version then still has the name there.
-SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
-  SELECT c.key AS k, {_NODE.format("n")}, n.state, {_BODY.format("n")}
-  FROM (SELECT {self.distinct} c.key, c.entity_id, c.name FROM operation c
-    WHERE c.parent_id = :parent_id AND c.family = :family AND c.key >= :after_key AND c.key IS NOT NULL
-      AND c.seq <= :at ORDER BY c.key, c.entity_id, c.name) AS c
-  {self._newest("n", "c.entity_id")} {self._made("n", table)}
-  WHERE n.parent_id = :parent_id AND n.name = c.name AND n.state = :state AND n.kind = :kind
-    AND (c.key, c.entity_id) > (:after_key, :after_id)
-  ORDER BY c.key, c.entity_id LIMIT :page_size) AS page ON true ORDER BY page.k, page.entity_id"""),
-            self.parameter,
-        )
-
-    @cached_property
-    def children(self) -> str:
-        """A page of children."""
-        return self.below("entity")
-
-    @cached_property
-    def owned(self) -> str:
-        """A page of owned rows."""
-        return self.below("owned")
-
-    @cached_property
-    def related(self) -> str:
-        """All relations of a kind that went from some entities: the newest version then, if live, of each."""
-        made = "c.parent_id = w.id AND c.family = :kind AND c.key IS NOT NULL AND c.seq <= :at"
-        each = self.join.format(table="operation", alias="c", condition=made)
-        return from_named(
-            without_comments(f"""
-SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
-  SELECT n.entity_id, n.owner_id, n.kind, n.name, {_BODY.format("n")}
-  FROM (SELECT DISTINCT c.entity_id FROM {self.ids} {each}) AS c
-  {self._newest("n", "c.entity_id")} {self._made("n", "relation")}
-  WHERE n.state = {LIVE}) AS page ON true"""),
-            self.parameter,
-        )
-
-    @cached_property
-    def led(self) -> str:
-        """All relations of a kind that led to an entity: the newest version then, if live, of each."""
-        return from_named(
-            without_comments(f"""
-SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
-  SELECT n.entity_id, n.owner_id, n.kind, n.name, {_BODY.format("n")}
-  FROM (SELECT DISTINCT c.entity_id FROM operation c
-    WHERE c.other_id = :to_id AND c.kind = :kind AND c.other_id IS NOT NULL AND c.seq <= :at) AS c
-  {self._newest("n", "c.entity_id")} {self._made("n", "relation")}
-  WHERE n.other_id = :to_id AND n.state = {LIVE}) AS page ON true"""),
-            self.parameter,
-        )
-
-    @cached_property
-    def history(self) -> str:
-        """The steps of one entity up to a position, oldest first."""
-        where = f"WHERE o.entity_id = :id AND o.version > :after AND {_VISIBLE.format('o')} ORDER BY o.version"
-        return from_named(f"{self.read.named_steps}{where} LIMIT :page_size", self.parameter)
-
-    @cached_property
-    def rows(self) -> str:
-        """The newest version then of each entity and owned row in a range of ids, one pass over an index."""
-        gone = "e.id IS NULL AND w.id IS NULL AND r.id IS NULL"
-        first = f"f.entity_id = n.entity_id AND f.version = 1 AND {gone}"
-        newest = f"n.entity_id = s.entity_id AND n.version = s.version AND n.parent_id IS NOT NULL AND {self.kinds}"
-        # each join names the range: a merge of two indexes would else begin at the first id
-        ranged = "{0}.{1} >= :low AND {0}.{1} < :high"
-        return from_named(
-            without_comments(f"""
-WITH
--- the newest version of each row that the position shows
-newest AS (
-  SELECT v.entity_id, max(v.version) AS version FROM operation v
-  WHERE v.entity_id >= :low AND v.entity_id < :high AND v.version > 0 AND {_VISIBLE.format("v")} GROUP BY v.entity_id)
-SELECT kept.ok, n.entity_id, n.owner_id, n.parent_id, n.kind, n.name, n.state, n.version, n.doc,
-  CASE WHEN {gone} THEN f.principal ELSE coalesce(e.created_by, w.created_by, r.created_by) END,
-  coalesce(e.created_at, w.created_at, r.created_at, f.time, n.time), n.principal, n.time, n.other_id
-FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN newest s ON true
-{self.left_join.format(table="operation", alias="n", condition=newest)}
-LEFT JOIN entity e ON e.id = n.entity_id AND {ranged.format("e", "id")}
-LEFT JOIN owned w ON w.id = n.entity_id AND {ranged.format("w", "id")}
-LEFT JOIN relation r ON r.id = n.entity_id AND {ranged.format("r", "id")}
-{self.left_join.format(table="operation", alias="f", condition=first)}
-ORDER BY n.entity_id"""),
-            self.parameter,
-        )
-
-    @cached_property
-    def newest(self) -> str:
-        """The newest step up to a position."""
-        where = "WHERE o.seq <= :until ORDER BY o.seq DESC LIMIT 1"
-        return from_named(self.read.named_steps + where, self.parameter)
-
-    @cached_property
-    def kept(self) -> str:
-        """Whether the past at a position is whole."""
-        return from_named(f"SELECT {_KEPT}", self.parameter)
-
-    @cached_property
-    def times(self) -> str:
-        """When the next steps were made."""
-        return from_named(
-            "SELECT seq, time FROM operation WHERE seq > :after ORDER BY seq LIMIT :page_size", self.parameter
-        )
-
-    @cached_property
-    def later(self) -> str:
-        """How many steps come after a position, which the index of positions counts, and when the first was made."""
-        return from_named(
-            """SELECT (SELECT count(seq) FROM operation WHERE seq > :after),
-  (SELECT time FROM operation WHERE seq > :after ORDER BY seq LIMIT 1)""",
-            self.parameter,
-        )
 
 
 class SqlPast:

@@ -132,7 +132,7 @@ FROM guard s WHERE s.id = :id"""
     def relating(self, *, valued: bool) -> str:
         """A page of the relations that lead to an entity, each with the end that it comes from."""
         only = " AND r.value = :value" if valued else ""
-        doc = "CASE WHEN p.column_id <> 0 THEN (SELECT e.doc FROM entity e WHERE e.id = p.from_id) END"
+        doc = _once("p", "p.value, p.column_id")
         return self._page("to_id", "from_id", "{0}.value, {0}.from_id, {0}.column_id", only, doc)
 
     def related_page(self) -> str:
@@ -175,9 +175,9 @@ ORDER BY {order.format("p")}"""),
         Ends are looked up one by one: see ``judged`` in gc.py.
         """
         return from_named(
-            """SELECT r.id, (SELECT f.id FROM guard f WHERE f.id = r.from_id) IS NULL
+            f"""SELECT r.id, (SELECT f.id FROM guard f WHERE f.id = r.from_id) IS NULL
     OR (SELECT t.id FROM guard t WHERE t.id = r.to_id) IS NULL,
-  r.column_id, CASE WHEN r.column_id <> 0 THEN (SELECT e.doc FROM entity e WHERE e.id = r.from_id) END
+  r.column_id, {_once("r", "r.id")}, r.from_id
 FROM (SELECT * FROM relation WHERE id > :after ORDER BY id LIMIT :page_size) r ORDER BY r.id""",
             self.parameter,
         )
@@ -193,6 +193,13 @@ def _level(n: int) -> str:
         f"g{n}.parent_id = {above}.id AND g{n}.family = :f{n} AND g{n}.state = 0"
         f" AND g{n}.key = CASE WHEN {above}.fold THEN :k{n} ELSE :n{n} END"
     )
+
+
+def _once(alias: str, order: str) -> str:
+    """Return the document of the entity whose columns have relations, at the first of these: it may be long."""
+    first = f"row_number() OVER (PARTITION BY {alias}.from_id, {alias}.column_id = 0 ORDER BY {order}) = 1"
+    doc = f"(SELECT e.doc FROM entity e WHERE e.id = {alias}.from_id)"
+    return f"CASE WHEN {alias}.column_id <> 0 AND {first} THEN {doc} END"
 
 
 def _doc(wanted: bool, entity_id: str) -> str:
@@ -247,13 +254,16 @@ def relating(rows: Sequence[Row]) -> Relating | None:
     if rows[0][0] is None:
         return None
     parent = cache(lambda text: [_node(v) for v in sorted(json.loads(text or "[]"), key=lambda v: -v[0])])
-    live = []
+    live, docs = [], dict[int, str]()
     for row in rows:
         if row[1] is None:
             continue
         *node, nodes, doc = row[13:]
         end = GONE if node[0] is None else end_of([*parent(nodes), _node((0, *node))])
-        live.append((RelationRecord(*row[1:13]), end, doc))
+        record = RelationRecord(*row[1:13])
+        if doc is not None:
+            docs[record.from_id] = doc
+        live.append((record, end, docs.get(record.from_id) if record.column_id else None))
     return Relating(_end(json.loads(rows[0][0])), live)
 
 
@@ -264,7 +274,8 @@ def relations(rows: Iterable[Row]) -> list[RelationRecord]:
 
 def sweep(rows: Sequence[Row], deleted: int) -> Sweep:
     """Return what a sweep found."""
-    columns = [(row[0], row[2], row[3]) for row in rows if row[2] and not row[1] and row[3] is not None]
+    docs = {row[4]: row[3] for row in rows if row[3] is not None}
+    columns = [(row[0], row[2], docs[row[4]]) for row in rows if row[2] and not row[1] and row[4] in docs]
     return Sweep(rows[-1][0] if rows else None, deleted, tuple(columns))
 
 

@@ -41,7 +41,8 @@ hot AS MATERIALIZED (
   GROUP BY id ORDER BY count(*) DESC, id LIMIT :page_size),
 -- The marks that are set; the one that ends first stands first.
 marks AS MATERIALIZED (
-  SELECT id, mark, marked_at, marked_until FROM guard WHERE mark IS NOT NULL
+  SELECT id, mark, coalesce(marked_at, 0) AS marked_at, coalesce(marked_until, 0) AS marked_until FROM guard
+  WHERE mark IS NOT NULL
   ORDER BY marked_until, id LIMIT :page_size),
 -- The ancestors of both, for their paths. The height is bounded: in a damaged table, parents may form a circle.
 up(wanted, height, parent_id, kind, name) AS (

@@ -17,7 +17,7 @@ from metastore.errors import outcome_forgotten
 from metastore.port.backend import MOST_AHEAD, SCHEMA_FORMAT
 from metastore.port.commit import Commit
 from metastore.port.intents import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark, Resolution
-from metastore.port.note import note
+from metastore.port.note import note_of_intent
 from metastore.port.records import Marked
 from metastore.port.writes import Result
 
@@ -58,7 +58,7 @@ def write_down(connection: Any, entry: Entry, now: int) -> Result:
         (
             *(str(entry.operation_id), entry.entity_id, entry.kind, entry.action, entry.principal, now, entry.path),
             *(entry.changes, entry.claim, deadline, entry.caller and entry.caller.digest, entry.result, entry.format),
-            note(entry.evidence) if entry.evidence else None,
+            note_of_intent(entry),
         ),
     )
     count = "SELECT count(*) FROM operation WHERE entity_id = ? AND action = 'pending' AND operation_id <> ?"

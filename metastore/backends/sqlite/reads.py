@@ -18,7 +18,7 @@ from metastore.backends.sql.decode import (
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import FindSql, glob_of
 from metastore.backends.sql.limits import Limits
-from metastore.backends.sql.past import PastSql
+from metastore.backends.sql.past_sql import PastSql
 from metastore.backends.sql.questions import Questions, Texts
 from metastore.backends.sql.reads import ReadSql
 from metastore.backends.sql.relations import relations

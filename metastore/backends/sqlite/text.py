@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+from metastore.errors import UnreadableRow
+
 __all__ = ["LenientReader", "NotUtf8", "all_rows", "is_no_text", "lenient"]
 
 Row = tuple[Any, ...]
@@ -18,14 +20,18 @@ _REFUSING = ("doc", "changes")
 _JSON = (*_REFUSING, "result", "fences")
 
 
+class _Undecodable(UnreadableRow, UnicodeError):
+    """What a text that is not UTF-8 raises. Readers that know its row take it for any other text that is no JSON."""
+
+
 class NotUtf8(bytes):
     """A text that is not UTF-8. ``json.loads`` decodes bytes, and so gets this error."""
 
     column = ""
 
     def decode(self, *_: object, **__: object) -> NoReturn:
-        """Raise UnicodeError, which readers take for any other text that is no JSON."""
-        raise UnicodeError(f"the text in its column {self.column} is not UTF-8")
+        """Raise UnreadableRow, which is a UnicodeError too."""
+        raise _Undecodable("a row", f"the text in its column {self.column} is not UTF-8")
 
 
 def is_no_text(error: Exception) -> bool:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from metastore.backends.precondition import PreconditionFailed
+from metastore.backends.precondition import PreconditionFailed, of_found
+from metastore.backends.sql.reads import ENTITY, NODE
 from metastore.backends.sqlite import relations
 from metastore.backends.sqlite.checks import CLEARED, TAKEN, check_update
 from metastore.backends.sqlite.text import is_no_text
 from metastore.port.commit import Commit
 from metastore.port.conditions import DROPPED, LIVE
 from metastore.port.format import SCHEMA_FORMAT
-from metastore.port.leases import fences
-from metastore.port.note import note_of
+from metastore.port.note import note_below, note_of
+from metastore.port.records import Node, Record
 from metastore.port.unreadable import damaged
-from metastore.port.writes import Delete, Insert, Put, Relate, Result, Update, Write
+from metastore.port.writes import Delete, Insert, Named, Put, Relate, Result, Update, Write
 
 __all__ = ["UNMARK", "Writer", "next_id", "next_seq"]
 
 UNMARK = f"UPDATE guard SET {CLEARED} WHERE id = :id AND mark = :operation_id RETURNING 1"
+_NAMED = f"""SELECT {NODE.format("g")}, {ENTITY} FROM guard g JOIN entity e ON e.id = g.id
+WHERE g.parent_id = ? AND g.family = ? AND g.key = ? AND g.state = 0"""
 _STANDS = """SELECT scope_version, in_use, parent_id, name, fold, state, family, key FROM guard WHERE id = ?"""
 
 
@@ -55,8 +59,7 @@ class Writer:
         if isinstance(write, Insert):
             return self._insert(write)
         if isinstance(write, Update):
-            check_update(self._run, self._commit, write, self._now)
-            return self._update(write)
+            return self._update(write) if write.named is None else self._by_name(write, write.named)
         if isinstance(write, Put):
             return self._put(write)
         return self._relate(write) if isinstance(write, Relate) else self._delete(write)
@@ -79,7 +82,22 @@ class Writer:
         place = (write.parent_id, write.name, write.fold, LIVE, write.family, write.key)
         return self._log(write, row_id, 1, None, (1, True, write.doc, *place))
 
+    def _by_name(self, write: Update, named: Named) -> Result:
+        """Apply an update of what has a name now."""
+        try:
+            row = self._run(_NAMED, (named.parent_id, named.family, named.key)).fetchone()
+        except Exception as error:
+            if not is_no_text(error):
+                raise
+            raise PreconditionFailed("self") from None  # a read tells what is damaged
+        found: Record | None = None
+        if row is not None:
+            entity_id, kind, name, scope, in_use, folds, *body = row
+            found = Record((Node(entity_id, kind, name, scope, bool(in_use), bool(folds)),), *body)
+        return replace(self._update(of_found(write, found)), found=found)
+
     def _update(self, write: Update) -> Result:
+        check_update(self._run, self._commit, write, self._now)
         if write.scope_version is not None:
             self._stand(write)
             self._run(UNMARK, {"id": write.id, "operation_id": str(self._commit.operation_id), "now": self._now})
@@ -200,8 +218,7 @@ class Writer:
         seq = next_seq(self._connection)
         event, commit = write.event, self._commit
         digest = commit.caller.digest if commit.caller is not None and self._logged == 0 else None
-        leases = fences(commit.leases) if commit.leases else None
-        held = note_of(commit) if self._logged == 0 else leases
+        held = note_of(commit) if self._logged == 0 else note_below(commit)
         self._run(
             f"""INSERT INTO operation (writer, operation_id, ordinal, seq, entity_id, version, owner_id, kind, action,
             principal, time, path_before, path_after, changes, scope_version, in_use, doc, parent_id, name, fold, state,

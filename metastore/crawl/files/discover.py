@@ -87,7 +87,7 @@ def root_of(path: str | os.PathLike[str], options: dict[str, str]) -> str:
     if not is_uri(text) or isinstance(path, os.PathLike):
         if _HALF_A_URI.match(text):  # not repeated: there may be secrets in it
             raise InvalidArgument("the URI of an object store is a string that begins as s3:// does, and no Path")
-        local = os.path.normpath(Path(text).absolute())
+        local = re.sub("^//", "/", os.path.normpath(Path(text).absolute()))  # which POSIX lets normpath keep
         if shown(local) != local:
             raise InvalidArgument(f"{shown(local)} {NOT_UTF8}")
         return local

@@ -123,20 +123,20 @@ class StoreCatalog:
         if catalog is None:
             return [CatalogState()] * len(datasets)
         rows = self.store.sources.load_many(catalog, [row_name(dataset.location) for dataset in datasets])
-        tables = self._tables(datasets, rows, unseen)
+        tables, drops = self._tables(datasets, rows, unseen)
         figures = self._figures([table for table in tables if table is not None])
-        return [
-            CatalogState(None if t is None else _stored(t, _parts(self.store, t), figures.get(t.id)), row)
-            for t, row in zip(tables, rows, strict=True)
-        ]
+        dropping = [row is not None and row.own_table in drops for row in rows]
+        stored = [None if t is None else _stored(t, _parts(self.store, t), figures.get(t.id)) for t in tables]
+        return [CatalogState(*state) for state in zip(stored, rows, dropping, strict=True)]
 
     def _tables(
         self, datasets: Sequence[Dataset], rows: Sequence[Source | None], unseen: AbstractSet[str]
-    ) -> list[Table | None]:
-        """Return the table that each row leads to if it still has that location, else the table at the path."""
-        ids = [row.table for row in rows if row is not None and row.table is not None]
-        by_id = {table.id: table for table in self.store.sources.tables(ids) if table is not None}
-        tables = [None if row is None or row.table is None else by_id.get(row.table) for row in rows]
+    ) -> tuple[list[Table | None], set[int]]:
+        """Return the table that each row leads to if it has that location, else the one at its path; and the drops."""
+        ids = [row.own_table for row in rows if row is not None and row.own_table is not None]
+        live, drops = self.store.sources.tables_and_drops(ids)
+        by_id = {table.id: table for table in live if table is not None}
+        tables = [None if row is None else by_id.get(row.own_table or 0) for row in rows]
         for at, dataset in enumerate(datasets):
             table = tables[at]
             if table is not None and table.location != location_of(dataset.location):
@@ -145,7 +145,7 @@ class StoreCatalog:
         there = self.store.tables.load_many([datasets[at].path for at in missing]) if missing else []
         for at, table in zip(missing, there, strict=True):
             tables[at] = table
-        return tables
+        return tables, drops
 
     def _figures(self, tables: Sequence[Table]) -> dict[int, Mapping[str, Any]]:
         statistics = self.store.sources.figures([table.id for table in tables], STATISTIC)
@@ -157,9 +157,9 @@ class StoreCatalog:
         """Return whether a crawl that listed later has written the row."""
         return is_newer(state.source, self.listed)
 
-    def _wrote(self) -> dict[str, Any]:
-        """Return the fields of a row that say which crawl wrote it."""
-        return {"run": self.run, "listed": self.listed}
+    def _wrote(self, catalog: Catalog) -> dict[str, Any]:
+        """Return the fields of a row that say which crawl wrote it, and for which catalog."""
+        return {"run": self.run, "listed": self.listed, "catalog": catalog.id}
 
     def is_settled(self, dataset: Dataset, state: CatalogState, plan: TablePlan) -> bool:
         """Return whether the plan would change neither the table nor its row."""
@@ -174,7 +174,7 @@ class StoreCatalog:
         if catalog is None:
             return False
         parents = self._ensure_schemas({dataset.path[:-1] for dataset, _, _ in new})
-        rows = [self._new_table(dataset, state, plan, parents[dataset.path[:-1]]) for dataset, state, plan in new]
+        rows = [self._new_table(catalog, one, parents[one[0].path[:-1]]) for one in new]
         try:
             self.store.sources.register(catalog, rows)
         except (EntityAlreadyExists, EntityNotFound, VersionConflict):
@@ -190,8 +190,9 @@ class StoreCatalog:
             self._schemas[path] = self.store.schemas.create(path, parents=True, if_exists="return")
         return self._schemas
 
-    def _new_table(self, dataset: Dataset, state: CatalogState, plan: TablePlan, parent: Entity) -> NewTable:
-        fields = source_fields(dataset, plan, None, state.source, self.policy) | self._wrote()
+    def _new_table(self, catalog: Catalog, new: NewDataset, parent: Entity) -> NewTable:
+        dataset, state, plan = new
+        fields = source_fields(dataset, plan, None, state.source, self.policy) | self._wrote(catalog)
         return NewTable(
             parent=parent,
             name=dataset.path[-1],
@@ -215,7 +216,7 @@ class StoreCatalog:
         def differing(rows: Sequence[Source | None]) -> dict[str, dict[str, Any]]:
             fields = [unused_fields(*one, row) for one, row in zip(unused, rows, strict=True)]
             return {
-                name: {**own, **self._wrote()}
+                name: {**own, **self._wrote(catalog)}
                 for name, own, row in zip(names, fields, rows, strict=True)
                 if not (is_newer(row, self.listed) or is_same(own, row))
             }
@@ -281,6 +282,7 @@ class StoreCatalog:
         figures = dict(zip(ids, tx.sources.figures(ids, STATISTIC), strict=True))
         done, rows, drop = list[Applied](), [], list[str]()
         for (dataset, state, decide), source in zip(requests, sources, strict=True):
+            state.check()
             if is_newer(source, self.listed):
                 raise Overtaken(dataset.location)
             if _version(source) != _version(state.source):
@@ -298,7 +300,7 @@ class StoreCatalog:
             differs = not is_same(fields, source)
             done.append(Applied(plan, table.names, table.version, attempts=int(differs or not plan.is_empty)))
             if differs:
-                rows.append(tx.sources.row(row_name(dataset.location), **fields, **self._wrote()))
+                rows.append(tx.sources.row(row_name(dataset.location), **fields, **self._wrote(catalog)))
                 drop += _left_behind(dataset, stored)
         if rows:
             tx.sources.put_many(catalog, rows, drop)

@@ -54,6 +54,16 @@ class CatalogState:
 
     table: StoredTable | None = None
     source: Source | None = None
+    dropping: bool = False
+    """Whether the row's table is being dropped in steps: it may come back, and there is no second one until then."""
+
+    def check(self) -> None:
+        """Raise PlanError for a table that is being dropped."""
+        if self.dropping:
+            raise PlanError(
+                "its table is being dropped in steps; crawl again when that is finished or rolled back; "
+                "see store.drops.pending()"
+            )
 
 
 NewDataset = tuple[Dataset, CatalogState, TablePlan]
@@ -242,6 +252,7 @@ def _settle_or_write(task: _Task, wishes: Iterable[Wish | Failure]) -> Iterator[
             yield from _overtaken(dataset, state)
             continue
         try:
+            state.check()
             plan = task.decide(dataset)(state.table)
         except PlanError as error:
             yield from _failed(dataset, state, _line(error))

@@ -112,7 +112,7 @@ def is_news(entry: Entry, policy: OnMissing, listed: int) -> bool:
 
 def _is_settled(row: Source) -> bool:
     """Return whether the row only says when the files were seen to be gone."""
-    return row.table is None and row.missing is not None
+    return row.own_table is None and row.missing is not None
 
 
 def _is_edited(row: Source, version: int) -> bool:
@@ -154,11 +154,11 @@ def _ask(row: Source, seen: Seen) -> None:
 
 def _action(store: Store, entry: Entry, policy: OnMissing) -> Action | None:
     """Return what a crawl would do."""
-    if entry.path is None or entry.row.table is None:
+    if entry.path is None or entry.row.own_table is None:
         return None
     if policy != "drop" or _is_edited(entry.row, entry.version):
         return "missing"
-    (table,) = store.sources.tables([entry.row.table])
+    (table,) = store.sources.tables([entry.row.own_table])
     return "dropped" if table is not None and not has_more(store.sources, table) else "missing"
 
 
@@ -193,7 +193,10 @@ def _settling(catalog: Catalog, row: Source, policy: OnMissing, seen: Seen) -> C
         if _is_settled(fresh):
             tx.sources.put_many(catalog, [], [row.name])
             return None
-        (table,) = tx.sources.tables([] if fresh.table is None else [fresh.table]) or [None]
+        tables, drops = tx.sources.tables_and_drops([] if fresh.own_table is None else [fresh.own_table])
+        if drops:
+            return None  # it may come back
+        (table,) = tables or [None]
         if table is None or table.location != fresh.location:
             tx.sources.put_many(catalog, [remembered(tx)])
             return None

@@ -66,9 +66,9 @@ def registry_below(
         here, inside = location_of(root), join(location_of(root), "")
         rows = (row for row in below(prefix_of(root)) if row.location == here or row.location.startswith(inside))
         while page := list(islice(rows, _PAGE)):
-            ids = [row.table for row in page if row.table is not None]
+            ids = [row.own_table for row in page if row.own_table is not None]
             by_id = {table.id: table for table in tables(ids) if table is not None}
-            registry |= {row.location: _entry(row, by_id.get(row.table or 0)) for row in page}
+            registry |= {row.location: _entry(row, by_id.get(row.own_table or 0)) for row in page}
     return registry
 
 
@@ -103,7 +103,7 @@ class _Selector:
         self.files.append(candidate)
         if entry is not None:
             self.seen.add(location)
-            if entry.row.table is not None:
+            if entry.row.own_table is not None:
                 self._one(candidate, entry)
                 return
         if not candidate.partitioned and self._many(candidate):

@@ -57,8 +57,10 @@ def was_edited(before: Source | None, stored: StoredTable | None) -> bool:
     """Return whether the table was changed by anything but the crawler."""
     if stored is None:
         return False
-    if before is not None and before.table == stored.id:
+    if before is not None and before.own_table == stored.id:
         return before.edited or before.table_version != stored.version
+    if before is not None and before.own_table != before.table:
+        return True  # a copy that somebody made, perhaps of a table that people had changed
     return stored.seen is None or stored.version > 1
 
 
@@ -82,8 +84,8 @@ def unused_fields(location: str, signature: str | None, before: Source | None) -
     fields = {"location": location_of(location), "signature": signature, "again": True}
     if before is None:
         return fields
-    kept = ("table", "table_version", "edited", "missing", "counts")
-    return {**fields, **{name: getattr(before, name) for name in kept}}
+    kept = ("table_version", "edited", "missing", "counts")
+    return {**fields, "table": before.own_table, **{name: getattr(before, name) for name in kept}}
 
 
 def is_same(fields: Mapping[str, Any], before: Source | None) -> bool:
@@ -95,5 +97,5 @@ def is_same(fields: Mapping[str, Any], before: Source | None) -> bool:
     return all(
         (tuple(value) if name == "notes" else value) == getattr(before, name)
         for name, value in said.items()
-        if name not in ("run", "listed")
+        if name not in ("run", "listed", "catalog")
     )

@@ -11,17 +11,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from metastore.errors import EntityAlreadyExists, EntityNotFound, MetastoreError, NotEmpty
+from metastore.errors import DropPending, EntityAlreadyExists, EntityNotFound, MetastoreError, NotEmpty
+from metastore.imports.gravitino.groups import SYSTEM_NAME
 from metastore.imports.gravitino.lines import Seen
 from metastore.imports.gravitino.report import Report
-from metastore.imports.gravitino.target import Contents, Owned, Related
+from metastore.imports.gravitino.target import Contents, Owned, Related, contents_of_store
 from metastore.imports.gravitino.values import Key
+from metastore.kinds.origin import ORIGIN
+from metastore.kinds.registry import kind_named
+from metastore.managers.owned import OwnedManager
 from metastore.names import format_path
 
 if TYPE_CHECKING:
     from metastore.store import Store
 
-__all__ = ["detach_the_gone", "drop_the_gone", "enabled_to_write", "rename_the_moved"]
+__all__ = [
+    "check_drops",
+    "detach_the_gone",
+    "drop_the_gone",
+    "enabled_to_write",
+    "rename_the_moved",
+    "without_copies",
+]
 
 Names = tuple[str, ...]
 
@@ -38,6 +49,27 @@ def drop_the_gone(store: Store, source: Contents, target: Contents, seen: Seen, 
         except NotEmpty as error:
             seen.left.add(key)  # and is not compared at the end
             report.find("kept", f"{key[0]} {key[1]} is gone there: {error}", "kept with what was made here")
+
+
+def without_copies(store: Store, target: Contents) -> Contents:
+    """Let what somebody copied here count as made here from now on; return what was imported."""
+    if not target.copies:
+        return target
+    for row_id, (kind, names) in target.copies.items():
+        with suppress(MetastoreError):  # it was moved or dropped meanwhile
+            entity = store.manager(kind).load(names)
+            if entity.id == row_id:
+                OwnedManager(store._session, ORIGIN, kind_named(kind)).put_many(entity, (), [SYSTEM_NAME])  # noqa: SLF001
+    return contents_of_store(store, store.metalakes.names(), columns=True)
+
+
+def check_drops(store: Store) -> None:
+    """Raise DropPending if something that was imported is being dropped in steps: it may come back."""
+    backend = store._session.backend  # noqa: SLF001  (no manager shows what is being dropped)
+    for drop in store.drops.pending():
+        (origin,) = backend.owned_by_name([drop.entity_id], ORIGIN.name, [SYSTEM_NAME])
+        if (origin is not None and drop.partition is None) or kind_named(drop.kind).container:
+            raise DropPending(drop.operation, path=drop.path)
 
 
 @contextmanager

@@ -10,7 +10,14 @@ from typing import Final
 from metastore.errors import MetastoreError, MigrationNeeded
 from metastore.imports.counts import Tell
 from metastore.imports.gravitino.dropped import import_dropped
-from metastore.imports.gravitino.follow import detach_the_gone, drop_the_gone, enabled_to_write, rename_the_moved
+from metastore.imports.gravitino.follow import (
+    check_drops,
+    detach_the_gone,
+    drop_the_gone,
+    enabled_to_write,
+    rename_the_moved,
+    without_copies,
+)
 from metastore.imports.gravitino.identity import came_back
 from metastore.imports.gravitino.lines import Seen, Standing, write_file
 from metastore.imports.gravitino.report import Report
@@ -109,7 +116,8 @@ def _read(
 
 def _follow(store: Store, source: Source, place: Path, seen: Seen, tell: Tell) -> tuple[Report, Contents]:
     tell("reading what is here", 0.0)
-    target = contents_of_store(store, store.metalakes.names(), columns=True)
+    check_drops(store)
+    target = without_copies(store, contents_of_store(store, store.metalakes.names(), columns=True))
     ours = set(target.ids.values())
 
     def is_taken(key: Key, names: Names) -> bool:

@@ -59,6 +59,8 @@ class Contents:
     """The hash of what is below each metalake and catalog."""
     disabled: set[Key] = field(default_factory=set)
     """Metalakes and catalogs that are disabled."""
+    copies: dict[int, tuple[str, Names]] = field(default_factory=dict)
+    """The kinds and places of newer entities with the origin of another one, by id: somebody copied that one here."""
     made_here: set[Place] = field(default_factory=set)
     """The places of entities that no import made."""
     checked: Checked | None = None
@@ -115,7 +117,7 @@ class _Notes:
             self._found.made_here.add((entity.family, entity.names))
             return
         key = (entity.kind, int(origin.doc["key"]))
-        if key in self._left:
+        if key in self._left or self._is_copy(key, entity):
             return
         self._found.names[key] = entity.names
         if entity.row:
@@ -132,6 +134,15 @@ class _Notes:
                 self._found.owned.add(Owned(key, row.kind, row.name))
             self._sum_up(entity, of_owned(entity.names, entity.family, row.kind, row.name, row.doc))
         self._relations += [(entity._replace(doc={}), one, key) for one in group.relations]
+
+    def _is_copy(self, key: Key, entity: EntityLine) -> bool:
+        """Note a copy. An entity is one if it is newer than another one with its origin."""
+        if key not in self._found.ids:
+            return False
+        here, before = (entity.row["id"], entity.names), (self._found.ids[key], self._found.names[key])
+        row_id, names = max(here, before)
+        self._found.copies[row_id] = (key[0], names)
+        return here > before
 
     def _sum_up(self, entity: EntityLine, part: bytes) -> None:
         number = number_of(part)

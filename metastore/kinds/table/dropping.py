@@ -42,11 +42,16 @@ def check_free(doc: Mapping[str, Any], entity: Names, names: Sequence[str]) -> N
 
 
 def kept_dropping(nodes: Iterable[Node], old: Mapping[str, Any]) -> Doc:
-    """Return what a replaced document keeps of ``old``. Raises DropPending if one of ``nodes`` has a pending name."""
+    """Return what a replaced document keeps of ``old``.
+
+    Raises DropPending if one of ``nodes`` has a pending name, or a pending id: the column may have been renamed since.
+    """
     if MARKER not in old:
         return {}
-    for node in nodes:
-        check_free(old, (), (node["name"],))
+    taken = {node["name"] for node in nodes} | {node["id"] for node in nodes}
+    for one in old[MARKER]:
+        if taken & {one["node"]["name"], one["node"]["id"]}:
+            raise DropPending(UUID(one["operation"]), path=format_path((one["node"]["name"],)))
     return {MARKER: old[MARKER]}
 
 

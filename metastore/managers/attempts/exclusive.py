@@ -37,7 +37,7 @@ from metastore.operation.guards import both, check_in_use, guards_of, key_under,
 from metastore.operation.request import Proposal, Results, View, is_lost
 from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING, Guard, Newest
 from metastore.port.records import Lookup, Node, Record
-from metastore.port.writes import Event, Place, Update
+from metastore.port.writes import Event, Named, Place, Result, Update
 
 __all__ = ["check_version", "collect", "drop", "purge", "rename", "restore", "set_in_use"]
 
@@ -84,14 +84,65 @@ class _Exclusive:
         def finish(results: Results) -> Entity:
             (result,) = results
             assert result is not None
-            chain = after or self.record.chain
-            last = chain[-1]._replace(scope_version=node.scope_version + 1)
-            record = self.record._replace(
-                chain=(*chain[:-1], last), version=result.version, modified_by=self.actor, modified_at=result.time
-            )
-            return self.kind.entity(record)
+            return self.ended(after, result)
 
         return Proposal(guards, (write,), finish)
+
+    def ended(self, after: tuple[Node, ...] | None, result: Result) -> Entity:
+        """Return the entity as the update left it."""
+        chain = after or self.record.chain
+        last = chain[-1]._replace(scope_version=self.record.chain[-1].scope_version + 1)
+        record = self.record._replace(
+            chain=(*chain[:-1], last), version=result.version, modified_by=self.actor, modified_at=result.time
+        )
+        return self.kind.entity(record)
+
+
+@dataclass(frozen=True)
+class _ByName:
+    """An exclusive update of what has a name below parents that are remembered: the commit finds it, and checks them.
+
+    That saves the read. ``expected``: its version; None: any.
+    """
+
+    kind: Kind
+    parents: tuple[Node, ...]
+    name: str
+    expected: int | None
+    actor: str | None
+
+    def propose(self, action: str, to: str | None, **changes: Any) -> Proposal[Entity]:
+        """Propose ``action``; ``to`` is the name that it leads to, None if it leads nowhere."""
+        above = [n.name for n in self.parents]
+        after = None if to is None else format_path((*above, to))
+        event = Event(self.kind.name, action, format_path((*above, self.name)), after)
+        named = Named(self.parents[-1].id, self.kind.family, self.name)
+        version = 0 if self.expected is None else positive_integer(self.expected, "a version")
+        write = Update(0, version, event, scope_version=0, named=named, **changes)
+
+        def finish(results: Results) -> Entity:
+            (result,) = results
+            assert result is not None
+            assert result.found is not None
+            node = result.found.chain[-1]
+            found = result.found._replace(chain=(*self.parents, node))
+            return _Exclusive(self.kind, found, self.actor).ended(
+                (*self.parents, node._replace(name=self.name if to is None else to)), result
+            )
+
+        return Proposal(guards_of(self.parents), (write,), finish)
+
+
+def _by_name(view: View, kind: Kind, target: Target, expected: int | None, actor: str | None) -> _ByName | None:
+    """Return an update by name; None: the entity must be read first."""
+    if isinstance(target, Entity):
+        return None
+    where = lookup(kind, parse_path(target))
+    parents = view.above(where)
+    if parents is None:
+        return None
+    check_in_use(parents)
+    return _ByName(kind, parents, where.names[-1], expected, actor)
 
 
 def rename(
@@ -99,6 +150,10 @@ def rename(
 ) -> Proposal[Entity] | Entity:
     """Propose a new name, or a new parent and name, for ``target``."""
     wanted = parse_path(to)
+    named = None if _may_move(target, wanted) else _by_name(view, kind, target, expected_version, actor)
+    if named is not None:
+        above = named.parents[-1]
+        return named.propose("rename", wanted[-1], place=Place(above.id, wanted[-1], wanted[-1], above.fold))
     record = find(view, kind, target)
     check_version(view, record, expected_version, target)
     parents, node = record.chain[:-1], record.chain[-1]
@@ -130,6 +185,14 @@ def rename(
     return exclusive.propose("rename" if same_parent else "move", after, guards, place=place)
 
 
+def _may_move(target: Target, wanted: tuple[str, ...]) -> bool:
+    """Whether a rename of a path leads to another parent, or to the name that it has."""
+    if isinstance(target, Entity):
+        return False
+    *above, name = parse_path(target)
+    return wanted[-1] == name or (len(wanted) > 1 and wanted[:-1] != tuple(above))
+
+
 def _check_stays(kind: Kind, record: Record) -> None:
     """Raise InvalidArgument for a kind that never moves."""
     if kind.stays:
@@ -156,6 +219,10 @@ def drop(
     view: View, kind: Kind, target: Target, cascade: bool, expected_version: int | None, actor: str | None
 ) -> Proposal[bool] | bool:
     """Propose the drop; False if there is nothing to drop."""
+    named = _by_name(view, kind, target, expected_version, actor)
+    if named is not None:
+        proposal = named.propose("drop", None, state=DROPPED, empty=kind.container and not cascade)
+        return Proposal(proposal.guards, proposal.writes, lambda _: True)
     try:
         record = find(view, kind, target)
     except EntityNotFound:

@@ -151,24 +151,25 @@ class PendingDrop:
     def __repr__(self) -> str:
         return f"<PendingDrop {self.path!r}, {self.phase}, token {self.token}>"
 
-    # --- its steps: with a ``lease``, each raises LeaseLost and changes nothing if the holder has lost it
+    # --- its steps: with a ``lease``, each raises LeaseLost and changes nothing if the holder has lost it;
+    # ``reason``: why, for history and feed
 
-    def started(self, *, lease: Fencing | None = None) -> None:
+    def started(self, *, lease: Fencing | None = None, reason: str | None = None) -> None:
         """Note that destruction begins now; call it before. Again: keep the drop for another ttl.
 
         Raises DropPending if another process has taken it over, EntityNotFound if it was finished or rolled back.
         """
-        call = Call(lease=lease)
+        call = Call(lease=lease, reason=reason)
         self._take(call)
         self._step("start", lambda view: steps.start(view, self._drop), self._seen, call)
 
-    def finish(self, *, lease: Fencing | None = None) -> bool:
+    def finish(self, *, lease: Fencing | None = None, reason: str | None = None) -> bool:
         """Let go of the target for good: neither restore nor revert brings it back. False: it was finished already.
 
         After a take-over of a drop that had started, it waits until the ttl of the process before has passed again.
         Raises DropPending if another process has taken it over, EntityNotFound if it was rolled back.
         """
-        call = Call(lease=lease)
+        call = Call(lease=lease, reason=reason)
         self._take(call)
         clock = self._session.clock
         if (left := self._finish_from - clock.monotonic()) > 0:
@@ -180,12 +181,12 @@ class PendingDrop:
             self._delete()
         return done
 
-    def roll_back(self, *, lease: Fencing | None = None) -> None:
+    def roll_back(self, *, lease: Fencing | None = None, reason: str | None = None) -> None:
         """Bring the target back, as it was. Raises DropPending once destruction has begun, or if it was taken over.
 
         Raises EntityNotFound if the drop has ended, or if what the target was in is not live.
         """
-        call = Call(lease=lease)
+        call = Call(lease=lease, reason=reason)
         self._take(call, to_roll_back=True)
         self._step("roll back", lambda view: steps.roll_back(view, self._drop), lambda _: True, call)
 

@@ -82,7 +82,7 @@ def read_token(listed: TokenScope, epoch: str, token: object) -> tuple[int, list
 
 
 def _signature(body: bytes, epoch: str) -> bytes:
-    return hashlib.sha256(epoch.encode() + b" " + body).digest()[:_SIGNED]
+    return hashlib.sha256(epoch.encode(errors="surrogateescape") + b" " + body).digest()[:_SIGNED]
 
 
 def just_before(prefix: str) -> str:

@@ -6,7 +6,7 @@ What is read at once is true at one instant: a relation with both its ends and a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import TypeVar
 
 from metastore.errors import EntityNotFound
@@ -14,7 +14,7 @@ from metastore.kinds.attached import Attached, attached
 from metastore.kinds.entity import Entity
 from metastore.kinds.relation import Relation
 from metastore.managers.relations.ends import EndOf, find_ends, lookups_of
-from metastore.managers.relations.writes import column_id, column_path, column_paths
+from metastore.managers.relations.writes import column_id, column_paths
 from metastore.managers.target import not_live, unless_back
 from metastore.names import format_path
 from metastore.operation.request import View, committed
@@ -125,8 +125,9 @@ def _ancestor(chain: tuple[Node, ...], entity_id: int) -> str:
 
 def relating_to(backend: Reads, relation: Relation, end: EndOf, value: str | None) -> Iterator[Attached]:
     """Yield what is related to an entity, page by page. Raises EntityNotFound, also if it is dropped meanwhile."""
+    paths = lru_cache(maxsize=1)(column_paths)  # columns of one object follow each other
     for row, target, doc, other in live_relating(backend, relation, end, value):
-        names = None if row.column_id == NO_COLUMN else column_path(doc, row.column_id)
+        names = None if row.column_id == NO_COLUMN else paths(doc).get(row.column_id)
         if row.column_id == NO_COLUMN or names is not None:
             yield attached(row, target.chain, other.chain, names)
 

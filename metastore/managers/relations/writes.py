@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from metastore.columns.column import find as find_column
@@ -14,13 +15,13 @@ from metastore.kinds.tag import clean_value
 from metastore.names import format_path
 from metastore.port.records import Record
 from metastore.port.relations import NO_COLUMN, RelationRecord
+from metastore.port.unreadable import naming
 from metastore.port.writes import Event, Relate
 
 __all__ = [
     "Judge",
     "clean_value_of",
     "column_id",
-    "column_path",
     "column_paths",
     "event_of",
     "is_dropping",
@@ -64,20 +65,17 @@ def column_id(target: Record, names: tuple[str, ...] | None) -> int:
     """Return the id of a column. Raises EntityNotFound; InvalidArgument for what has no columns."""
     if names is None:
         return NO_COLUMN
-    columns = json.loads(target.doc).get("columns")
+    here = target.chain[-1]
+    doc = naming(partial(json.loads, target.doc), here.kind, here.id, target.version)
+    columns = doc.get("columns")
     if columns is None:
         raise InvalidArgument(f"{path_of(target)} is a {target.chain[-1].kind}, which has no columns")
     node = find_column(columns, names)
     if node is None:
-        check_free(json.loads(target.doc), tuple([n.name for n in target.chain]), names)
+        check_free(doc, tuple([n.name for n in target.chain]), names)
         path = f"{path_of(target)}.{format_path(names)}"
         raise EntityNotFound(path, f"{path_of(target)} has no column {format_path(names)}; load it and look again")
     return int(node["id"])
-
-
-def column_path(doc: str | None, wanted: int) -> tuple[str, ...] | None:
-    """Return the path of the column with an id, as it is called now; None: it was dropped."""
-    return _path_to(json.loads(doc or "{}").get("columns") or (), wanted)
 
 
 def column_paths(doc: str | None) -> dict[int, tuple[str, ...]]:

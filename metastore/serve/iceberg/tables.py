@@ -21,6 +21,7 @@ from pyiceberg.table.update import AssertCreate, TableRequirement
 from metastore.pyiceberg.catalog import MetastoreCatalog
 from metastore.pyiceberg.files import make_folders, never_changes
 from metastore.pyiceberg.naming import no_table
+from metastore.pyiceberg.rights import is_of_user
 from metastore.pyiceberg.statistics import AnyUpdate
 from metastore.serve.iceberg import reading
 from metastore.serve.iceberg.credentials import Vended
@@ -92,8 +93,11 @@ def _size(one: Loaded) -> int:
     return len(one.text)
 
 
-_ANSWERS: LRUCache[tuple[str, str], Loaded] = LRUCache(64 << 20, getsizeof=_size)
-"""The answers of loads that were sent last (bytes), by metadata file and snapshot mode."""
+_ANSWERS: LRUCache[tuple[str, str, bool], Loaded] = LRUCache(64 << 20, getsizeof=_size)
+"""The answers of loads that were sent last (bytes), by metadata file, snapshot mode, and whether they are for users.
+
+An operator is shown a file that a user has replaced; to a user the server answers only what it has checked.
+"""
 _ANSWERS_LOCK: Final = Lock()
 
 _CREATE: Final = TypeAdapter(_Create)
@@ -124,7 +128,7 @@ def create(catalog: MetastoreCatalog, call: Call) -> Loaded:
         metadata = catalog.stage_table(names, **arguments).metadata
         make_folders(metadata.location)
         return _loaded(metadata, None)
-    return _table(catalog.create_table(names, **arguments))
+    return _table(catalog, catalog.create_table(names, **arguments))
 
 
 def register(catalog: MetastoreCatalog, call: Call) -> Loaded:
@@ -132,7 +136,7 @@ def register(catalog: MetastoreCatalog, call: Call) -> Loaded:
     wanted = reading.body(call, reading.REGISTER)
     names = (*reading.namespace(call.names["namespace"]), wanted.name)
     with reading.read_from(wanted.metadata_location):
-        return _table(catalog.register_table(names, wanted.metadata_location, wanted.overwrite))
+        return _table(catalog, catalog.register_table(names, wanted.metadata_location, wanted.overwrite))
 
 
 def load(catalog: MetastoreCatalog, call: Call) -> Answer | Loaded:
@@ -146,8 +150,8 @@ def load(catalog: MetastoreCatalog, call: Call) -> Answer | Loaded:
     if etag in _tags(call.headers.get("if-none-match", "")):
         return Answer(status=304, headers={"ETag": etag})
     with _ANSWERS_LOCK:
-        known = _ANSWERS.get((location, mode))
-    return known or _table(catalog.load_table(names), mode)
+        known = _ANSWERS.get((location, mode, is_of_user(catalog.store)))
+    return known or _table(catalog, catalog.load_table(names), mode)
 
 
 def exists(catalog: MetastoreCatalog, call: Call) -> Answer:
@@ -182,7 +186,7 @@ def commit(catalog: MetastoreCatalog, call: Call) -> Answer:
         done = catalog.create_staged(names, wanted.requirements, wanted.updates)
     else:
         (done,) = catalog.commit_tables([(names, wanted.requirements, wanted.updates)])
-    return _kept(done.metadata, done.metadata_location, "all").answer(None)
+    return _kept(catalog, done.metadata, done.metadata_location, "all").answer(None)
 
 
 def commit_several(catalog: MetastoreCatalog, call: Call) -> Answer:
@@ -215,16 +219,16 @@ def metrics(_: MetastoreCatalog, call: Call) -> Answer:
     return Answer(status=204)
 
 
-def _table(table: Table, mode: str = "all") -> Loaded:
-    return _kept(table.metadata, table.metadata_location, mode)
+def _table(catalog: MetastoreCatalog, table: Table, mode: str = "all") -> Loaded:
+    return _kept(catalog, table.metadata, table.metadata_location, mode)
 
 
-def _kept(metadata: TableMetadata, location: str, mode: str) -> Loaded:
+def _kept(catalog: MetastoreCatalog, metadata: TableMetadata, location: str, mode: str) -> Loaded:
     """Return the answer of a load, and keep it for those that follow."""
     loaded = _loaded(_shown(metadata, mode), location, _etag(location, mode))
     if never_changes(location):
         with _ANSWERS_LOCK, suppress(ValueError):  # it is larger than all that is kept
-            _ANSWERS[location, mode] = loaded
+            _ANSWERS[location, mode, is_of_user(catalog.store)] = loaded
     return loaded
 
 

@@ -120,7 +120,11 @@ class Warehouses:
         store = self._actors.of(call.principal, swaps=True)
         merging = call.headers.get(_MERGE, "").strip().lower() == "true"
         return MetastoreCatalog.of_store(
-            store, root, properties, once, leases=self._store.leases, allowed=self._allowed, merging=merging
+            *(store, root, properties, once),
+            leases=self._store.leases,
+            allowed=self._allowed,
+            merging=merging,
+            of_users=self.checked,
         )
 
 

@@ -1,0 +1,142 @@
+"""Rename or drop what has a name below parents that are remembered: the statements, and what their row means.
+
+A commit that knows the entity's id has read it first. This one finds the entity under the locks of the parents' guards,
+so that the read is saved. What it does not fit is left to a commit that reads: a parent that was made after its child,
+and a document that is too long for the answer.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from metastore.backends.postgres import parameters
+from metastore.backends.postgres.exclusive import written
+from metastore.backends.postgres.fragments import (
+    ALL_GUARDED,
+    DURABLE,
+    GUARDED,
+    NOTED,
+    NOW,
+    PATIENT,
+    THEIR_TURN,
+    marked,
+)
+from metastore.backends.postgres.parameters import Row, Statement
+from metastore.backends.postgres.read_sql import each
+from metastore.backends.sql.comments import without_comments
+from metastore.backends.sql.reads import NODE
+from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
+from metastore.port.note import note_of
+from metastore.port.records import Node, Record
+from metastore.port.writes import Result, Update
+
+__all__ = ["EMPTY", "MOVE_NAMED", "MovedByName", "is_by_name", "outcome", "statements"]
+
+_LONGEST: Final = 64 << 10
+"""How many bytes the document in the answer has at most: see together/alter.py."""
+
+# the condition on the state is that of the unique index
+_NAMED: Final = """g.parent_id = %(below)s::bigint AND g.family = %(family)s::text AND g.key = %(named)s::text
+    AND (g.state = 0 OR g.state = 3)"""
+
+MOVE_NAMED: Final = without_comments(f"""WITH {GUARDED},
+-- What has the name in this snapshot. It is looked up by the whole name, whatever plan the server keeps.
+there AS MATERIALIZED (SELECT g.id FROM (SELECT 1) AS one CROSS JOIN {each("guard", "g", _NAMED)}),
+-- Its guard, exclusively: waits for the sharers in flight, and makes new ones wait. After a wait the conditions are
+-- evaluated again on the newest row: what was renamed, moved or dropped meanwhile does not fit any more, and what has
+-- the name instead is not in the snapshot. Its id is larger than those above, as in exclusive.py: no deadlocks.
+own AS MATERIALIZED (
+  SELECT g.id, g.kind, g.name, g.scope_version, g.in_use, g.fold FROM guard g
+  WHERE {ALL_GUARDED} AND (SELECT {PATIENT}) <> '' AND g.id = (SELECT id FROM there) AND {_NAMED}
+    AND g.state = 0 AND g.kind = %(kind)s::text AND g.id > ALL(%(guard_ids)s::bigint[])
+    AND g.mark IS NULL AND {THEIR_TURN} IS NOT TRUE
+  FOR UPDATE),
+-- The entity's row: an alter in flight meets it here. Any version is as good as another, unless one is expected.
+altered AS (
+  UPDATE entity SET version = version + 1, modified_by = %(principal)s::text, modified_at = {NOW}
+  WHERE id = (SELECT id FROM own) AND (SELECT count(*) FROM own) = 1 AND {DURABLE}
+    AND %(version)s::bigint IN (0, version) AND (%(name)s::text IS NULL OR octet_length(doc) <= {_LONGEST})
+  RETURNING id, version, doc, created_by, created_at, modified_at),
+{written("(SELECT id FROM own)", NOTED)}
+-- one row, always: it says what was written, and what was there; or which precondition did not hold
+SELECT (SELECT count(*) FROM guarded) AS held, altered.version, altered.modified_at, {NODE.format("own")},
+  CASE WHEN %(name)s::text IS NOT NULL THEN altered.doc END AS doc, altered.created_by, altered.created_at,
+  CASE WHEN altered.id IS NULL THEN {marked("%(guard_ids)s::bigint[] || (SELECT id FROM there)")}
+    OR EXISTS (SELECT FROM guard WHERE id = (SELECT id FROM there) AND {THEIR_TURN}) END AS marked
+FROM (SELECT 1) AS one LEFT JOIN altered ON true LEFT JOIN own ON own.id = altered.id""")
+
+# Behind MOVE_NAMED, in its transaction: it holds the lock for which the creates of children wait, and this statement's
+# snapshot is younger (checks.py). The operation's own row says which entity it is; without one, nothing was written.
+EMPTY: Final = """SELECT 1 / (CASE WHEN EXISTS (
+    SELECT FROM operation o JOIN guard g ON g.parent_id = o.entity_id
+    WHERE o.operation_id = %(operation_id)s::uuid AND o.ordinal = 0 AND (g.state = 0 OR g.state = 3))
+  THEN 0 ELSE 1 END)"""
+"""Fails (NOT_EMPTY) if what the operation has dropped has children."""
+
+
+def is_by_name(commit: Commit) -> bool:
+    """Whether a commit names what it updates, instead of its id."""
+    return any(isinstance(write, Update) and write.named is not None for write in commit.writes)
+
+
+def statements(commit: Commit, write: Update) -> list[Statement]:
+    """Return the statements for a commit whose only write is by name."""
+    named, place = write.named, write.place
+    assert named is not None
+    values = {
+        **parameters.of_one(commit, write),
+        "below": named.parent_id,
+        "family": named.family,
+        "named": named.key,
+        "version": write.version,
+        "patience": parameters.patience(commit),
+        "parent_id": place and place.parent_id,
+        "name": place and place.name,
+        "key": place and place.key,
+        "fold": None,
+        "state": write.state,
+        "in_use": write.in_use,
+        "note": note_of(commit),
+    }
+    empty = [Statement(EMPTY, {"operation_id": commit.operation_id})] if write.empty else []
+    return [Statement(MOVE_NAMED, values, writes=True), *empty]
+
+
+class MovedByName(NamedTuple):
+    """The statement's row: the columns of its last SELECT."""
+
+    held: int
+    """How many of the parents' guards held."""
+    version: int | None
+    """The new version; None: a precondition did not hold, and all but the first and the last column are None."""
+    modified_at: int
+    """The database's time (µs)."""
+    id: int
+    kind: str
+    name: str
+    scope_version: int
+    in_use: bool
+    fold: bool
+    doc: str
+    """None of a drop, whose answer needs no document."""
+    created_by: str | None
+    created_at: int
+    marked: bool | None
+    """Whether a mark, or the others' turn, is in the way; None if the entity was changed."""
+
+    @property
+    def found(self) -> Record:
+        """The entity as it was found. Nobody needs to know who modified it before."""
+        node = Node(self.id, self.kind, self.name, self.scope_version, self.in_use, self.fold)
+        return Record((node,), (self.version or 0) - 1, self.doc, self.created_by, self.created_at, None, 0)
+
+
+def outcome(commit: Commit, write: Update, row: Row) -> CommitOutcome:
+    """Return what the statement's row means."""
+    moved = MovedByName(*row)
+    if moved.version is not None:
+        found = None if write.place is None else moved.found
+        return Committed((Result(moved.id, moved.version, moved.modified_at, found),))
+    if moved.marked:
+        return Conflicted("marked")
+    return Conflicted("self" if moved.held == len(commit.guards) else "ancestor")

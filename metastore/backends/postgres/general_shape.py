@@ -1,0 +1,43 @@
+"""What a general commit on PostgreSQL has: it decides which statement is sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Shape"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a general commit's statement has: one text, and one prepared plan, for each shape."""
+
+    updates: bool = False
+    """It writes entities."""
+    inserts: bool = False
+    """It makes entities."""
+    owned: bool = False
+    """It writes or deletes owned rows."""
+    relations: bool = False
+    """It writes or removes relations."""
+    skip_existing: bool = False
+    """It skips the inserts whose name is taken, and the relations that are there."""
+    claimed: bool = False
+    """It replaces the operation's tombstone, which stays where all inserts are skipped."""
+    must: bool = False
+    """It fails (LEASE, MARKED, PENDING or READ) where a precondition does not hold, so that what is sent with it is
+    not applied either."""
+    overlook: bool = False
+    """Pending intents do not stop it."""
+    queues: bool = False
+    """Tickets stop it, those that are older than its own."""
+    fenced: bool = False
+    """Leases must hold."""
+    noted: bool = False
+    """The leases, the evidence of rights, or the reason are noted."""
+    publishes: bool = False
+    """It makes staged values visible."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether it writes at all; if not, it only checks."""
+        return self.updates or self.inserts or self.owned or self.relations

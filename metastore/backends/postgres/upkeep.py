@@ -1,0 +1,109 @@
+"""What gc and purge ask of PostgreSQL, and delete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+
+from metastore.backends.postgres import (
+    relations,
+    sending,
+    tickets,
+)
+from metastore.backends.postgres.fragments import DURABLE, NOW, WRITER
+from metastore.backends.postgres.members import FORGET as FORGET_ANNOUNCEMENTS
+from metastore.backends.postgres.parameters import Row, Statement
+from metastore.backends.postgres.reads import PostgresReads
+from metastore.backends.sql import gc as collect_sql
+from metastore.backends.sql.reads import from_named
+from metastore.backends.sql.relations import sweep
+from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
+from metastore.port.relations import Sweep
+from metastore.port.upkeep import Gone, HistoryLimits
+
+__all__ = ["PostgresUpkeep"]
+
+_DROPPED_BEFORE = from_named(collect_sql.DROPPED_BEFORE, "%(name)s")
+_PURGING = from_named(collect_sql.PURGING_ROOTS, "%(name)s")
+_BELOW = from_named(collect_sql.BELOW.format(among="= ANY(%(ids)s::bigint[])"), "%(name)s")
+_SWEEP = relations.READ_RELATIONS.sweep()
+_FORGET = f"""DELETE FROM operation WHERE seq IS NULL AND time < %(before)s
+  AND coalesce(deadline, 0) < {NOW} RETURNING 1"""
+_RAISE_PAST = f"""UPDATE info SET writer = {WRITER}, past_from = %(since)s::bigint
+  WHERE past_from < %(since)s::bigint AND {DURABLE} RETURNING 1"""
+_FORGET_PINS = from_named(collect_sql.FORGET_PINS, "%(name)s") + f" AND {DURABLE} RETURNING 1"
+_FORGET_UNTIL = f"""UPDATE info SET writer = {WRITER}, forgotten = greatest(%(before)s::bigint,
+    CASE WHEN forgotten > {NOW} + {MOST_AHEAD} THEN {NOW} ELSE forgotten END)
+  WHERE forgotten < %(before)s::bigint OR forgotten > {NOW} + {MOST_AHEAD} RETURNING 1"""
+_ONE_SNAPSHOT = Statement("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {})
+
+
+class PostgresUpkeep(PostgresReads):
+    """Keeps the promises of :class:`metastore.port.upkeep.Upkeep` on PostgreSQL."""
+
+    def now(self) -> int:
+        return int(self._rows(f"SELECT {NOW}", {})[0][0])
+
+    def dropped_before(self, time: int, after: Gone, limit: int) -> list[Gone]:
+        values = {**after._asdict(), "before": time, "page_size": limit}
+        return [Gone(*row) for row in self._rows(_DROPPED_BEFORE, values)]
+
+    def purging(self, after: Gone, limit: int) -> list[Gone]:
+        return [Gone(*row) for row in self._rows(_PURGING, {**after._asdict(), "page_size": limit})]
+
+    def below(self, entity_ids: Sequence[int], limit: int) -> list[int]:
+        return [row[0] for row in self._rows(_BELOW, {"ids": list(entity_ids), "page_size": limit})]
+
+    def delete_relations(self, ids: Sequence[int], limit: int) -> int:
+        ((deleted, _),) = self._rows(relations.DELETE_RELATIONS, {"ids": list(ids), "limit": limit})
+        return int(deleted)
+
+    def sweep_relations(self, after: int, limit: int) -> Sweep:
+        rows = self._rows(_SWEEP, {"after": after, "page_size": limit})
+        missing = [row[0] for row in rows if row[1]]
+        return sweep(rows, len(self._rows(relations.DELETE_MISSING, {"ids": missing})) if missing else 0)
+
+    def delete_columns(self, relation_ids: Sequence[int]) -> None:
+        self._rows(relations.DELETE_COLUMNS, {"ids": list(relation_ids)})
+
+    def delete_entities(self, ids: Sequence[int]) -> int:
+        return int(self._rows(collect_sql.POSTGRES_DELETE_ENTITIES, {"ids": list(ids)})[0][0])
+
+    def forget(self, before: int) -> None:
+        """Wait for the commits in flight that have checked that their id is not forgotten, then forget."""
+        self._rows(_FORGET_UNTIL, {"before": before})
+
+    def forget_tickets(self) -> None:
+        self._rows(tickets.FORGET_TICKETS, {})
+        self._rows(FORGET_ANNOUNCEMENTS, {})  # members do that too, but there may be none any more
+
+    def forget_pins(self) -> None:
+        self._rows(_FORGET_PINS, {"now": self.now()})
+
+    def delete_steps(self, limits: HistoryLimits, after: int, limit: int) -> tuple[int | None, int, int]:
+        parameters = {**limits._asdict(), "after": after, "page_size": limit}
+        ((last, since),) = self._rows(collect_sql.POSTGRES_PAST_FROM, parameters)
+        versions = others = 0
+        if since is not None:
+            # Committed before the deletion, so that a read of the past never misses rows without notice. It waits for
+            # pins that are being inserted; later ones are refused.
+            self._rows(_RAISE_PAST, {"since": since})
+            ((last, versions, others),) = self._read(lambda connection: _delete_steps(connection, parameters))
+        if after == 0:
+            others += len(self._rows(_FORGET, {"before": limits.before - TOMBSTONES_STAY}))
+        return last, versions, others
+
+
+def _delete_steps(connection: psycopg.Connection[Any], parameters: dict[str, Any]) -> list[Row]:
+    """Delete steps as one snapshot shows them: none of its rows may have been changed or deleted by another gc since.
+
+    Else the step that inherits a name may be one that the other gc deletes, and the name is lost. Each repetition means
+    that another gc has deleted some.
+    """
+    statements = [_ONE_SNAPSHOT, Statement(collect_sql.POSTGRES_DELETE_STEPS, parameters, writes=True)]
+    while True:
+        with suppress(psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+            return sending.rows_of_writes(connection, statements)

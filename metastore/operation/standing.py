@@ -1,0 +1,110 @@
+"""What a user's write may leave as it stands, and not set: references to secrets, and pointers to files of Iceberg.
+
+A client that writes all properties back names them too. That is allowed while they stand there, which the version in
+the write's own commit proves. Such a change is never announced to be applied later: it would bring back what others
+have replaced since.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from metastore.errors import PermissionDenied
+from metastore.governance.access import Access
+from metastore.operation.request import View
+from metastore.port.writes import Delete, Insert, Put, Update, Write
+from metastore.retry.runner import Conflict
+
+__all__ = ["check_pointer", "check_references", "keeps"]
+
+_REFERENCE: Final = re.compile(r'"secret:((?:env|file):(?:[^"\\]|\\.)*)"')
+"""A reference to a secret in JSON text."""
+_POINTER: Final = "metadata_location"
+"""The property that names the metadata file of an Iceberg table or view."""
+_ALLOWED: Final = "METASTORE_SECRETS"
+"""The variable with the references that users may set, as patterns: ``env:APP_* file:/run/secrets/*``."""
+_REFERS: Final = '"secret:'
+_FILE: Final = (f'"{_POINTER}"', '"change":"SetLocation"')
+"""What the changes of an event contain if they name a pointer, or the location of what has one."""
+
+
+def keeps(access: Access, write: Write) -> bool:
+    """Whether the changes of a write name something that must stand there already.
+
+    The commits of Iceberg's server say which file they replace: they may be applied later.
+    """
+    changes = write.event.changes
+    return _REFERS in changes or (not access.swaps and any(one in changes for one in _FILE))
+
+
+def check_references(access: Access, view: View, write: Insert | Update | Put | Delete) -> None:
+    """Raise PermissionDenied for a reference to a secret that users may not set: it names what this process can read.
+
+    Without this check a user could refer to any variable or file of a service, and let the service reveal it. What
+    stands there already may be written again: clients write all properties back.
+    """
+    doc, event = None if isinstance(write, Delete) else write.doc, write.event
+    text = event.changes if event.action == "alter" and event.changes != "[]" else doc
+    if text is None or '"secret:' not in text:
+        return
+    allowed = os.environ.get(_ALLOWED, "").split()
+    refused = [one for one in _REFERENCE.findall(text) if not _is_allowed(one, allowed)]
+    if not refused:
+        return
+    there = _REFERENCE.findall(_stands(view, write) or "")
+    for reference in refused:
+        if reference not in there:
+            path = event.path_after or event.path_before or ""
+            message = (
+                f"{access.who.name} may not refer to {reference}: the variable {_ALLOWED} of this process allows "
+                f"{' '.join(allowed) or 'no reference'}"
+            )
+            raise PermissionDenied(access.who.name, "refer_to_secret", path, message)
+
+
+def check_pointer(access: Access, view: View, write: Insert | Update) -> None:
+    """Raise PermissionDenied if a user lets a table or view have another metadata file of Iceberg, or location with it.
+
+    With that of a table that it does not see, the Iceberg server would show that table, and delete its files.
+    """
+    if access.swaps or write.doc is None or f'"{_POINTER}"' not in write.doc:
+        return
+    new = _pointer(write.doc)
+    if write.event.kind in ("table", "view") and new[0] is not None and new != _pointer(_stands(view, write) or "{}"):
+        path = write.event.path_after or ""
+        message = (
+            f"{access.who.name} may set neither {_POINTER} of {path} nor the location of what has it: only a commit of "
+            "the Iceberg server does"
+        )
+        raise PermissionDenied(access.who.name, "admin", path, message)
+
+
+def _pointer(doc: str) -> tuple[str | None, str | None]:
+    """Return which metadata file a table or view has, and its location."""
+    fields = json.loads(doc)
+    return fields.get("properties", {}).get(_POINTER), fields.get("location")
+
+
+def _is_allowed(reference: str, allowed: Sequence[str]) -> bool:
+    return ".." not in reference and any(fnmatch.fnmatchcase(reference, pattern) for pattern in allowed)
+
+
+def _stands(view: View, write: Insert | Update | Put | Delete) -> str | None:
+    """Return the document that a write replaces. Raises Conflict if another one has replaced it already.
+
+    Where the write rests on a guess, that one is returned: then a refusal is decided again.
+    """
+    if isinstance(write, Update):
+        (known,) = view.backend.by_id([write.id])
+        if known is not None and known.record.version != write.version and not view.guessed:
+            raise Conflict("self", "it was changed while the right to change it was checked", 0.0)
+        return None if known is None else known.record.doc
+    if isinstance(write, Put):
+        (row,) = view.backend.owned_by_name([write.owner_id], write.kind, [write.name])
+        return None if row is None else row.doc
+    return None
