@@ -90,7 +90,7 @@ class MetastoreCatalog(_PyIcebergBase):
         """
         catalog = cls.__new__(cls)
         _PyIcebergBase.__init__(catalog, root[1], **properties)
-        places = Places(properties, trusting=False, allowed=allowed, of_users=of_users)
+        places = Places(properties, trusting=False, allowed=allowed, of_users=of_users or is_of_user(store))
         catalog._stand_on(store, root, once or Once(store), leases, places, merging=merging)  # noqa: SLF001  (this class)
         return catalog
 
@@ -111,7 +111,7 @@ class MetastoreCatalog(_PyIcebergBase):
         self._places = places
         self._tables = Tables(store, root, self._namespaces, self._places, once)
         self._io = self._places.io
-        self._views = Views(store, root, self._io, once)
+        self._views = Views(store, root, self._places, once)
         self._commits = Commits(store, store.leases if leases is None else leases, self._places, once, merging=merging)
 
     def create_tables(self) -> None:

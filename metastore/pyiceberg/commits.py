@@ -234,14 +234,17 @@ class Commits:
         locations = self._places.locations(current.metadata.location, current.metadata.properties)
         if is_of_user(self._store):
             check_own_updates(current.metadata, commit.updates)
-        if is_of_user(self._store) or self._places.of_users:
+        if self._places.of_users:
             check_next(current.metadata.location, current.location, locations.new_table_metadata_file_location())
         io = self._places.io(current.metadata.properties, current.location)
         if _is_there(commit.updates, current.metadata):
             return _Prepared(commit.load, current, io, current.metadata, current.location, (), ())
         require_known_schema(current.metadata, commit.requirements, commit.held)
         merging = self._merging or current.metadata.properties.get(_MERGE) == "true"
-        rebased = rebase(io, locations, current.metadata, commit.requirements, commit.updates, merging=merging)
+        own = io
+        if self._places.of_users:  # a user's file may name a manifest list of another table, to learn what is in it
+            own = self._places.below(io, current.metadata.location, current.location.rpartition("/")[0])
+        rebased = rebase(own, locations, current.metadata, commit.requirements, commit.updates, merging=merging)
         written = list(rebased.written)
         try:
             after = updated(current.metadata, rebased.updates, current.location, commit.held)

@@ -5,13 +5,16 @@ server that followed each of them would read, write and delete, with its own cre
 reaches files only through :class:`Confined`, and every path that passes it is checked: with its ``..`` resolved, with
 and without what a URL parser takes for a query, and on a local disk with its links followed. Per-cent escapes are plain
 characters: no file system that PyIceberg loads resolves them, and the folders of odd names have them.
+
+Where users write into the folders of their own tables, one of them could make a link there to the folder of another
+table. So no link below the warehouse's folder is followed then.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from posixpath import normpath
 from urllib.parse import urlsplit
@@ -21,14 +24,15 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from metastore.leases.objects.buckets import bucket_of
 
-__all__ = ["Confined", "Folders"]
+__all__ = ["Confined", "Folders", "is_same_place"]
 
 
 class Folders:
-    """The folders below which a server's files lie."""
+    """The folders below which a server's files lie. ``links``: links on a local disk may lead from one to another."""
 
-    def __init__(self, roots: Iterable[str]) -> None:
+    def __init__(self, roots: Iterable[str], *, links: bool = True) -> None:
         self._roots = tuple(_Place.of(root) for root in roots if root)
+        self._links = links
 
     def check(self, location: str) -> None:
         """Raise ForbiddenError unless a location lies below one of the folders, however it is read."""
@@ -39,13 +43,30 @@ class Folders:
                 f"{location[:200]!r} does not lie in the warehouse; name a place below the warehouse's folder, or "
                 "let the operator allow this one: metastore serve --allow-location"
             )
+        if not self._links and not all(any(one.is_named_below(root) for root in self._roots) for one in readings):
+            raise ForbiddenError(
+                f"{location[:200]!r} has a link in it, which a user may have made; the operator may allow the folder "
+                "that is a link: metastore serve --allow-location"
+            )
+
+    def unlinked(self, location: str) -> tuple[str, tuple[str, ...]] | None:
+        """Return the folder on a local disk in which a checked location lies, and the rest of its path.
+
+        None: it lies elsewhere, links are followed, or it has what a URL parser takes for a query or a host.
+        """
+        place = _Place.of(location)
+        if self._links or not place.is_local or any(char in location for char in "?#") or urlsplit(location).netloc:
+            return None
+        found = [below for root in self._roots for below in place.named_below(root)]
+        return min(found, key=lambda below: len(below[1]), default=None)  # that of a folder which is a link itself
 
 
 class _Place:
-    """A scheme, with the bucket of an object store, and the parts of a path."""
+    """A scheme, with the bucket of an object store, and the parts of a path: as it is named, and without its links."""
 
-    def __init__(self, store: tuple[str, ...], parts: tuple[str, ...]) -> None:
-        self._store, self._parts = store, parts
+    def __init__(self, store: tuple[str, ...], path: str, real: str) -> None:
+        self._store = store
+        self._named, self._parts = (tuple(part for part in one.split("/") if part) for one in (path, real))
 
     @classmethod
     def of(cls, location: str) -> _Place:
@@ -55,10 +76,15 @@ class _Place:
         scheme, bucket = scheme.lower() or "file", ""
         if rest.startswith("//"):
             bucket, _, rest = rest[2:].partition("/")
-        path = normpath("/" + rest.lstrip("/"))
+        path = real = normpath("/" + rest.lstrip("/"))
         if scheme == "file":
-            path, bucket = os.path.realpath(path), ""  # as PyIceberg reads it: a host in the URL is not looked at
-        return cls(bucket_of(scheme, bucket), tuple(part for part in path.split("/") if part))
+            real, bucket = os.path.realpath(path), ""  # as PyIceberg reads it: a host in the URL is not looked at
+        return cls(bucket_of(scheme, bucket), path, real)
+
+    @property
+    def key(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What two spellings of one place have in common."""
+        return self._store, self._parts
 
     @property
     def is_local(self) -> bool:
@@ -74,6 +100,22 @@ class _Place:
         """Whether this is something in the folder ``root``, not the folder itself."""
         count = len(root._parts)
         return self._store == root._store and len(self._parts) > count and self._parts[:count] == root._parts
+
+    def named_below(self, root: _Place) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the path of ``root``, and the rest of its own path, if it is named below that. It follows no link."""
+        for start in {root._named, root._parts}:
+            if self._named[: len(start)] == start and len(self._named) > len(start):
+                yield root.path, self._named[len(start) :]
+
+    def is_named_below(self, root: _Place) -> bool:
+        """Whether it is below ``root``, and no part of its path below that is a link."""
+        rest = self._parts[len(root._parts) :]
+        return self.is_below(root) and self._named in (root._named + rest, root._parts + rest)
+
+
+def is_same_place(one: str, other: str) -> bool:
+    """Whether two locations are one place, however they are spelled."""
+    return _Place.of(one).key == _Place.of(other).key
 
 
 def _require_no_pipe(location: str) -> None:
@@ -108,5 +150,22 @@ class Confined(FileIO):
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """Delete a file. Raises ForbiddenError."""
-        self._folders.check(location if isinstance(location, str) else location.location)
-        self._io.delete(location)
+        text = location if isinstance(location, str) else location.location
+        self._folders.check(text)
+        if (place := self._folders.unlinked(text)) is None:
+            self._io.delete(location)
+        else:
+            _delete(*place)
+
+
+def _delete(root: str, parts: tuple[str, ...]) -> None:
+    """Delete a file below a folder. It follows no link, also none that was made since the place was checked."""
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in parts[:-1]:
+            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        os.unlink(parts[-1], dir_fd=folder)
+    finally:
+        os.close(folder)

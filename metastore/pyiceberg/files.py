@@ -28,6 +28,7 @@ from pyiceberg.utils.config import Config
 from metastore.errors import MetastoreError, OutcomeUnknown
 from metastore.plain.bodies import Crowded, check_values
 from metastore.pyiceberg.confined import Confined
+from metastore.pyiceberg.manifests import entries_of, manifests_of
 from metastore.pyiceberg.naming import check_properties
 from metastore.pyiceberg.sharing import parsed, shared
 
@@ -251,12 +252,11 @@ def delete_table_files(io: FileIO, metadata: TableMetadata, location: str) -> No
     manifests: dict[str, ManifestFile] = {}
     for snapshot in metadata.snapshots:
         with _logged(snapshot.manifest_list):
-            manifests |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(io)}
+            manifests |= {manifest.manifest_path: manifest for manifest in manifests_of(io, snapshot)}
     data: set[str] = set()
     for manifest in manifests.values():
         with _logged(manifest.manifest_path):
-            entries = manifest.fetch_manifest_entry(io, discard_deleted=False)
-            data |= {entry.data_file.file_path for entry in entries}
+            data |= {entry.data_file.file_path for entry in entries_of(io, manifest)}
     if not _is_true(metadata, _GC, otherwise=True):
         data.clear()
     figures = {one.statistics_path for one in (*metadata.statistics, *metadata.partition_statistics)}

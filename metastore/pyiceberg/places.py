@@ -28,11 +28,12 @@ from pyiceberg.table.update import (
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from metastore.clock import SYSTEM
-from metastore.pyiceberg.confined import Confined, Folders
+from metastore.pyiceberg.confined import Confined, Folders, is_same_place
 from metastore.pyiceberg.naming import shown
 
 __all__ = [
     "Places",
+    "check_beside",
     "check_moved",
     "check_next",
     "check_own",
@@ -95,7 +96,7 @@ class Places:
     them, because its clients write them: they could get the server's credentials, or run code of their choice. It also
     refuses a relative location, which would lie in its working folder, and every place that does not lie below its
     warehouse or one of ``allowed``. ``of_users``: users whose rights are checked write into its folders, and may have
-    replaced a metadata file: not even an operator writes where such a file says.
+    replaced a metadata file, or made a link: not even an operator reads or writes where such a one leads.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Places:
         self._own = {key: value for key, value in properties.items() if key != URI}
         self._trusting = trusting
         self.of_users = of_users
-        self._folders = Folders((self._own.get(WAREHOUSE_LOCATION, ""), *allowed))
+        self._folders = Folders((self._own.get(WAREHOUSE_LOCATION, ""), *allowed), links=not of_users)
 
     @property
     def serves(self) -> bool:
@@ -128,6 +129,8 @@ class Places:
     def named(self, names: Identifier, above: str | None) -> str:
         """Return the beginning of the default place of a table or view. Raises ValueError."""
         if above:
+            if not self._trusting and any(char in above for char in "?#"):  # PyIceberg would leave out what follows
+                raise ValueError(f"the namespace's location has a ? or a #: {above[:200]!r}; name another one")
             return f"{above.rstrip('/')}/{folder(names[-1])}"
         if warehouse := self._own.get(WAREHOUSE_LOCATION):
             return f"{warehouse.rstrip('/')}/{folder(shown(names[:-1]))}/{folder(names[-1])}"
@@ -141,9 +144,9 @@ class Places:
         own = tuple(sorted(self._own.items()))
         return Confined(_kept_io(own, urlsplit(location).scheme, location), self._folders)
 
-    def below(self, io: FileIO, location: str) -> FileIO:
-        """Return a file system that reaches only what lies below a table's location, in a server."""
-        return io if self._trusting else Confined(io, Folders((location,)))
+    def below(self, io: FileIO, *locations: str) -> FileIO:
+        """Return a file system that reaches only what lies below a table's locations, in a server."""
+        return io if self._trusting else Confined(io, Folders(locations))
 
     def locations(self, location: str, properties: Properties) -> LocationProvider:
         """Return what says where new files of a table go. In a server it raises ValueError, ForbiddenError."""
@@ -225,6 +228,19 @@ def check_same_place(stored: str, location: str) -> None:
         raise ForbiddenError(
             f"the metadata file names the location {location[:200]!r}, and the store {stored[:200]!r}: the file was "
             "replaced, or the store's location was set by hand; an operator makes them equal"
+        )
+
+
+def check_beside(location: str, file: str) -> None:
+    """Raise ForbiddenError unless a metadata file that an operator registers lies in the folder of its own location.
+
+    A user may have written it, with the location of another table in it: the user's table would have that folder.
+    """
+    here = file.rpartition("/")[0]
+    if not any(is_same_place(here, there) for there in (location, f"{location}/metadata")):
+        raise ForbiddenError(
+            f"the file {file[:200]!r} names the location {location[:200]!r}, where it does not lie: a user may have "
+            "written it; register a file in that folder, or in its folder metadata"
         )
 
 

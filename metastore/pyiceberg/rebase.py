@@ -16,7 +16,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, ForbiddenError
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import UNASSIGNED_SEQ, ManifestContent, ManifestFile, write_manifest_list
 from pyiceberg.table import TableProperties
@@ -32,6 +32,7 @@ from pyiceberg.table.update import (
 )
 
 from metastore.clock import SYSTEM
+from metastore.pyiceberg.manifests import manifests_of
 
 __all__ = ["Rebased", "rebase"]
 
@@ -115,8 +116,19 @@ def _own_manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile] | None:
     """Return the manifests that a snapshot adds; None unless it is an append that only adds files."""
     if snapshot.summary is None or snapshot.summary.operation is not Operation.APPEND:
         return None
-    own = [manifest for manifest in snapshot.manifests(io) if manifest.added_snapshot_id == snapshot.snapshot_id]
+    own = [manifest for manifest in _manifests(io, snapshot) if manifest.added_snapshot_id == snapshot.snapshot_id]
     return own if all(_only_adds(manifest) for manifest in own) else None
+
+
+def _manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
+    """Return the manifests of a snapshot. Raises CommitFailedException if they are listed where ``io`` may not read."""
+    try:
+        return manifests_of(io, snapshot)
+    except ForbiddenError as error:
+        raise CommitFailedException(
+            f"nothing is merged with the snapshot {snapshot.snapshot_id}: its manifest list lies outside of the "
+            "table's folder; refresh the table and repeat"
+        ) from error
 
 
 def _only_adds(manifest: ManifestFile) -> bool:
@@ -160,7 +172,7 @@ def _on_top(
     own: list[ManifestFile],
 ) -> Snapshot:
     """Return ``snapshot`` with ``head`` as its parent, and write its manifest list."""
-    below = [] if head is None else [m for m in head.manifests(io) if m.has_added_files() or m.has_existing_files()]
+    below = [] if head is None else [m for m in _manifests(io, head) if m.has_added_files() or m.has_existing_files()]
     location = locations.new_metadata_location(f"snap-{snapshot.snapshot_id}-{number}-{SYSTEM.operation_id()}.avro")
     parent = None if head is None else head.snapshot_id
     codec: Any = metadata.properties.get(

@@ -32,7 +32,7 @@ from metastore.pyiceberg.layouts import check_writable
 from metastore.pyiceberg.namespaces import Namespaces
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, namespace_names, no_namespace, no_table, shown
 from metastore.pyiceberg.once import Once
-from metastore.pyiceberg.places import Places, check_moved, check_own_metadata, check_same_place
+from metastore.pyiceberg.places import Places, check_beside, check_moved, check_own_metadata, check_same_place
 from metastore.pyiceberg.rights import is_of_user, require_alter, tried, user_of
 from metastore.store import Store
 
@@ -160,6 +160,8 @@ class Tables:
             else:
                 check_moved(current.metadata.location, metadata.location)
                 check_own_metadata(metadata)
+        elif self._places.of_users:
+            check_beside(metadata.location, location)
         if current is not None:
             self._overwrite(current, metadata, location, options)
         else:

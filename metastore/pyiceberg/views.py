@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from pyiceberg.exceptions import NoSuchViewError, ViewAlreadyExistsError
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
-from pyiceberg.typedef import Identifier, Properties
+from pyiceberg.typedef import Identifier
 from pyiceberg.view import View
 from pyiceberg.view.metadata import ViewHistoryEntry, ViewMetadata, ViewVersion
 
@@ -30,7 +30,7 @@ from metastore.pyiceberg.files import (
 )
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, no_namespace, shown
 from metastore.pyiceberg.once import Once
-from metastore.pyiceberg.places import check_moved
+from metastore.pyiceberg.places import Places, check_moved
 from metastore.pyiceberg.rights import is_of_user, require_alter, tried
 from metastore.pyiceberg.view_updates import ViewRequirement, ViewUpdate, check_view, updated_view
 from metastore.store import Store
@@ -39,24 +39,24 @@ __all__ = ["Views", "new_view_metadata"]
 
 
 class Views:
-    """The Iceberg views below the catalog ``root``. ``io_of`` opens the file system of a location."""
+    """The Iceberg views below the catalog ``root``."""
 
-    def __init__(self, store: Store, root: Identifier, io_of: Callable[[Properties, str], FileIO], once: Once) -> None:
+    def __init__(self, store: Store, root: Identifier, places: Places, once: Once) -> None:
         self._store = store
         self._root = root
-        self._io_of = io_of
+        self._places = places
         self._once = once
 
     def create(self, names: Identifier, metadata: ViewMetadata, options: dict[str, Any]) -> View:
         """Write the view's metadata file and create the view; delete the file if the store refuses that."""
-        io = self._io_of({}, metadata.location)
-        file = _write(io, metadata)
+        io = self._places.io({}, metadata.location)
+        file = _write(io, metadata, f"{metadata.location}/metadata")
         self._create_entity(names, metadata, file, options, deleted_if_refused(io, [file]))
         return View(names, metadata)
 
     def read(self, location: str) -> ViewMetadata:
         """Return what a view's metadata file says."""
-        return _read(self._io_of({}, location), location)
+        return _read(self._places.io({}, location), location)
 
     def register(self, names: Identifier, metadata: ViewMetadata, location: str, options: dict[str, Any]) -> View:
         """Create a view from its metadata, which the file ``location`` has."""
@@ -133,8 +133,11 @@ class Views:
             check_moved(metadata.location, after.location)
             # a user may have replaced the file; what the store names of it is true
             check_moved(location.rpartition("/metadata/")[0] or location, after.location)
-        io = self._io_of({}, after.location)
-        file = _write(io, after)
+        folder = f"{after.location}/metadata"
+        if self._places.of_users and after.location == metadata.location:
+            folder = location.rpartition("/")[0]  # an operator writes nothing where a file says that a user replaced
+        io = self._places.io({}, folder)
+        file = _write(io, after, folder)
         try:
             with errors_of_iceberg(VersionConflict), missing_raises(_no_view(names)), deleted_if_refused(io, [file]):
                 self._store.views.alter(stored, *_changes(stored, _fields(after, file), location), **options)
@@ -247,10 +250,10 @@ def _changes(stored: StoredView, fields: dict[str, Any], location: str) -> list[
     return [*changes, SetComment(fields["comment"])]
 
 
-def _write(io: FileIO, metadata: ViewMetadata) -> str:
-    """Write a view's metadata file, and return where it is."""
+def _write(io: FileIO, metadata: ViewMetadata, folder: str) -> str:
+    """Write a view's metadata file into a folder, and return where it is."""
     number = len(metadata.version_log) - 1
-    location = f"{metadata.location}/metadata/{number:05d}-{SYSTEM.operation_id()}.metadata.json"
+    location = f"{folder}/{number:05d}-{SYSTEM.operation_id()}.metadata.json"
     text = metadata.model_dump_json(by_alias=True, exclude_none=True).encode()
     check_text(io, location, text)
     with io.new_output(location).create() as stream:

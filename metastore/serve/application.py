@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp
 
-from metastore.errors import MetastoreError
+from metastore.errors import InvalidArgument, MetastoreError
 from metastore.jobs import WorkerPool
 from metastore.serve.actors import Actors
 from metastore.serve.console import Console
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["application"]
 
 _LOG = logging.getLogger("metastore.serve")
+_KEEPS: Final = timedelta(days=1)
+"""For how long the repeats of Iceberg's clients are known, and the folders that users have used."""
 
 
 def application(
@@ -78,10 +80,14 @@ def application(
 
     * ``body_timeout``: how long the body of a request may take to arrive (seconds).
 
-    * ``gc_retention``: run gc with this retention, on one server of the database at a time; None: never.
+    * ``gc_retention``: run gc with this retention, on one server of the database at a time; None: never. With
+      ``iceberg`` it is a day or more.
 
     Raises InvalidArgument for an argument that is wrong, before it serves anything.
     """
+    if iceberg and gc_retention is not None and gc_retention < _KEEPS:
+        message = f"Iceberg's clients repeat requests for a day: the retention of gc is 1d or more, not {gc_retention}"
+        raise InvalidArgument(f"{message}; or leave Iceberg's protocol out")
     asked_by = principals or Principals()
     actors = Actors(store, asked_by, authorization=authorization)
     catalogs = Warehouses(store, actors, warehouses or {}, properties or {}, credentials, allowed_locations)

@@ -44,8 +44,9 @@ class Gate:
             status, message = refusal
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             asked = f"{scope['method']} {quote(scope['path'])}"
-            audit.refused(None, asked, audit.request_id(headers), status, None)
-            await _answer(send, status, message)
+            id = audit.request_id(headers)
+            audit.refused(None, asked, id, status, None)
+            await _answer(send, status, message, id)
         else:
             await self._app(scope, receive, send)
 
@@ -76,8 +77,9 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-async def _answer(send: Send, status: int, message: str) -> None:
+async def _answer(send: Send, status: int, message: str, id: str) -> None:
     body = json.dumps({"error": {"message": message, "type": "ForbiddenException", "code": status}}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    length = (b"content-length", str(len(body)).encode())
+    headers = [(b"content-type", b"application/json"), length, (audit.ID_HEADER.encode(), id.encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

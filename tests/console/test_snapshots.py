@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,7 @@ from pyiceberg.types import StringType
 import metastore as ms
 from metastore.pyiceberg import MetastoreCatalog
 from metastore.serve.console import snapshots
-from metastore.serve.console.snapshots import _graph
+from metastore.serve.console.snapshots import _graph, _shown
 from metastore.serve.iceberg.warehouses import Warehouses
 from tests.console.server import served
 
@@ -61,5 +62,17 @@ def test_a_file_that_does_not_answer_holds_no_page(sqlite_url: str, monkeypatch:
 
 
 def test_the_graph_has_a_lane_for_each_branch() -> None:
-    assert _graph([(4, 2), (3, 1), (2, 1), (1, None)]) == {4: "●", 3: "│ ●", 2: "● │", 1: "  ●"}
-    assert _graph([(2, 9), (1, None)]) == {2: "●", 1: "●"}
+    assert _graph([(4, 2), (3, 1), (2, 1), (1, None)], range(5)) == {4: "●", 3: "│ ●", 2: "● │", 1: "  ●"}
+    assert _graph([(2, 9), (1, None)], (1, 2)) == {2: "●", 1: "●"}
+
+
+def test_the_graph_has_as_many_lanes_as_the_page_has_lines() -> None:
+    """A client wrote the file: 8,000 branches took 7 s and 91 MB, and ten times as many a hundred times that."""
+    count = 1000
+    steps = [
+        SimpleNamespace(snapshot_id=n, parent_snapshot_id=n + count, timestamp_ms=-n, summary=None, schema_id=None)
+        for n in range(2 * count)
+    ]
+    page = _shown(cast("Any", SimpleNamespace(snapshots=steps, refs={}, schemas=[], partition_specs=[])))
+    assert max(len(one.graph) for one in page.snapshots) < 2 * len(page.snapshots) == 200
+    assert page.left == 2 * count - 100

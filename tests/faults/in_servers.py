@@ -8,10 +8,60 @@ __all__ = ["IN_SERVERS"]
 
 _CONFINED = "tests/iceberg/test_confined.py"
 _OF_USERS = "tests/iceberg/test_folders_of_users.py"
+_OF_OTHERS = "tests/iceberg/test_files_of_others.py"
 _LIMITS = "tests/iceberg/test_limits.py"
 _PLACES = "metastore/pyiceberg/places.py"
 
 IN_SERVERS: tuple[Fault, ...] = (
+    Fault(
+        "Iceberg: a user's link leads to the files of another table",
+        _PLACES,
+        "links=not of_users",
+        "links=True",
+        f"{_OF_OTHERS} -k link",
+    ),
+    Fault(
+        "Iceberg: what one list says of a manifest holds in all lists",
+        "metastore/pyiceberg/manifests.py",
+        "    return list(read_manifest_list(_bounded(io).new_input(snapshot.manifest_list)))",
+        "    return snapshot.manifests(io)",
+        f"{_OF_OTHERS} -k says",
+    ),
+    Fault(
+        "Iceberg: a deletion follows a link that was made since the check",
+        "metastore/pyiceberg/confined.py",
+        "os.O_DIRECTORY | os.O_NOFOLLOW",
+        "os.O_DIRECTORY",
+        f"{_OF_OTHERS} -k deletion",
+    ),
+    Fault(
+        "Iceberg: a manifest list unpacks to whatever a client wrote",
+        "metastore/pyiceberg/manifests.py",
+        "return _Bounded(io) if isinstance(io, Confined) else io",
+        "return io",
+        f"{_OF_OTHERS} -k unpacks",
+    ),
+    Fault(
+        "Iceberg: a merge reads the manifest list of another table",
+        "metastore/pyiceberg/commits.py",
+        "        own = io\n        if self._places.of_users:",
+        "        own = io\n        if False:",
+        f"{_OF_OTHERS} -k merge",
+    ),
+    Fault(
+        "Iceberg: an operator's change of a view is written where a user says",
+        "metastore/pyiceberg/views.py",
+        "if self._places.of_users and after.location == metadata.location:",
+        "if False:",
+        f"{_OF_OTHERS} -k view",
+    ),
+    Fault(
+        "Iceberg: an operator registers a user's file with the folder of another table",
+        "metastore/pyiceberg/tables.py",
+        "            check_beside(metadata.location, location)",
+        "            pass",
+        f"{_OF_OTHERS} -k registers",
+    ),
     Fault(
         "a backup that is looked at becomes another database",
         "metastore/cli/backups.py",
@@ -64,14 +114,14 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Iceberg: a link leads out of the warehouse",
         "metastore/pyiceberg/confined.py",
-        'path, bucket = os.path.realpath(path), ""',
+        'real, bucket = os.path.realpath(path), ""',
         'bucket = ""',
         _CONFINED,
     ),
     Fault(
         "Iceberg: a purge deletes what the metadata names elsewhere",
         _PLACES,
-        "return io if self._trusting else Confined(io, Folders((location,)))",
+        "return io if self._trusting else Confined(io, Folders(locations))",
         "return io",
         _CONFINED,
     ),
@@ -295,8 +345,8 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Server: an operator's commit writes where a user's replaced file says",
         "metastore/pyiceberg/commits.py",
-        "        if is_of_user(self._store) or self._places.of_users:",
-        "        if is_of_user(self._store):",
+        "        if self._places.of_users:\n            check_next(",
+        "        if is_of_user(self._store):\n            check_next(",
         f"{_OF_USERS} -k operator_writes",
     ),
     Fault(

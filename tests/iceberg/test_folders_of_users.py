@@ -64,7 +64,7 @@ def test_rights_come_before_files(users: dict[str, httpx.Client], lake: Path, mo
     for module in (commits, tables):
         monkeypatch.setattr(module, "write_metadata", lambda io, metadata, location: written.append(location))
     assert users["root"].post("/namespaces/a/views", json=VIEW).status_code == 200
-    monkeypatch.setattr(views, "_write", lambda io, metadata: written.append(metadata.location))
+    monkeypatch.setattr(views, "_write", lambda io, metadata, folder: written.append(metadata.location))
     pointers = {space: users["root"].get(f"/namespaces/{space}/tables/t").json() for space in "ab"}
     before = sorted(lake.rglob("*"))
     new = {"name": "u", "schema": SCHEMA}

@@ -22,6 +22,7 @@ from tests.servers.process import free_port, wait_until
 ROOT = Path(__file__).resolve().parents[2]
 NOW = timedelta(0)
 TTL = 2.0
+_SERVE = ["serve", "--no-iceberg", "--gc-retention", "0s"]
 
 
 def filled(url: str, tables: int) -> ms.Store:
@@ -87,11 +88,19 @@ def test_it_can_be_turned_off(options: list[str], retention: timedelta | None, m
     assert made["gc_retention"] == retention
 
 
+def test_it_keeps_what_repeats_of_icebergs_clients_need() -> None:
+    with ms.open("memory://") as store:
+        with pytest.raises(ms.InvalidArgument, match="1d or more"):
+            serve.application(store, gc_retention=timedelta(hours=23))
+        serve.application(store, gc_retention=timedelta(days=1))
+        serve.application(store, iceberg=False, gc_retention=NOW)
+
+
 @pytest.mark.long
 def test_a_server_is_killed_or_stopped_in_the_middle_of_gc(postgres_url: str, tmp_path: Path) -> None:
     logs = [tmp_path / name for name in ("one", "two")]
     words = [sys.executable, "-m", "tests.leases.gc_program", postgres_url, str(TTL)]
-    command = [sys.executable, "-m", "metastore", "--url", postgres_url, "serve", "--gc-retention", "0s", "--port"]
+    command = [sys.executable, "-m", "metastore", "--url", postgres_url, *_SERVE, "--port"]
     waits = """SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
         AND query LIKE '%DELETE FROM entity%' AND datname = current_database()"""
     left = "SELECT count(*) FROM guard WHERE state <> 0 OR key LIKE 't%'"

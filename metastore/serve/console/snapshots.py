@@ -7,7 +7,7 @@ it says that they are not reachable.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -101,7 +101,9 @@ def _shown(metadata: TableMetadata) -> Iceberg:
     refs: dict[int, list[str]] = {}
     for name, ref in metadata.refs.items():
         refs.setdefault(ref.snapshot_id, []).append(f"{ref.snapshot_ref_type} {name}")
-    graph = _graph([(one.snapshot_id, one.parent_snapshot_id) for one in newest])
+    known = {one.snapshot_id for one in newest}
+    # a client wrote the file: the graph of a hundred thousand branches would take gigabytes
+    graph = _graph([(one.snapshot_id, one.parent_snapshot_id) for one in newest[:_MOST]], known)
     snapshots = [
         Snapshot(
             str(one.snapshot_id),
@@ -133,9 +135,8 @@ def _figures(summary: Mapping[str, Any]) -> str:
     return ", ".join(f"{summary[key]} {key.replace('-', ' ')}" for key in _FIGURES if key in summary)
 
 
-def _graph(snapshots: Sequence[tuple[int, int | None]]) -> dict[int, str]:
+def _graph(snapshots: Sequence[tuple[int, int | None]], known: Container[int]) -> dict[int, str]:
     """Return a line of the graph for each snapshot, the newest first: a dot, and the branches beside it."""
-    known = {one for one, _ in snapshots}
     lanes: list[int | None] = []
     lines = {}
     for one, parent in snapshots:
