@@ -12,7 +12,7 @@ DIST ?= dist
 SITE ?= build/site
 
 # What `make check-lowest` installs in its lowest version, and the tests that it runs with it
-SHIPPED := spark,object-store,sqlite,metrics,loadtest,async,iceberg,serve,opentelemetry
+SHIPPED := spark,object-store,sqlite,metrics,loadtest,async,iceberg,serve,oidc,opentelemetry
 LOWEST_TESTS := tests/contract tests/unit tests/retry tests/cli tests/packaging tests/migration/test_schema.py \
 	tests/migration/test_versions.py tests/crawl/test_parquet_files.py tests/crawl/test_text_files.py \
 	tests/crawl/test_more_formats.py tests/spark/test_conversions.py tests/leases/test_object_storage.py
@@ -38,7 +38,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java gravitino-client gravitino-suite openlineage-client iceberg-spark iceberg-spec iceberg-peers gravitino-spec run test test-of test-long planted-faults mutants check check-lowest dist docs lock bench bench-before \
+.PHONY: help setup java gravitino-client gravitino-suite openlineage-client iceberg-spark iceberg-spec iceberg-peers keycloak gravitino-spec run test test-of test-long planted-faults mutants check check-lowest dist docs lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
 	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-console bench-cache bench-time nightly load load-faults check-history interleavings interleavings-sql combined-history grow joints oracle soak soak-memory soak-leases clean
@@ -69,6 +69,16 @@ build/iceberg-spark/bin/python:
 	{ $@ -m pip install --quiet --disable-pip-version-check "pyspark==4.1.*" && mvn --quiet dependency:copy \
 		-Dartifact=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0 -DoutputDirectory=build/iceberg-spark; } \
 		|| { rm -rf build/iceberg-spark; exit 1; }
+
+keycloak: build/keycloak ## fetch Keycloak (needs Maven, unzip and Java 17) for the test of the sign-in
+
+KEYCLOAK := 26.7.3
+
+build/keycloak:
+	{ mvn --quiet --batch-mode dependency:copy -DoutputDirectory=build/keycloak.new \
+		-Dartifact=org.keycloak:keycloak-quarkus-dist:$(KEYCLOAK):zip && \
+		unzip -q build/keycloak.new/keycloak-quarkus-dist-$(KEYCLOAK).zip -d build/keycloak.new && \
+		mv build/keycloak.new/keycloak-$(KEYCLOAK) $@ && rm -r build/keycloak.new; } || { rm -rf build/keycloak.new; exit 1; }
 
 iceberg-peers: build/iceberg-peers/jars ## fetch Iceberg's REST fixture (needs Maven) for the benchmark beside it
 

@@ -46,7 +46,7 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
     "replicas": ("cache", "contract"),
     "retry": ("retry",),
     "secrets": ("secrets", "contract"),
-    "serve": ("iceberg", "gravitino", "console", "servers"),
+    "serve": ("iceberg", "gravitino", "console", "oidc", "servers"),
     "spark": ("spark",),
     "store": ("contract", "cli", "unit"),
     "telemetry": ("telemetry",),

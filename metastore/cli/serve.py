@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -17,6 +18,7 @@ from metastore.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from metastore.serve import Sts
+    from metastore.serve.oidc import Issuer
 
 __all__ = ["register"]
 
@@ -74,6 +76,22 @@ def serve(
         str | None,
         typer.Option("--proxy-header", help="The header in which a proxy names the user.", show_default=False),
     ] = None,
+    oidc_issuer: Annotated[
+        str | None,
+        typer.Option(
+            "--oidc-issuer",
+            metavar="URL",
+            help="An issuer of OpenID Connect, whose access tokens say who asks. Needs --oidc-audience.",
+            show_default=False,
+        ),
+    ] = None,
+    oidc_audience: Annotated[
+        str | None,
+        typer.Option("--oidc-audience", help="Whom the issuer's tokens are for: this service.", show_default=False),
+    ] = None,
+    oidc_user_claim: Annotated[
+        str, typer.Option("--oidc-user-claim", metavar="CLAIM", help="The claim with the user's name.")
+    ] = "sub",
     authorization: Annotated[
         bool, typer.Option("--authorization", help="Check in each request what the client's user may do.")
     ] = False,
@@ -139,9 +157,10 @@ def serve(
 ) -> None:
     """Serve the store over HTTP until SIGTERM.
 
-    Needs the extra [serve]. Without --token-file and --proxy-header nothing checks who a client is, and it listens on
-    loopback only. With --authorization a client may do what its user may do (docs/governance.md); else each client may
-    do everything. With --jobs it runs jobs of Gravitino's API: commands, as the user of this server.
+    Needs the extra [serve], and [oidc] for an issuer. Without --token-file, --oidc-issuer and --proxy-header nothing
+    checks who a client is, and it listens on loopback only. With --authorization a client may do what its user may do
+    (docs/governance.md); else each client may do everything. With --jobs it runs jobs of Gravitino's API: commands, as
+    the user of this server.
     """
     try:
         from metastore import serve as serving  # noqa: PLC0415  (an extra of its own)
@@ -156,11 +175,13 @@ def serve(
     places = dict(_place(text) for text in warehouse or [])
     own = _by_warehouse(credential or [], "a credential")
     vendors = {name: _sts(given, own.get(name)) for name, given in _by_warehouse(vend or [], "a vendor").items()}
+    issuer = _issuer(oidc_issuer, oidc_audience, oidc_user_claim)
+    principals = serving.Principals({}, proxy_header, issuer)
     if check:
-        _check(settings, host, token_file, proxy_header is not None, pair, authorization, json)
+        _check(settings, host, token_file, proxy_header is not None, issuer is not None, pair, authorization, json)
     tls = None if pair is None else serving.Tls(*pair)
     with settings.open(admin or (), makes=True) as store:
-        principals = serving.Principals(serving.TokenFile(token_file) if token_file else {}, proxy_header)
+        principals = replace(principals, tokens=serving.TokenFile(token_file) if token_file else {})
         app = serving.application(
             store,
             warehouses=places,
@@ -190,6 +211,7 @@ def _check(
     host: str,
     token_file: Path | None,
     proxy: bool,
+    issuer: bool,
     tls: tuple[Path, Path] | None,
     authorization: bool,
     json: bool,
@@ -198,7 +220,15 @@ def _check(
     from metastore.serve.safety import findings  # noqa: PLC0415  (only this needs it)
 
     found = list(
-        findings(settings.url, host=host, token_file=token_file, proxy=proxy, tls=tls, authorization=authorization)
+        findings(
+            settings.url,
+            host=host,
+            token_file=token_file,
+            proxy=proxy,
+            issuer=issuer,
+            tls=tls,
+            authorization=authorization,
+        )
     )
     safe = all(one.safe for one in found)
     if json:
@@ -209,6 +239,19 @@ def _check(
             rows.add_row(one.check, "yes" if one.safe else "NO", Text(printable(one.found)))
         write_table(console(), rows)
     raise typer.Exit(0 if safe else 1)
+
+
+def _issuer(url: str | None, audience: str | None, user_claim: str) -> Issuer | None:
+    """Return the issuer that the options name; None: there is none. Raises InvalidArgument."""
+    if url is None and audience is None:
+        return None
+    if url is None or audience is None:
+        raise InvalidArgument("an issuer needs both --oidc-issuer and --oidc-audience")
+    try:
+        from metastore.serve.oidc import Issuer  # noqa: PLC0415  (an extra of its own)
+    except ImportError:
+        raise InvalidArgument("--oidc-issuer needs more: pip install 'versioned-metastore[serve,oidc]'") from None
+    return Issuer(url, audience, user_claim=user_claim)
 
 
 def _place(text: str) -> tuple[str, str]:

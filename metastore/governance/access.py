@@ -10,26 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
-from dataclasses import replace
 from types import TracebackType
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from metastore.block import Block
 from metastore.errors import EntityNotFound, PermissionDenied
 from metastore.governance.decision import Decision, Ruling, decide
 from metastore.governance.evidence import KnownFacts, Memory, Nodes, Who, evidence, evidence_at, seen_among
 from metastore.governance.privileges import OWNERSHIP, REVEAL, is_used_below, needs_of
+from metastore.governance.users import users_named
 from metastore.port.backend import Backend
 from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Lookup
 from metastore.port.rights import Chosen, RightRows
 from metastore.port.scopes import Scopes
-from metastore.port.search import Search
 
 __all__ = ["Access", "Evidence", "Probed", "Want", "guesses", "guessing"]
-
-_TOGETHER: Final = 64
-"""How many users of a name are read at once."""
 
 
 class _Guessing(Block):
@@ -344,15 +340,7 @@ class Access:
 
     def metalakes(self) -> list[int]:
         """Return the ids of the metalakes that have a user of this name."""
-        name = self.who.name
-        search = Search(ROOT_ID, "user", name, name, -1, True, (name, -1), name + "\x01", _TOGETHER)
-        ids = list[int]()
-        while True:
-            page = self.backend.find(search)
-            ids += [record.chain[0].id for record in page.records if record.chain[-1].name == name]
-            if page.last is None:
-                return ids
-            search = replace(search, after=page.last)
+        return [record.chain[0].id for record in users_named(self.backend, self.who.name)]
 
     # --- ids for what is created together with its owner
 

@@ -38,11 +38,14 @@ _CHILD: Final = -1
 
 
 class Who(NamedTuple):
-    """The user that is meant: by its bare name in any metalake, or the one in the metalake of this name, or this id."""
+    """The user that is meant: by its bare name in any metalake, or in the metalake of this name, or by these ids.
+
+    The name is that of all users with these ids.
+    """
 
     name: str
     lake: str | None = None
-    id: int | None = None
+    ids: frozenset[int] | None = None
 
 
 @dataclass(frozen=True)
@@ -329,7 +332,7 @@ class _Rows:
 
 
 def _is_meant(who: Who, nodes: Nodes, user: Member) -> bool:
-    return who.lake in (None, nodes[0].name) and who.id in (None, user.id)
+    return who.lake in (None, nodes[0].name) and (who.ids is None or user.id in who.ids)
 
 
 def who(user: object) -> Who:

@@ -10,13 +10,14 @@ from metastore.serve.application import application
 from metastore.serve.iceberg.credentials import CannotVend, Vended, Vendor
 from metastore.serve.iceberg.sts import Sts
 from metastore.serve.limits import Limits
-from metastore.serve.principals import Principals, TokenFile, tokens_of
+from metastore.serve.principals import Principal, Principals, TokenFile, tokens_of
 from metastore.serve.server import serve_application
 from metastore.serve.tls import Tls
 
 __all__ = [
     "CannotVend",
     "Limits",
+    "Principal",
     "Principals",
     "Sts",
     "Tls",

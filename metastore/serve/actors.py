@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 from cachetools import LRUCache
 
 from metastore.errors import InvalidArgument
-from metastore.serve.principals import Principals
+from metastore.governance.evidence import Who, who
+from metastore.serve.principals import Principal, Principals
+from metastore.store.who import who_outside
 
 if TYPE_CHECKING:
     from metastore.store import Store
@@ -26,30 +28,42 @@ class Actors:
         if authorization and not principals.authenticates:
             raise InvalidArgument(
                 "--authorization needs to know who a client is, and here any client may name any user; give a "
-                "--token-file, or a --proxy-header that a proxy before the server sets, or leave --authorization out"
+                "--token-file, an --oidc-issuer, or a --proxy-header that a proxy before the server sets, or leave "
+                "--authorization out"
             )
         self.principals = principals
         self._store = store
         self.authorization = authorization
-        self._views: LRUCache[tuple[str, bool], Store] = LRUCache(_MOST)
+        self._views: LRUCache[tuple[str, Who | None, bool], Store] = LRUCache(_MOST)
         self._lock = Lock()
 
-    def sees(self, principal: str, catalog: tuple[str, str]) -> bool:
+    def sees(self, principal: Principal, catalog: tuple[str, str]) -> bool:
         """Whether a client sees a catalog."""
         return self.of(principal).catalogs.exists(catalog)
 
-    def of(self, principal: str, *, swaps: bool = False) -> Store:
+    def of(self, principal: Principal, *, swaps: bool = False) -> Store:
         """Return the store for a client. The store keeps its managers, so that a request need not make them.
 
-        ``swaps``: for Iceberg's protocol, which lets tables have other metadata files. Raises InvalidArgument for a
-        name that no user can have.
+        With authorization it asks the database who the user of an issuer is. ``swaps``: for Iceberg's protocol, which
+        lets tables have other metadata files. Raises InvalidArgument for a name that no user can have, and what a read
+        raises.
         """
+        store, user = self._store, self._user(principal)
         with self._lock:
-            if (known := self._views.get((principal, swaps))) is None:
-                store = self._store
-                # a tuple: a name is not a path, whatever characters it has
-                made = store.as_user((principal,)) if self.authorization else store.bind(principal=principal)
+            if (known := self._views.get((principal.name, user, swaps))) is None:
+                made = store.bind(principal=principal.name) if user is None else store._acting_as(user)  # noqa: SLF001
                 if (access := made._session.access) is not None:  # noqa: SLF001  (the same package)
                     access.swaps = swaps
-                known = self._views[principal, swaps] = made
+                known = self._views[principal.name, user, swaps] = made
         return known
+
+    def _user(self, principal: Principal) -> Who | None:
+        """Return the user whose rights a client has; None: it may do everything.
+
+        The name of an issuer's user is only a name: its external id says which users it is, and whether it is an admin.
+        """
+        if not self.authorization or principal.external_id in self._store._admins:  # noqa: SLF001  (the same package)
+            return None
+        if principal.external_id is None:
+            return who((principal.name,))  # a tuple: a name is not a path, whatever characters it has
+        return who_outside(self._store._session.backend, principal.name, principal.external_id)  # noqa: SLF001

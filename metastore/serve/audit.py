@@ -1,7 +1,9 @@
-"""The audit log: a line of JSON on the logger ``metastore.audit`` for each refused request, and for each credential.
+"""The audit log: a line of JSON on the logger ``metastore.audit`` for each refused request, sign-in and credential.
 
-A line has ``time`` (UTC), ``outcome`` (refused, vended), ``user`` (null: not known), ``request``: its method and path,
-``request_id``, and what is known of ``object`` and ``right``. No line has a query, a header, a token or a credential.
+A line has ``time`` (UTC), ``outcome`` (refused, signed_in, vended), ``user`` (null: not known), ``request``: its method
+and path, ``request_id``, and what is known of ``object`` and ``right``, or of the ``reason`` why nobody is known. A
+sign-in is the first use of an issuer's token at this server; it has the ``external_id``. No line has a query, a header,
+a token or a credential.
 What a user may not see is not found: such a request is not refused, and has no line.
 """
 
@@ -16,8 +18,9 @@ from typing import Final
 
 from metastore.clock import SYSTEM
 from metastore.errors import PermissionDenied
+from metastore.serve.principals import NotAuthenticated, Principal
 
-__all__ = ["ID_HEADER", "LOG", "refused", "request_id", "show", "vended"]
+__all__ = ["ID_HEADER", "LOG", "refused", "request_id", "show", "signed_in", "vended"]
 
 LOG: Final = logging.getLogger("metastore.audit")
 ID_HEADER: Final = "x-request-id"
@@ -34,7 +37,15 @@ def refused(user: str | None, request: str, id: str, status: int, error: Excepti
     """Note that a request got 401 or 403, and the right that it lacks, if that is known."""
     denied = error if isinstance(error, PermissionDenied) else getattr(error, "__cause__", None)
     lacks = {"object": denied.path, "right": denied.privilege} if isinstance(denied, PermissionDenied) else {}
+    if isinstance(error, NotAuthenticated):
+        lacks = {"reason": str(error)}
     _note(outcome="refused", status=status, user=user, request=request, request_id=id, **lacks)
+
+
+def signed_in(principal: Principal, request: str, id: str) -> None:
+    """Note that an issuer's token is used for the first time here."""
+    external_id = principal.external_id
+    _note(outcome="signed_in", user=principal.name, external_id=external_id, request=request, request_id=id)
 
 
 def vended(user: str, request: str, id: str, prefix: str, rights: Sequence[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Find out who makes a request: the owner of a bearer token, the user that a proxy names, or an unchecked name.
+"""Find out who makes a request: the owner of a token, whom an issuer or a proxy names, or an unchecked name.
 
 A file of tokens is read again when it changes: a token that is taken out of it ends at once, without a restart.
 """
@@ -11,11 +11,14 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from metastore.errors import InvalidArgument
 
-__all__ = ["ANONYMOUS", "NotAuthenticated", "Principals", "TokenFile", "tokens_of"]
+if TYPE_CHECKING:
+    from metastore.serve.oidc import Issuer
+
+__all__ = ["ANONYMOUS", "IssuerAway", "NotAuthenticated", "Principal", "Principals", "TokenFile", "tokens_of"]
 
 _LOG = logging.getLogger("metastore.serve")
 ANONYMOUS: Final = "anonymous"
@@ -25,17 +28,46 @@ class NotAuthenticated(Exception):
     """A request without a valid token, or without the user that the proxy names."""
 
 
+class IssuerAway(Exception):
+    """The issuer of a token does not answer, so that nobody knows if the token is valid; the client tries again."""
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Who makes a request: the name of a user.
+
+    ``external_id``: who it is at its issuer, where a name may be given to somebody else later; None: the name says it.
+    ``signs_in``: its token was verified for the first time.
+    """
+
+    name: str
+    external_id: str | None = None
+    signs_in: bool = field(default=False, compare=False)
+
+    @property
+    def key(self) -> str:
+        """What no other principal has."""
+        return self.external_id or self.name
+
+
 @dataclass(frozen=True)
 class Principals:
     """How a server finds out who makes a request.
 
-    ``tokens``: the users by the SHA-256 of their tokens. ``header``: the header in which a proxy that authenticates
-    names the user. With both, a request has both: the token is the proxy's, the header names the user. Without both,
-    nothing is checked: the user that ``Authorization: Basic`` names, else ``anonymous``.
+    ``tokens``: the users by the SHA-256 of their tokens. ``issuer``: one of OpenID Connect, whose access tokens are
+    valid beside these. ``header``: the header in which a proxy that authenticates names the user. With tokens and a
+    header, a request has both: the token is the proxy's, the header names the user. Without all of them, nothing is
+    checked: the user that ``Authorization: Basic`` names, else ``anonymous``. Raises InvalidArgument for an issuer
+    together with a header.
     """
 
     tokens: Mapping[bytes, str] = field(default_factory=dict, repr=False)
     header: str | None = None
+    issuer: Issuer | None = None
+
+    def __post_init__(self) -> None:
+        if self.issuer is not None and self.header is not None:
+            raise InvalidArgument("either an issuer's token or a proxy's header says who asks; choose one")
 
     @property
     def authenticates(self) -> bool:
@@ -45,20 +77,29 @@ class Principals:
     @property
     def _demands_token(self) -> bool:
         """Whether a request needs a token: of a file also while that has none."""
-        return isinstance(self.tokens, TokenFile) or bool(self.tokens)
+        return isinstance(self.tokens, TokenFile) or bool(self.tokens) or self.issuer is not None
 
-    def principal(self, headers: Mapping[str, str]) -> str:
-        """Return who makes a request. Raises NotAuthenticated, ValueError."""
-        scheme, _, value = headers.get("authorization", "").partition(" ")
+    async def ready(self, headers: Mapping[str, str]) -> None:
+        """Wait, where an issuer has to be asked, until ``principal`` can tell. Raises NotAuthenticated."""
+        token = _bearer(headers)
+        if self.issuer is not None and token and _digest(token) not in self.tokens:
+            await self.issuer.ready(token)
+
+    def principal(self, headers: Mapping[str, str]) -> Principal:
+        """Return who makes a request, without waiting. Raises NotAuthenticated, IssuerAway, ValueError."""
         if not self.authenticates:
-            return _basic(value) if scheme.lower() == "basic" else ANONYMOUS
-        owner = self.tokens.get(_digest(value.strip())) if scheme.lower() == "bearer" else None
+            scheme, _, value = headers.get("authorization", "").partition(" ")
+            return Principal(_basic(value) if scheme.lower() == "basic" else ANONYMOUS)
+        token = _bearer(headers)
+        owner = self.tokens.get(_digest(token)) if token else None
+        if owner is None and token and self.issuer is not None:
+            return self.issuer.principal(token)
         if owner is None and (self.header is None or self._demands_token):
             raise NotAuthenticated("the request needs a valid token: Authorization: Bearer …")
         user = owner if self.header is None else headers.get(self.header)
         if not user:
             raise NotAuthenticated(f"the proxy names no user in the header {self.header}")
-        return user
+        return Principal(user)
 
 
 class TokenFile(Mapping[bytes, str]):
@@ -128,6 +169,12 @@ def _read(file: Path) -> dict[bytes, str]:
 
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
+
+
+def _bearer(headers: Mapping[str, str]) -> str:
+    """Return the bearer token of a request; empty: it has none."""
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    return value.strip() if scheme.lower() == "bearer" else ""
 
 
 def _basic(value: str) -> str:

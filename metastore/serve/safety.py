@@ -47,15 +47,18 @@ def findings(
     host: str,
     token_file: Path | None = None,
     proxy: bool = False,
+    issuer: bool = False,
     tls: tuple[Path, Path] | None = None,
     authorization: bool = False,
     clock: Clock = SYSTEM,
 ) -> Iterator[Finding]:
-    """Yield what each check found. ``proxy``: a proxy names the user. ``tls``: the certificate and its key.
+    """Yield what each check found.
+
+    ``proxy``: a proxy names the user. ``issuer``: an issuer's tokens say who asks. ``tls``: the certificate and key.
 
     Raises BackendUnavailable, BackendRefused, InvalidArgument.
     """
-    yield _address(host, token_file is not None, proxy, tls is not None, authorization)
+    yield _address(host, token_file is not None or issuer, proxy, tls is not None, authorization)
     if token_file is not None:
         yield _file(token_file, lambda: tokens_of(token_file))
     if tls is not None:
@@ -75,11 +78,11 @@ _CURRENT: Final = f"{SCHEMA_FORMAT}, that of this program"
 def _address(host: str, token: bool, proxy: bool, tls: bool, authorization: bool) -> Finding:
     known, local = token or proxy, is_loopback(host)
     if authorization and not known:
-        found = "--authorization without --token-file or --proxy-header: serve refuses to start"
+        found = "--authorization without --token-file, --oidc-issuer or --proxy-header: serve refuses to start"
     elif local:
         return Finding("address", True, f"{host}: only this machine reaches it")
     elif not known:
-        found = f"{host} without --token-file or --proxy-header: serve refuses to start"
+        found = f"{host} without --token-file, --oidc-issuer or --proxy-header: serve refuses to start"
     elif not tls:
         found = (
             f"{host} without TLS: others read tokens on the way; give --tls-cert and --tls-key, or end TLS before it"

@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 from metastore.clock import SYSTEM
 from metastore.plain.bodies import LARGE, Crowded, read_json, read_large_json, write_json
 from metastore.serve import audit
-from metastore.serve.principals import Principals
+from metastore.serve.principals import Principal, Principals
 
 __all__ = ["Answer", "BadRequest", "Busy", "Call", "Encoded", "Protocol", "Route", "TooLarge", "route"]
 
@@ -64,7 +64,7 @@ class Call:
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: Any
-    principal: str
+    principal: Principal
     operation: str
     """Its method and path."""
     said: Any = None
@@ -190,9 +190,12 @@ class Protocol:
             if isinstance(endpoint, Answer):
                 return endpoint
             handler, names = endpoint
-            principal = self._principals.principal(request.headers)  # before its body is read
-            request.scope[_USER] = principal
             operation = f"{request.method} {_raw_path(request.scope)}"
+            await self._principals.ready(request.headers)  # who asks is known before the body is read
+            principal = self._principals.principal(request.headers)
+            request.scope[_USER] = principal.name
+            if principal.signs_in:
+                audit.signed_in(principal, operation, id)
             threads = self._threads_of.get(names.get("prefix", ""), self._threads)
             workers = threads.readers if request.method in _READS else threads.writers
             async with self._json(request) as (body, said):

@@ -146,16 +146,18 @@ class Store(Managers):
         it out. For one that it sees, an operation without the right raises PermissionDenied: grant the privilege that
         the error names. Raises InvalidArgument for a ``user`` that is not a name.
         """
+        return self._acting_as(who_is(self._session.backend, user))
+
+    def _acting_as(self, who: Who) -> Store:
         from metastore.store.views import UserStore  # noqa: PLC0415  (a view is a store)
 
-        who = who_is(self._session.backend, user)
         if self._is_admin(who):
             return self.bind(principal=who.name)
         return UserStore(self, self._session.as_user(Access(self._session.backend, who, self._session.rights)))
 
     def _is_admin(self, who: Who) -> bool:
         """Whether this is an admin's bare name. A metalake's user of the same name is another one."""
-        return who.name in self._admins and who.lake is None and who.id is None
+        return who.name in self._admins and who.lake is None and who.ids is None
 
     def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
         """Return whether a user may use a privilege on an object, and the rules that decide. It changes nothing.

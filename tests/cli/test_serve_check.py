@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,16 @@ def test_an_address_that_others_reach_needs_users_and_tls(
     assert "names any user" in unsafe(url, capsys, "--host", "0.0.0.0", *proxy, *tls)["address"]
     assert unsafe(url, capsys, "--host", "0.0.0.0", *known, *tls) == {}
     assert unsafe(url, capsys, "--host", "127.0.0.1", *known) == {}
+    issuer = ["--oidc-issuer", "https://idp.example", "--oidc-audience", "lake"]
+    assert unsafe(url, capsys, "--host", "0.0.0.0", "--authorization", *issuer, *tls) == {}
+    assert [run(["--url", url, "serve", "--check", *words]) for words in (issuer[:2], [*issuer, *proxy])] == [1, 1]
+    said = " ".join(capsys.readouterr().err.split())
+    assert "both --oidc-issuer and --oidc-audience" in said
+    assert "choose one" in said
+    with pytest.MonkeyPatch.context() as without:
+        without.setitem(sys.modules, "metastore.serve.oidc", None)
+        assert run(["--url", url, "serve", *issuer]) == 1
+    assert "pip install 'versioned-metastore[serve,oidc]'" in " ".join(capsys.readouterr().err.split())
     assert unsafe(url, capsys, *proxy) == {}
 
 

@@ -18,7 +18,7 @@ import pytest
 from starlette.requests import Request
 
 import metastore as ms
-from metastore.serve import Principals, TokenFile
+from metastore.serve import Principal, Principals, TokenFile
 from metastore.serve.console import hub
 from metastore.serve.console.hub import Hub, Item, Listener, Wanted
 from metastore.serve.console.live import _waiting, stream
@@ -138,18 +138,18 @@ def test_a_page_that_comes_during_a_look_misses_nothing(monkeypatch: pytest.Monk
         hub = Hub(store, lambda _: store, Workers())
         look, looks, go_on = hub._look, threading.Semaphore(0), threading.Event()
 
-        def slow(users: set[str], watchers: set[str]) -> object:
+        def slow(users: set[Principal], watchers: set[Principal]) -> object:
             looks.release()
             assert go_on.wait(20.0)
             return look(users, watchers)
 
         begin = store.position()
-        first = Listener("first", Wanted(), lambda: "first", sent=begin)
+        first = Listener(Principal("first"), Wanted(), lambda: Principal("first"), sent=begin)
         hub.add(first)
         await _until(lambda: first in hub._listeners)
         monkeypatch.setattr(hub, "_look", slow)
         await _until(lambda: looks.acquire(blocking=False))
-        late = Listener("late", Wanted(), lambda: "late", sent=store.position())
+        late = Listener(Principal("late"), Wanted(), lambda: Principal("late"), sent=store.position())
         hub.add(late)
         await asyncio.sleep(0.05)
         store.metalakes.create("made")
@@ -188,7 +188,7 @@ def test_a_position_that_cannot_be_followed_is_told(console: Console) -> None:
 
 
 def test_a_slow_reader_is_told_how_much_it_missed() -> None:
-    listener = Listener("ann", Wanted(), lambda: "ann", sent="e-0000")
+    listener = Listener(Principal("ann"), Wanted(), lambda: Principal("ann"), sent="e-0000")
     items = [Item(f"e-{n:04}", "table", "alter", "ann", ("lake.t",), f"id: {n}".encode()) for n in range(700)]
     listener.offer(items)
     events = _waiting(listener)
@@ -264,7 +264,8 @@ def test_one_user_leaves_streams_to_others(monkeypatch: pytest.MonkeyPatch) -> N
     async def scenario() -> list[int]:
         streams = Hub(store, lambda _: store, Workers())
         asked = Request({"type": "http", "query_string": b"", "headers": []})
-        made = [stream(asked, streams, who, lambda who=who: who) for who in (*["narrow"] * 4, "root")]  # type: ignore[misc]
+        users = [Principal(name) for name in (*["narrow"] * 4, "root")]
+        made = [stream(asked, streams, who, lambda who=who: who) for who in users]  # type: ignore[misc]
         streams.close()
         return [one.status_code for one in made]
 

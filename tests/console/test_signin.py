@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from metastore.serve import Principals, TokenFile
+from metastore.serve import Principal, Principals, TokenFile
 from metastore.serve.console import session
 from metastore.serve.console.session import COOKIE, Sessions
 from metastore.serve.principals import NotAuthenticated
@@ -131,8 +131,8 @@ def test_a_token_that_is_taken_out_ends_its_sessions_everywhere(lake_url: str, t
 
 def test_a_session_has_an_end_that_nobody_can_move(monkeypatch: pytest.MonkeyPatch) -> None:
     sessions = Sessions(Principals({session._digest_of("t"): "ann", session._digest_of("u"): "bob"}))
-    cookie = sessions.sign_in("t")
-    assert sessions.principal({}, cookie) == "ann"
+    _, cookie = sessions.sign_in("t")
+    assert sessions.principal({}, cookie).name == "ann"
     version, end, proof = cookie.split(".")
     with pytest.raises(NotAuthenticated):
         sessions.principal({}, f"{version}.{int(end) + 1}.{proof}")
@@ -159,15 +159,15 @@ def test_a_token_of_an_issuer_is_verified_at_each_request() -> None:
     class Issuer(Principals):
         valid = True
 
-        def principal(self, headers: object) -> str:
+        def principal(self, headers: object) -> Principal:
             if not self.valid:
                 raise NotAuthenticated("expired")
-            return "ann"
+            return Principal("ann")
 
     issuer = Issuer({session._digest_of("other"): "bob"})
     sessions = Sessions(issuer)
-    cookie = sessions.sign_in("a.b.c")
-    assert sessions.principal({}, cookie) == "ann"
+    _, cookie = sessions.sign_in("a.b.c")
+    assert sessions.principal({}, cookie).name == "ann"
     Issuer.valid = False
     with pytest.raises(NotAuthenticated):
         sessions.principal({}, cookie)

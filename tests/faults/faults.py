@@ -17,6 +17,7 @@ from tests.faults.in_leases import IN_LEASES
 from tests.faults.in_library import IN_LIBRARY
 from tests.faults.in_reports import IN_REPORTS
 from tests.faults.in_servers import IN_SERVERS
+from tests.faults.in_sign_in import IN_SIGN_IN
 from tests.faults.in_survivors import IN_SURVIVORS
 
 __all__ = ["FAULTS"]
@@ -36,5 +37,6 @@ FAULTS: tuple[Fault, ...] = (
     *IN_LEASES,
     *IN_REPORTS,
     *IN_SERVERS,
+    *IN_SIGN_IN,
     *IN_SURVIVORS,
 )

@@ -157,7 +157,7 @@ _TOLD = (
     Fault(
         "a metalake's user with the name of an admin is one",
         "metastore/store/store.py",
-        "return who.name in self._admins and who.lake is None and who.id is None",
+        "return who.name in self._admins and who.lake is None and who.ids is None",
         "return who.name in self._admins",
         _HIDDEN,
     ),

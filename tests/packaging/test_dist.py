@@ -38,6 +38,7 @@ IMPORTS = {
     "http": "import metastore.http",
     "mysql": "import sqlalchemy as sa; sa.create_engine('mysql+pymysql://a@b/c')",
     "secrets": "from metastore.secrets.keyring import cipher; cipher(bytes(64))",
+    "oidc": "import cryptography, httpx, jwt",
     "relay": "from metastore.past.relay import cloud_event; import cloudevents.core.v1.event",
     "opentelemetry": "import metastore.telemetry.spans, opentelemetry.trace",
     "sqlite": "import pysqlite3.dbapi2",

@@ -26,7 +26,7 @@ from metastore.serve.console.session import COOKIE, LIFE, Sessions
 from metastore.serve.console.snapshots import Snapshots
 from metastore.serve.console.workers import Busy, Workers
 from metastore.serve.iceberg.warehouses import Warehouses
-from metastore.serve.principals import NotAuthenticated
+from metastore.serve.principals import IssuerAway, NotAuthenticated, Principal
 
 if TYPE_CHECKING:
     from metastore.store import Store
@@ -74,12 +74,17 @@ class Console:
         self._workers.close()
         self._files.close()
 
-    def _view(self, principal: str) -> Store:
+    def _view(self, principal: Principal) -> Store:
         return self._actors.of(principal).bind(deadline=_DEADLINE)
 
-    def _principal(self, request: Request) -> str:
-        """Return who asks. Raises NotAuthenticated, ValueError."""
+    def _principal(self, request: Request) -> Principal:
+        """Return who asks, without waiting. Raises NotAuthenticated, IssuerAway, ValueError."""
         return self._sessions.principal(request.headers, request.cookies.get(COOKIE))
+
+    async def _identified(self, request: Request) -> Principal:
+        """Return who asks. Raises NotAuthenticated, IssuerAway, ValueError."""
+        await self._sessions.ready(request.headers, request.cookies.get(COOKIE))
+        return _noted(request, self._principal(request))
 
     def _page(self, name: str, of: PageOf) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -95,16 +100,18 @@ class Console:
 
     async def _answered(self, request: Request, name: str, of: PageOf) -> Response:
         try:
-            principal = self._principal(request)
+            principal = await self._identified(request)
         except (NotAuthenticated, ValueError) as error:
             return self._not_signed_in(request, error)
+        except IssuerAway as error:
+            return _away(error)
         try:
             return await self._workers.run(partial(self._made, request, name, of, principal))
         except Busy:
             shown = failure("The console is busy", "Many pages are being made; try again in a moment.", 503, again=2)
             return render.html(render.page(None, shown), 503, {"Retry-After": "2"})
 
-    def _made(self, request: Request, name: str, of: PageOf, principal: str) -> Response:
+    def _made(self, request: Request, name: str, of: PageOf, principal: Principal) -> Response:
         asked: Asked | None = None
         try:
             view = self._view(principal)
@@ -117,13 +124,13 @@ class Console:
         except Exception as error:  # noqa: BLE001  (a page says what went wrong; what nobody expects is logged)
             shown = told(asked, error)
             if shown.status == 403:
-                _note_refused(request, 403, principal, error)
+                _note_refused(request, 403, principal.name, error)
             headers = {"Retry-After": "5"} if shown.status == 503 else {}
             return render.html(render.page(asked, shown), shown.status, headers)
 
     def _not_signed_in(self, request: Request, error: Exception) -> Response:
         if not self._sessions.has_form:
-            _note_refused(request, 401)
+            _note_refused(request, 401, error=error)
             shown = failure("Not signed in", str(error), 401)
             return render.html(render.page(None, shown), 401)
         page = request.url.path.rpartition("/")[2] or "place"
@@ -150,9 +157,14 @@ class Console:
         given = await _form_of(request)
         following = given.get("next", "")
         try:
-            cookie = self._sessions.sign_in(given.get("token", "").strip())
-        except (NotAuthenticated, ValueError):
-            _note_refused(request, 401)
+            token = given.get("token", "").strip()
+            await self._sessions.ready({"authorization": f"Bearer {token}"}, None)
+            principal, cookie = self._sessions.sign_in(token)
+            _noted(request, principal)
+        except IssuerAway as error:
+            return _away(error)
+        except (NotAuthenticated, ValueError) as error:
+            _note_refused(request, 401, error=error)
             return self._shown_form(following, "This token is not valid here.")
         answer = RedirectResponse(_own_page(following), 303, render.HEADERS)
         answer.set_cookie(
@@ -177,13 +189,15 @@ class Console:
 
     async def _stream(self, request: Request) -> Response:
         try:
-            principal = self._principal(request)
-            self._view(principal)
-        except (NotAuthenticated, ValueError):
-            _note_refused(request, 401)
+            principal = await self._identified(request)
+            await self._workers.run(partial(self._view, principal))
+        except (NotAuthenticated, ValueError) as error:
+            _note_refused(request, 401, error=error)
             return Response(status_code=401, headers=dict(render.HEADERS))
-        except MetastoreError:  # a name that no user can have
-            return Response(status_code=400, headers=dict(render.HEADERS))
+        except MetastoreError as error:  # a name that no user can have, or the database is away
+            return Response(status_code=error.http_status, headers=dict(render.HEADERS))
+        except (IssuerAway, Busy):
+            return Response(status_code=503, headers={**render.HEADERS, "Retry-After": "5"})
         return stream(request, self._hub, principal, partial(self._principal, request))
 
     async def _other(self, request: Request) -> Response:
@@ -203,6 +217,17 @@ async def _to_console(_: Request) -> Response:
 def _note_refused(request: Request, status: int, user: str | None = None, error: Exception | None = None) -> None:
     asked = f"{request.method} {request.url.path}"
     audit.refused(user, asked, audit.request_id(request.headers), status, error)
+
+
+def _noted(request: Request, principal: Principal) -> Principal:
+    if principal.signs_in:
+        audit.signed_in(principal, f"{request.method} {request.url.path}", audit.request_id(request.headers))
+    return principal
+
+
+def _away(error: IssuerAway) -> Response:
+    shown = failure("Signing in does not work now", str(error), 503, again=5)
+    return render.html(render.page(None, shown), 503, {"Retry-After": "5"})
 
 
 def _refused(request: Request) -> Response:

@@ -18,6 +18,7 @@ from metastore.kinds.registry import KINDS
 from metastore.managers.all import Managers
 from metastore.names import format_path, parse_path
 from metastore.serve.console.words import now
+from metastore.serve.principals import Principal
 from metastore.store import Store
 from metastore.store.views import UserStore
 
@@ -60,7 +61,7 @@ class Asked:
 
     page: str
     query: Mapping[str, str]
-    principal: str
+    principal: Principal
     store: Store
     """As the user sees it."""
     whole: Store

@@ -18,5 +18,5 @@ def contention(asked: Asked) -> Shown:
 def only_admins(asked: Asked, what: str) -> None:
     """Raise PermissionDenied for a user whose rights are checked and who is not an admin."""
     if asked.is_restricted:
-        message = f"{asked.principal} may not {what}: a server names its admins with serve --admin USER"
-        raise PermissionDenied(asked.principal, "admin", "", message)
+        message = f"{asked.principal.name} may not {what}: a server names its admins with serve --admin USER"
+        raise PermissionDenied(asked.principal.name, "admin", "", message)

@@ -23,7 +23,7 @@ from metastore.kinds.entity import Change
 from metastore.serve.console.gauges import Gauges
 from metastore.serve.console.render import rendered
 from metastore.serve.console.workers import Busy, Workers
-from metastore.serve.principals import NotAuthenticated
+from metastore.serve.principals import IssuerAway, NotAuthenticated, Principal
 from metastore.store.views import UserStore
 
 if TYPE_CHECKING:
@@ -89,9 +89,9 @@ class Wanted:
 class Listener:
     """One open stream."""
 
-    principal: str
+    principal: Principal
     wanted: Wanted
-    check: Callable[[], str]
+    check: Callable[[], Principal]
     """Returns who it is; raises if the session is over."""
     waiting: deque[Item] = field(default_factory=deque)
     sent: str = ""
@@ -138,7 +138,7 @@ class Listener:
 class Hub:
     """The streams of one server. All but ``_look`` runs on the event loop."""
 
-    def __init__(self, store: Store, view: Callable[[str], Store], workers: Workers) -> None:
+    def __init__(self, store: Store, view: Callable[[Principal], Store], workers: Workers) -> None:
         self._store, self._view, self._workers = store, view, workers
         self._listeners: set[Listener] = set()
         self._position: str | None = None
@@ -203,7 +203,7 @@ class Hub:
         position = self._position
         if position is None:  # before the first look
             return
-        groups: dict[tuple[str, str], list[Listener]] = {}
+        groups: dict[tuple[Principal, str], list[Listener]] = {}
         for one in self._new:
             groups.setdefault((one.principal, "" if one.wanted.gauges else one.sent), []).append(one)
         for (principal, after), members in groups.items():
@@ -227,7 +227,7 @@ class Hub:
         for listener in [*self._listeners, *self._new]:
             try:
                 is_over = listener.check() != listener.principal  # the token may have another owner now
-            except (NotAuthenticated, ValueError):
+            except (NotAuthenticated, IssuerAway, ValueError):
                 is_over = True
             if is_over:
                 listener.end()
@@ -269,13 +269,13 @@ class Hub:
 
     # --- in a thread
 
-    def _look(self, users: set[str], watchers: set[str]) -> _Look:
+    def _look(self, users: set[Principal], watchers: set[Principal]) -> _Look:
         if self._position is None:
             self._position = self._store.position(back=1)
         before = self._position
         changes = list(self._store.changes(after=before, limit=_CHANGES, unreadable=_left_out))
         position = changes[-1].position if changes else before
-        seen: dict[str, Sequence[Item]] = {}
+        seen: dict[Principal, Sequence[Item]] = {}
         if changes:
             all_items = [_item(change) for change in changes]
             known = {item.position: item for item in all_items}
@@ -293,8 +293,8 @@ class Hub:
 
 
 class _Look(NamedTuple):
-    items: dict[str, Sequence[Item]]
-    admins: set[str]
+    items: dict[Principal, Sequence[Item]]
+    admins: set[Principal]
     gauges: bytes | None
 
 
@@ -346,7 +346,9 @@ def event_of(name: str, data: str, position: str = "") -> bytes:
     return f"event: {name}\n{key}data: {line}\n\n".encode()
 
 
-def _items_between(view: Callable[[str], Store], principal: str, after: str, until: str) -> tuple[list[Item], bool]:
+def _items_between(
+    view: Callable[[Principal], Store], principal: Principal, after: str, until: str
+) -> tuple[list[Item], bool]:
     """Return what a user sees of the changes between two positions, and whether there is more than a page gets."""
     found = list[Item]()
     try:
@@ -359,6 +361,6 @@ def _items_between(view: Callable[[str], Store], principal: str, after: str, unt
     return found, False
 
 
-def _check(view: Callable[[str], Store], principal: str, after: str) -> None:
+def _check(view: Callable[[Principal], Store], principal: Principal, after: str) -> None:
     """Raise InvalidArgument if ``after`` is not a position here. A stream may know more than this server has read."""
     view(principal).changes_page(after=after, size=1)

@@ -13,6 +13,7 @@ from metastore.serve.console.hub import Hub, Listener, Wanted, event_of
 from metastore.serve.console.render import HEADERS
 from metastore.serve.console.workers import Busy
 from metastore.serve.limits import YIELDS
+from metastore.serve.principals import Principal
 
 __all__ = ["stream"]
 
@@ -21,7 +22,7 @@ _RETRY: Final = 2000
 _LONGEST: Final = 200
 
 
-def stream(request: Request, hub: Hub, principal: str, check: Callable[[], str]) -> Response:
+def stream(request: Request, hub: Hub, principal: Principal, check: Callable[[], Principal]) -> Response:
     """Return the stream that a page asks for."""
     query = request.query_params
     request.scope[YIELDS] = True

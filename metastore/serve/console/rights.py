@@ -46,7 +46,7 @@ def rights(asked: Asked) -> Shown:
     words = [word for word, kinds in privileges().items() if entity.kind in kinds]
     user, privilege = asked.text("user"), asked.text("privilege")
     if asked.is_restricted:
-        user = asked.principal
+        user = asked.principal.name
     decision = None
     if user and privilege:
         if privilege not in words:

@@ -18,7 +18,7 @@ from typing import Final
 from cachetools import LRUCache
 
 from metastore.clock import SYSTEM
-from metastore.serve.principals import NotAuthenticated, Principals
+from metastore.serve.principals import NotAuthenticated, Principal, Principals
 
 __all__ = ["COOKIE", "Sessions"]
 
@@ -43,39 +43,42 @@ class Sessions:
         """Whether a browser signs in here. With a proxy's header, the proxy signs users in."""
         return self.principals.authenticates and self.principals.header is None
 
-    def sign_in(self, token: str) -> str:
-        """Return the cookie of a new session. Raises NotAuthenticated."""
-        self.principals.principal({"authorization": f"Bearer {token}"})
+    def sign_in(self, token: str) -> tuple[Principal, str]:
+        """Return who has a token, and the cookie of a new session. Raises NotAuthenticated, IssuerAway."""
+        principal = self.principals.principal(_bearing(token))
         end = str(_now() + LIFE)
         digest = _digest_of(token)
         if digest in self.principals.tokens:
-            return f"1.{end}.{_proof(digest, end)}"
+            return principal, f"1.{end}.{_proof(digest, end)}"
         if len(token) > _LONGEST:
             raise NotAuthenticated("the token is too long for a cookie; ask the issuer for a shorter one")
-        return f"2.{end}.{base64.urlsafe_b64encode(token.encode()).decode().rstrip('=')}"
+        return principal, f"2.{end}.{base64.urlsafe_b64encode(token.encode()).decode().rstrip('=')}"
 
-    def principal(self, headers: Mapping[str, str], cookie: str | None) -> str:
-        """Return who makes a request. Raises NotAuthenticated, ValueError."""
-        if self.has_form and cookie and "authorization" not in headers:
+    async def ready(self, headers: Mapping[str, str], cookie: str | None) -> None:
+        """Wait, where an issuer has to be asked, until ``principal`` can tell. Raises NotAuthenticated."""
+        if self._is_of_cookie(headers, cookie) and cookie is not None:
+            version, _, held = _parts(cookie)
+            headers = _bearing(_held(held)) if version == "2" else {}
+        await self.principals.ready(headers)
+
+    def principal(self, headers: Mapping[str, str], cookie: str | None) -> Principal:
+        """Return who makes a request, without waiting. Raises NotAuthenticated, IssuerAway, ValueError."""
+        if self._is_of_cookie(headers, cookie) and cookie is not None:
             return self._of_cookie(cookie)
         return self.principals.principal(headers)
 
-    def _of_cookie(self, cookie: str) -> str:
-        version, _, rest = cookie.partition(".")
-        end, _, proof = rest.partition(".")
-        if not end.isascii() or not end.isdigit() or len(end) > 12 or int(end) <= _now():
-            raise NotAuthenticated("the session is over; sign in again")
+    def _is_of_cookie(self, headers: Mapping[str, str], cookie: str | None) -> bool:
+        return self.has_form and bool(cookie) and "authorization" not in headers
+
+    def _of_cookie(self, cookie: str) -> Principal:
+        version, end, proof = _parts(cookie)
         if version == "1":
             user = self.principals.tokens.get(self._digest(end, proof))
             if user is not None:
-                return user
+                return Principal(user)
             raise NotAuthenticated("the token of this session is not valid any more; sign in again")
         if version == "2":
-            try:
-                token = base64.b64decode(proof + "=" * (-len(proof) % 4), altchars=b"-_", validate=True).decode()
-            except ValueError:
-                raise NotAuthenticated("the cookie is damaged; sign in again") from None
-            return self.principals.principal({"authorization": f"Bearer {token}"})
+            return self.principals.principal(_bearing(_held(proof)))
         raise NotAuthenticated("the cookie is of another version; sign in again")
 
     def _digest(self, end: str, proof: str) -> bytes:
@@ -90,6 +93,27 @@ class Sessions:
                 with self._lock:
                     self._known[end, proof] = known
         return known
+
+
+def _parts(cookie: str) -> tuple[str, str, str]:
+    """Return the version of a cookie, its end, and the rest. Raises NotAuthenticated if it is over."""
+    version, _, rest = cookie.partition(".")
+    end, _, proof = rest.partition(".")
+    if not end.isascii() or not end.isdigit() or len(end) > 12 or int(end) <= _now():
+        raise NotAuthenticated("the session is over; sign in again")
+    return version, end, proof
+
+
+def _held(text: str) -> str:
+    """Return the token that a cookie holds. Raises NotAuthenticated."""
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode()
+    except ValueError:
+        raise NotAuthenticated("the cookie is damaged; sign in again") from None
+
+
+def _bearing(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
 
 
 def _proof(digest: bytes, end: str) -> str:

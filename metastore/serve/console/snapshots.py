@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from metastore.kinds.entity import Entity
 from metastore.names import format_path
 from metastore.serve.iceberg.warehouses import Warehouses
+from metastore.serve.principals import Principal
 from metastore.serve.web import Call
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Snapshots:
         self._threads = ThreadPoolExecutor(_THREADS, "metastore-console-files")
         self._inside = 0
 
-    def of(self, principal: str, entity: Entity) -> Iceberg | None:
+    def of(self, principal: Principal, entity: Entity) -> Iceberg | None:
         """Return what the file of a table says, as the user may read it; None: it is no Iceberg table."""
         if entity.kind != "table" or _POINTER not in entity.properties or len(entity.names) < 4:
             return None
@@ -89,7 +90,7 @@ class Snapshots:
         """Read no more files."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _read(self, principal: str, names: tuple[str, ...]) -> Iceberg:
+    def _read(self, principal: Principal, names: tuple[str, ...]) -> Iceberg:
         named = {"prefix": format_path(names[:2])}
         call = Call(named, {}, {}, None, principal, "GET /console")
         return _shown(self._warehouses.catalog(call).load_table(names[2:]).metadata)

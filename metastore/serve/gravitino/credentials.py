@@ -53,7 +53,7 @@ def endpoints(reveals: Sequence[str]) -> list[tuple[str, str, str, Handler]]:
             one for name in _wanted(holders) if (one := _credential(store, name, holders, reveals)) is not None
         ]
         if credentials:
-            audit.vended(call.principal, call.operation, call.id, format_path(target.names))
+            audit.vended(call.principal.name, call.operation, call.id, format_path(target.names))
         return Answer({"code": 0, "credentials": credentials})
 
     return [("GET", _PATH, "object", answer)]

@@ -22,7 +22,7 @@ from metastore.errors import (
     VersionConflict,
 )
 from metastore.names import parse_path
-from metastore.serve.principals import NotAuthenticated
+from metastore.serve.principals import IssuerAway, NotAuthenticated
 from metastore.serve.web import Answer, BadRequest, Busy, Encoded, TooLarge
 
 __all__ = ["FLAT", "InUse", "NotSupported", "Refused", "failed", "unknown_route"]
@@ -70,7 +70,7 @@ class InUse(Refused):
 
 def failed(error: Exception, kind: str = "object") -> Answer:
     """Return the answer for an error of a request for a ``kind``."""
-    if isinstance(error, Busy):
+    if isinstance(error, Busy | IssuerAway):
         error = Refused(1002, 503, "RuntimeException", str(error))
     if isinstance(error, Refused):
         return _answer(error.code, error.status, error.name, str(error))

@@ -104,7 +104,7 @@ def _version(_: Call) -> Answer:
 
 
 def _me(call: Call) -> Answer:
-    return Answer({"code": 0, "principal": call.principal or ANONYMOUS})
+    return Answer({"code": 0, "principal": call.principal.name or ANONYMOUS})
 
 
 def _test_connection(_store: Store, _call: Call) -> Answer:

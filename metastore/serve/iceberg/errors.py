@@ -37,7 +37,7 @@ from metastore.errors import (
     PermissionDenied,
     StoreClosed,
 )
-from metastore.serve.principals import NotAuthenticated
+from metastore.serve.principals import IssuerAway, NotAuthenticated
 from metastore.serve.web import Answer, BadRequest, Busy, Encoded, TooLarge
 
 __all__ = ["NotSupported", "Overlap", "failed", "is_final", "unknown_route"]
@@ -87,6 +87,7 @@ _CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (IsADirectoryError, 400, "BadRequestException"),
     (PermissionError, 403, "ForbiddenException"),
     (NotAuthenticated, 401, "NotAuthorizedException"),
+    (IssuerAway, 503, "ServiceUnavailableException"),
     (OSError, 503, "ServiceUnavailableException"),
     (MetastoreError, 503, "ServiceUnavailableException"),
 )

@@ -113,7 +113,7 @@ class Sts:
         try:
             made = self._client().assume_role(
                 RoleArn=self._role,
-                RoleSessionName=re.sub(r"[^\w+=,.@-]", "-", principal, flags=re.ASCII)[:64].ljust(2, "-"),
+                RoleSessionName=re.sub(r"[^\w+=,.@-]", "-", principal, flags=re.ASCII)[-64:].ljust(2, "-"),
                 Policy=policy,
                 DurationSeconds=self._duration,
             )["Credentials"]

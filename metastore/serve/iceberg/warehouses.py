@@ -21,6 +21,7 @@ from metastore.serve.actors import Actors
 from metastore.serve.iceberg.credentials import EXPIRES, CannotVend, Static, Vended, Vendor, is_below
 from metastore.serve.iceberg.policy import RIGHTS
 from metastore.serve.iceberg.sts import Sts
+from metastore.serve.principals import Principal
 from metastore.serve.web import BadRequest, Call
 
 if TYPE_CHECKING:
@@ -79,9 +80,9 @@ class Warehouses:
             rights = RIGHTS if staged else self._rights(call, (*root, *names), location)
         try:
             if isinstance(vendor, Sts):
-                made = vendor.vend(location, call.principal, rights or ())
+                made = vendor.vend(location, call.principal.key, rights or ())
             else:
-                made = vendor.vend(location, call.principal)
+                made = vendor.vend(location, call.principal.name)
         except Exception as error:  # noqa: BLE001  (a deployment's code)
             # its message may show a secret, and it is not known whose error it is
             said = error if isinstance(error, CannotVend) else type(error).__name__
@@ -92,14 +93,16 @@ class Warehouses:
             return None
         if made is None:
             return None
-        audit.vended(call.principal, call.operation, call.id, made.prefix, rights)
+        audit.vended(call.principal.name, call.operation, call.id, made.prefix, rights)
         return made if EXPIRES not in made.config else _renewed(made, call.names["prefix"], names)
 
     def _rights(self, call: Call, path: tuple[str, ...], location: str) -> tuple[str, ...]:
         """Return what the user may do now with the files of a table. Nothing of it is kept from other requests."""
         if not self._actors.authorization:
             return RIGHTS
-        store, user = self._actors.of(call.principal, swaps=True), (call.principal,)
+        store, user = self._actors.of(call.principal, swaps=True), (call.principal.name,)
+        if store._session.access is None:  # noqa: SLF001  (the same package)
+            return RIGHTS  # of an admin
         try:
             table = store.tables.load(path)
             # since the location was read, the user may have made another table of this name, which it owns
@@ -120,7 +123,7 @@ class Warehouses:
         """Return the prefixes of the paths of all warehouses that have a folder."""
         return [format_path(root) for root in self._places]
 
-    def prefix(self, warehouse: str | None, principal: str) -> str:
+    def prefix(self, warehouse: str | None, principal: Principal) -> str:
         """Return the prefix of a warehouse's paths; None: that of the first one.
 
         Raises EntityNotFound if the client sees no such catalog, InvalidArgument without a name and without
@@ -141,7 +144,7 @@ class Warehouses:
     def once(self, call: Call) -> Once:
         """Return the attempts of a request under its idempotency key. A read has none."""
         text = None if call.is_read else _idempotency_key(call)
-        return Once(self._store, text, call.principal, call.operation)
+        return Once(self._store, text, call.principal.key, call.operation)
 
     def catalog(self, call: Call, once: Once | None = None) -> MetastoreCatalog:
         """Return the catalog that the request's path names, for this one request."""

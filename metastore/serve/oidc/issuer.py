@@ -1,0 +1,76 @@
+"""Find out whose an access token is: verified once, then known by its digest until it ends, or its key does."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from functools import partial
+from threading import Lock
+from typing import Final, NamedTuple
+
+from cachetools import LRUCache
+
+from metastore.clock import SYSTEM, Clock
+from metastore.errors import InvalidArgument
+from metastore.serve.oidc.asking import check_issuer, keys_of
+from metastore.serve.oidc.keys import Keys
+from metastore.serve.oidc.tokens import Key, Wanted, claims_of, header_of
+from metastore.serve.principals import Principal
+
+__all__ = ["Issuer"]
+
+_MOST: Final = 10_000
+"""How many tokens are known at once."""
+
+
+class _Known(NamedTuple):
+    principal: Principal
+    end: float
+    kid: str
+    key: Key
+
+
+class Issuer:
+    """An issuer of OpenID Connect, whose access tokens for ``audience`` say who makes a request.
+
+    ``url``: what its tokens have as ``iss``. ``user_claim``: the claim with the user's name. Who it is, whatever the
+    name, is ``URL#sub``: the external id of the principal.
+    """
+
+    def __init__(self, url: str, audience: str, *, user_claim: str = "sub", clock: Clock = SYSTEM) -> None:
+        """Raises InvalidArgument. The issuer is asked when the first token comes."""
+        check_issuer(url)
+        if not audience or not user_claim:
+            raise InvalidArgument("an issuer needs an audience, and a claim with the user's name; neither is empty")
+        self._wanted = Wanted(url, audience, user_claim)
+        self._clock = clock
+        self._keys = Keys(partial(keys_of, url), clock)
+        self._known: LRUCache[bytes, _Known] = LRUCache(_MOST)
+        self._lock = Lock()
+
+    async def ready(self, token: str) -> None:
+        """Get the key of a token, if it is not known: ``principal`` does not wait. Raises NotAuthenticated."""
+        known = self._of(_digest(token))
+        await self._keys.ready(header_of(token).kid if known is None else known.kid)
+
+    def principal(self, token: str) -> Principal:
+        """Return whose a token is. Raises NotAuthenticated, IssuerAway."""
+        digest = _digest(token)
+        known, now = self._of(digest), self._clock.micros() / 1_000_000
+        if known is not None and now < known.end and self._keys.get(known.kid) is known.key:
+            return known.principal
+        header = header_of(token)
+        key = self._keys.key(header.kid)
+        claims = claims_of(token, header, key, self._wanted, now)
+        principal = Principal(claims[self._wanted.user_claim], f"{self._wanted.issuer}#{claims['sub']}")
+        with self._lock:
+            self._known[digest] = _Known(principal, claims["exp"], header.kid, key)
+        return replace(principal, signs_in=known is None)
+
+    def _of(self, digest: bytes) -> _Known | None:
+        with self._lock:
+            return self._known.get(digest)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()

@@ -1,0 +1,88 @@
+"""The keys of an issuer as it showed them last, and when it is asked again.
+
+A key that is not known makes the server ask, at most once in 30 seconds, whatever clients send; all who need it wait
+for the same answer. Every five minutes it asks in the background, so that a key that the issuer took back ends too. As
+long as the issuer does not answer, the known keys stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
+from typing import Any, Final
+
+from metastore.clock import Clock
+from metastore.serve.oidc.asking import SECONDS
+from metastore.serve.oidc.tokens import Key
+from metastore.serve.principals import IssuerAway, NotAuthenticated
+
+__all__ = ["Keys"]
+
+_PAUSE: Final = 30.0
+"""How long after a question an unknown key raises no other one (seconds)."""
+_OLD: Final = 300.0
+"""After how long the issuer is asked although all keys are known (seconds)."""
+_LOG = logging.getLogger("metastore.serve")
+
+
+class Keys:
+    """The keys of one issuer. Threads and event loops may share it."""
+
+    def __init__(self, ask: Callable[[], Coroutine[Any, Any, dict[str, Key]]], clock: Clock) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._keys: dict[str, Key] = {}
+        self._asked = -math.inf
+        self._answered = False
+        """Whether the issuer answered the last question: only then an unknown key is nobody's."""
+        self._question: Future[None] | None = None
+        self._lock = Lock()
+        self._thread = ThreadPoolExecutor(1, "metastore-oidc")
+
+    def get(self, kid: str) -> Key | None:
+        """Return a known key."""
+        return self._keys.get(kid)
+
+    def key(self, kid: str) -> Key:
+        """Return a key. Raises NotAuthenticated if the issuer has none of this id, IssuerAway if it did not say."""
+        key = self._keys.get(kid)
+        if key is not None:
+            return key
+        if self._answered and self._question is None:
+            raise NotAuthenticated("the token is signed by a key that the issuer does not have")
+        raise IssuerAway("the issuer of the token does not answer, so that it cannot be checked now; try again")
+
+    async def ready(self, kid: str) -> None:
+        """Return as soon as the key is known, or the issuer was asked for it. It never blocks the event loop."""
+        is_known = kid in self._keys
+        question = self._asking(_OLD if is_known else _PAUSE)
+        if question is not None and not is_known:
+            # not awaited itself: a client that goes away must not cancel the question of the others
+            await asyncio.wait([asyncio.wrap_future(question)], timeout=2 * SECONDS)
+
+    def _asking(self, after: float) -> Future[None] | None:
+        """Return the question that is under way; a new one, if the last one began so many seconds ago."""
+        with self._lock:
+            now = self._clock.monotonic()
+            if self._question is None and now - self._asked >= after:
+                self._asked = now
+                self._question = self._thread.submit(self._renew)
+            return self._question
+
+    def _renew(self) -> None:
+        try:
+            found = asyncio.run(self._ask())
+        except Exception as error:  # noqa: BLE001  (whatever an issuer answers, the known keys stay)
+            _LOG.warning("the issuer's keys stay as they were: %s: %s", type(error).__name__, error)
+            self._answered = False
+        else:
+            # an equal key stays the same object: tokens that it verified stay known
+            known = self._keys
+            self._keys = {kid: known[kid] if known.get(kid) == key else key for kid, key in found.items()}
+            self._answered = True
+        with self._lock:
+            self._question = None

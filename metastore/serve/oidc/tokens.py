@@ -1,0 +1,160 @@
+"""Decide whether a token is an access token of an issuer for an audience (RFC 7519, 8725, 9068). Pure.
+
+The issuer's keys decide how a token may be signed, never the token: each key is good for the algorithms of its type,
+all asymmetric, or for the one that it names. What a token says of keys (``jwk``, ``jku``, ``x5c``, ``x5u``) is not
+read.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from jwt import PyJWK, PyJWS
+from jwt.exceptions import PyJWTError
+
+from metastore.plain.bodies import read_json
+from metastore.serve.principals import NotAuthenticated
+
+__all__ = ["Header", "Key", "Wanted", "claims_of", "header_of", "key_of"]
+
+_LONGEST: Final = 16_384
+"""Characters that a token may have: with the groups of a large firm it has a few thousand."""
+_LONGEST_HEADER: Final = 8_192
+_FORM: Final = re.compile(r"[\w-]+\.[\w-]+\.[\w-]*", re.ASCII)
+_ALGORITHMS: Final[Mapping[tuple[str, str | None], tuple[str, ...]]] = {
+    ("RSA", None): ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    ("EC", "P-256"): ("ES256",),
+    ("EC", "P-384"): ("ES384",),
+    ("EC", "P-521"): ("ES512",),
+    ("OKP", "Ed25519"): ("EdDSA",),
+}
+"""By ``kty`` and ``crv``."""
+_RSA_BITS: Final = range(2048, 8193)
+"""RFC 7518, section 3.3; longer keys take long."""
+_TOLERANCE: Final = 30
+"""How far the issuer's clock may be from this one (seconds)."""
+_SIGNATURES: Final = PyJWS()
+
+
+class Header(NamedTuple):
+    """What is read of a token before its signature: nothing of it is true yet."""
+
+    kid: str
+    algorithm: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Key:
+    """A public key of an issuer, and the algorithms that it is good for. Two are equal if the issuer wrote the same."""
+
+    jwk: Mapping[str, Any]
+    algorithms: tuple[str, ...] = field(compare=False)
+    public: Any = field(compare=False, repr=False)
+
+
+class Wanted(NamedTuple):
+    """What tokens must say."""
+
+    issuer: str
+    audience: str
+    user_claim: str
+
+
+def key_of(jwk: Any) -> Key | None:
+    """Return a key of a JWK set; None: it is none for the signatures of tokens, or not a key."""
+    if not isinstance(jwk, dict) or not isinstance(jwk.get("kid"), str) or "d" in jwk:
+        return None
+    if jwk.get("use", "sig") != "sig" or "verify" not in str(jwk.get("key_ops", "verify")):
+        return None
+    curve = None if jwk.get("kty") == "RSA" else str(jwk.get("crv"))
+    algorithms = _ALGORITHMS.get((str(jwk.get("kty")), curve), ())
+    if "alg" in jwk:
+        algorithms = tuple([one for one in algorithms if one == jwk["alg"]])
+    if not algorithms:
+        return None
+    try:
+        public = PyJWK(jwk, algorithms[0]).key
+    except (PyJWTError, ValueError, TypeError, KeyError):
+        return None
+    if jwk["kty"] == "RSA" and public.key_size not in _RSA_BITS:
+        return None
+    return Key(jwk, algorithms, public)
+
+
+def header_of(token: str) -> Header:
+    """Return the header of a token. Raises NotAuthenticated."""
+    if len(token) > _LONGEST or not _FORM.fullmatch(token):
+        raise NotAuthenticated("the token is not one of an issuer: it is not a signed JWT, or longer than any")
+    text = token.partition(".")[0]
+    try:
+        header = read_json(_decoded(text)) if len(text) <= _LONGEST_HEADER else None
+    except ValueError:
+        header = None
+    if not isinstance(header, dict):
+        raise NotAuthenticated("the token's header cannot be read")
+    kid, algorithm, kind = (header.get(name, "") for name in ("kid", "alg", "typ"))
+    if not all(isinstance(one, str) for one in (kid, algorithm, kind)) or not kid:
+        raise NotAuthenticated("the token's header does not name its key (kid) and its algorithm")
+    if "crit" in header or "b64" in header:
+        raise NotAuthenticated("the token's header has an extension that this server does not know")
+    return Header(kid, algorithm, kind.lower().removeprefix("application/"))
+
+
+def claims_of(token: str, header: Header, key: Key, wanted: Wanted, now: float) -> dict[str, Any]:
+    """Return the claims of a valid access token; ``sub`` and the user's claim are texts. Raises NotAuthenticated."""
+    claims = _signed(token, header, key)
+    if claims.get("iss") != wanted.issuer:
+        raise NotAuthenticated("the token is of another issuer")
+    audience = claims.get("aud")
+    if wanted.audience not in (audience if isinstance(audience, list) else [audience]):
+        raise NotAuthenticated("the token is for another audience")
+    _check_times(claims, now)
+    if not _is_access_token(header, claims):
+        raise NotAuthenticated("the token is not an access token; an ID token proves nothing to an API")
+    for name in ("sub", wanted.user_claim):
+        if not isinstance(claims.get(name), str) or not claims[name]:
+            raise NotAuthenticated(f"the token has no claim {name} that is a text")
+    return claims
+
+
+def _signed(token: str, header: Header, key: Key) -> dict[str, Any]:
+    if header.algorithm not in key.algorithms:
+        raise NotAuthenticated("the token is signed by an algorithm that its key is not for")
+    try:
+        claims = read_json(_SIGNATURES.decode(token, key.public, [header.algorithm]))
+    except (PyJWTError, ValueError, TypeError):
+        raise NotAuthenticated("the token's signature is not the issuer's, or the token is damaged") from None
+    if not isinstance(claims, dict):
+        raise NotAuthenticated("the token has no claims")
+    return claims
+
+
+def _check_times(claims: Mapping[str, Any], now: float) -> None:
+    for name in ("exp", "nbf", "iat"):
+        if type(claims.get(name)) not in (int, float) and (name == "exp" or name in claims):
+            raise NotAuthenticated(f"the token's claim {name} is not a time")
+    if now >= claims["exp"] + _TOLERANCE:
+        raise NotAuthenticated("the token is over; get a new one from the issuer")
+    if max(claims.get("nbf", 0), claims.get("iat", 0)) > now + _TOLERANCE:
+        raise NotAuthenticated("the token is not valid yet; compare the clocks of this machine and of the issuer")
+
+
+def _is_access_token(header: Header, claims: Mapping[str, Any]) -> bool:
+    """Whether it says so itself (RFC 9068), or looks so: it has what access tokens have, and nothing of an ID token."""
+    if header.type == "at+jwt":
+        return True
+    if header.type not in ("", "jwt") or not {"nonce", "at_hash", "c_hash"}.isdisjoint(claims):
+        return False
+    kind = claims.get("typ", claims.get("token_use"))  # of Keycloak, of Cognito
+    if kind is not None:
+        return kind in ("Bearer", "access")
+    return not {"scope", "scp", "client_id", "appid"}.isdisjoint(claims)
+
+
+def _decoded(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

@@ -1,0 +1,127 @@
+"""Who a token's user is: what the issuer and the subject say, whoever has the name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, UnauthorizedError
+
+import metastore as ms
+from metastore.serve import Principals
+from metastore.serve.oidc import Issuer
+from tests.iceberg.server import served
+from tests.oidc.issuer import AUDIENCE, OwnIssuer
+
+CLAIM = "preferred_username"
+
+
+@pytest.fixture
+def own() -> Iterator[OwnIssuer]:
+    with OwnIssuer() as own:
+        yield own
+
+
+@pytest.fixture
+def address(own: OwnIssuer, url: str, tmp_path: Path) -> Iterator[str]:
+    """Serve the namespace ``sales``, which the user ``ann`` with the subject 1 may see."""
+    principals = Principals(issuer=Issuer(own.url, AUDIENCE, user_claim=CLAIM))
+    with served(url, tmp_path / "w", principals, admins=["root", f"{own.url}#0"]) as address:
+        with ms.open(url) as store:
+            store.schemas.create("lake.ice.sales")
+            store.users.create("lake.ann", external_id=f"{own.url}#1")
+            store.roles.create("lake.reader")
+            for right in ("use_catalog", "use_schema", "create_table"):
+                store.roles.grant("lake.reader", right, on="lake.ice")
+            store.roles.assign("lake.reader", "lake.ann")
+        yield address
+
+
+def namespaces(address: str, token: str) -> list[str] | int:
+    """Return the namespaces that the owner of a token sees, by both protocols; or the status."""
+    headers = {"Authorization": f"Bearer {token}"}
+    schemas = f"{address.replace('/iceberg', '/api')}/metalakes/lake/catalogs/ice/schemas"
+    iceberg = httpx.get(f"{address}/v1/lake.ice/namespaces", headers=headers, verify=False)  # there is no TLS
+    gravitino = httpx.get(schemas, headers=headers, verify=False)
+    assert iceberg.status_code == gravitino.status_code
+    if iceberg.status_code != 200:
+        return iceberg.status_code
+    found: list[str] = [name for (name,) in iceberg.json()["namespaces"]]
+    assert found == [one["name"] for one in gravitino.json()["identifiers"]]
+    return found
+
+
+def test_a_name_that_is_given_to_somebody_else_inherits_nothing(address: str, own: OwnIssuer, url: str) -> None:
+    def ann(subject: str) -> list[str] | int:
+        return namespaces(address, own.token(subject, **{CLAIM: "ann"}))
+
+    assert ann("1") == ["sales"]
+    assert ann("2") == 404
+    with ms.open(url) as store:
+        for other in (f"{own.url}/#1", "1", None):
+            store.users.alter("lake.ann", ms.SetExternalId(other))
+            assert ann("1") == ann("2") == 404, other
+        store.users.alter("lake.ann", ms.SetExternalId(f"{own.url}#2"))
+        assert (ann("1"), ann("2")) == (404, ["sales"])
+        store.users.drop("lake.ann")
+        assert ann("2") == 404
+        store.users.create("lake.ann", external_id=f"{own.url}#2")
+        assert ann("2") == 404  # another user, without its rights
+        store.roles.assign("lake.reader", "lake.ann")
+        assert ann("2") == ["sales"]
+        store.metalakes.create("more")  # where the name is somebody else's
+        store.users.create("more.ann", external_id=f"{own.url}#1")
+    headers = {"Authorization": f"Bearer {own.token('2', **{CLAIM: 'ann'})}"}
+    lakes = httpx.get(address.replace("/iceberg", "/api/metalakes"), headers=headers).json()["metalakes"]
+    assert [one["name"] for one in lakes] == ["lake"]
+
+
+def test_no_name_makes_an_admin(address: str, own: OwnIssuer) -> None:
+    assert namespaces(address, own.token("9", **{CLAIM: "root"})) == 404
+    assert namespaces(address, own.token("9", **{CLAIM: f"{own.url}#0"})) == 404
+    assert namespaces(address, own.token("0", **{CLAIM: "anybody"})) == ["sales"]
+
+
+@pytest.mark.one_in(2, on="postgres")
+def test_pyiceberg_signs_in_with_client_credentials(
+    address: str, own: OwnIssuer, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "metastore.audit")
+    with ms.open(url) as store:
+        store.users.create("lake.etl", external_id=f"{own.url}#id-of-etl")
+        store.roles.assign("lake.reader", "lake.etl")
+
+    def opened(**auth: Any) -> Any:
+        return load_catalog("x", type="rest", uri=address, warehouse="lake.ice", **auth)
+
+    def of_client(secret: str) -> dict[str, Any]:
+        said = {"client_id": "etl", "client_secret": secret, "token_url": f"{own.url}/token"}
+        return {"auth": {"type": "oauth2", "oauth2": said}}
+
+    for auth in (of_client("secret-of-etl"), {"token": own.token("id-of-etl", **{CLAIM: "etl"})}):
+        assert opened(**auth).list_namespaces() == [("sales",)]
+    with pytest.raises(NoSuchNamespaceError):
+        opened(**of_client("secret-of-etl")).load_namespace_properties("other")
+    for wrong in ({"token": own.token("id-of-etl", aud="x", **{CLAIM: "etl"})}, {}):
+        with pytest.raises(UnauthorizedError):
+            opened(**wrong)
+    signed_in = [one for one in caplog.records if '"signed_in"' in one.getMessage()]
+    assert all('"user": "etl"' in one.getMessage() for one in signed_in)
+    assert len(signed_in) >= 2
+
+
+def test_the_console_takes_a_token_of_the_issuer(address: str, own: OwnIssuer) -> None:
+    base = address.replace("/iceberg", "/console/")
+    with httpx.Client(base_url=base, follow_redirects=True) as browser:
+        own_page = {"Sec-Fetch-Site": "same-origin"}
+        assert browser.post("signin", data={"token": own.token("1", aud="x")}, headers=own_page).status_code == 401
+        browser.post("signin", data={"token": own.token("1", **{CLAIM: "ann"})}, headers=own_page)
+        page = browser.get("./?path=lake.ice")
+        assert page.status_code == 200
+        assert "sales" in page.text
+        assert "ann" in page.text
