@@ -101,7 +101,7 @@ def verify(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Check every invariant of the stored content, or whether a backup is whole.
+    """Check every invariant, or a backup.
 
     The exit code is 1 if an invariant is violated, or the backup is not whole.
     """

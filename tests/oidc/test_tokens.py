@@ -17,7 +17,6 @@ from metastore.serve.oidc import Issuer
 from tests.iceberg.server import served
 from tests.oidc.issuer import AUDIENCE, OwnIssuer, certificate, compact, public_jwk, public_pem
 
-NOW = int(time.time())
 HOSTILE: dict[str, Callable[[OwnIssuer], str]] = {
     "not signed": lambda own: own.token(key=None, header={"alg": "none", "kid": "first"}),
     "signed by the public key": lambda own: own.token(key=public_pem("rsa"), header={"alg": "HS256", "kid": "rsa"}),
@@ -32,11 +31,11 @@ HOSTILE: dict[str, Callable[[OwnIssuer], str]] = {
     "a certificate elsewhere": lambda own: own.token(key="other", header={"kid": "first", "x5u": f"{own.url}/stolen"}),
     "its own certificate": lambda own: own.token(key="other", header={"kid": "first", "x5c": [certificate("other")]}),
     "an unknown extension": lambda own: own.token(header={"crit": ["x"], "x": 1}),
-    "over": lambda own: own.token(exp=NOW - 40, iat=NOW - 100),
+    "over": lambda own: own.token(exp=int(time.time()) - 40, iat=int(time.time()) - 100),
     "without an end": lambda own: own.token(exp=None),
     "an end that is no time": lambda own: own.token(exp="2099"),
-    "not valid yet": lambda own: own.token(nbf=NOW + 120),
-    "made in the future": lambda own: own.token(iat=NOW + 120),
+    "not valid yet": lambda own: own.token(nbf=int(time.time()) + 120),
+    "made in the future": lambda own: own.token(iat=int(time.time()) + 120),
     "for another audience": lambda own: own.token(aud=["https://mail.example", "account"]),
     "for nobody": lambda own: own.token(aud=None),
     "for a part of the audience": lambda own: own.token(aud=AUDIENCE[:-1]),
