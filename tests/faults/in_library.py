@@ -329,9 +329,9 @@ _CONTENT = (
     ),
     Fault(
         "a replacement shows a column that is being dropped in steps",
-        "metastore/transfer/replace.py",
-        '{**new, **kept_dropping(new.get("columns", ()), old)} if ours',
-        "dict(new) if ours",
+        "metastore/kinds/table/document.py",
+        "    draft.update(kept_dropping(nodes, old))\n",
+        "",
         "tests/transfer/test_in_steps.py",
     ),
     Fault(

@@ -97,7 +97,11 @@ def test_what_is_made_here_while_it_runs_stays(
         assert sorted(store.tables.names("lake.sales.eu")) == ["gone", "mine", "orders"]
 
 
-def test_a_copy_of_what_was_imported_is_made_here(sqlite_url: str, source: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("older", [False, True])
+def test_a_copy_of_what_was_imported_is_made_here(
+    sqlite_url: str, source: str, tmp_path: Path, older: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``older``: a release before this one made the copy, which has the note of the import too."""
     with world(source, NEWEST) as there:
         there.fill()
         there.table(1001, "gone")
@@ -105,7 +109,10 @@ def test_a_copy_of_what_was_imported_is_made_here(sqlite_url: str, source: str, 
     with ms.open(sqlite_url) as store:
         store.export_to(tmp_path / "eu.jsonl", "lake.sales.eu")
         store.schemas.create("lake.sales.archive")
-        store.import_from(tmp_path / "eu.jsonl", into="lake.sales.archive")
+        with monkeypatch.context() as before:
+            if older:
+                before.setattr("metastore.transfer.importer._Importer._keeps_origin", lambda *_: True)
+            store.import_from(tmp_path / "eu.jsonl", into="lake.sales.archive")
         store.tables.alter("lake.sales.archive.eu.gone", ms.SetComment("kept"))
         own = [store.tables.load(f"lake.sales.archive.eu.{name}") for name in ("gone", "orders")]
     assert run(sqlite_url, source, tmp_path).same
@@ -134,6 +141,24 @@ def test_what_is_being_dropped_in_steps_comes_back_as_it_was(sqlite_url: str, so
         before = store.tables.load(T)
         assert run(sqlite_url, source, tmp_path).renamed == 1
         assert store.tables.load("lake.sales.eu.moved").id == before.id
+
+
+def test_a_column_that_is_being_dropped_in_steps_is_not_seen_again(
+    sqlite_url: str, source: str, tmp_path: Path
+) -> None:
+    with world(source, NEWEST) as there:
+        there.fill()
+    run(sqlite_url, source, tmp_path)
+    with world(source) as there:
+        there.set("table_meta", {"table_id": 1000}, table_name="moved")
+    with ms.open(sqlite_url) as store:
+        drop = store.tables.begin_drop(T, column="address")
+        with pytest.raises(ms.DropPending):
+            run(sqlite_url, source, tmp_path)
+        assert [one.name for one in store.tables.load(T).columns] == ["id"]
+        drop.roll_back()
+        assert run(sqlite_url, source, tmp_path).renamed == 1
+        assert [one.name for one in store.tables.load("lake.sales.eu.moved").columns] == ["id", "address"]
 
 
 def test_what_cannot_be_read_any_more_is_not_gone(sqlite_url: str, source: str, tmp_path: Path) -> None:
