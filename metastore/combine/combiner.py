@@ -1,8 +1,8 @@
 """The combiner of one store: its lanes, and which requests take them.
 
 One lane is for reads and one for writes, each with one connection at a time. Rare requests take no lane: a call under a
-lease or with the caller's operation id, a move, a transaction. :mod:`metastore.operation.once` runs them. One
-that a batch cannot decide goes to the full operation, :mod:`metastore.operation.operation`.
+lease, with the caller's operation id or with a reason, a move, a transaction. :mod:`metastore.operation.once` runs
+them. One that a batch cannot decide goes to the full operation, :mod:`metastore.operation.operation`.
 """
 
 from __future__ import annotations

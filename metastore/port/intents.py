@@ -57,7 +57,7 @@ class Entry:
     settled: tuple[int, int] | None = None
     """An id and its scope version now: under another one nothing is written down (read)."""
     reason: str | None = None
-    """Why it is done, in its caller's words: its row keeps it, whoever applies it."""
+    """Why it is done, in its caller's words. The row keeps it, also if another client applies the change."""
 
 
 @value

@@ -96,7 +96,7 @@ class Places:
     them, because its clients write them: they could get the server's credentials, or run code of their choice. It also
     refuses a relative location, which would lie in its working folder, and every place that does not lie below its
     warehouse or one of ``allowed``. ``of_users``: users whose rights are checked write into its folders, and may have
-    replaced a metadata file, or made a link: not even an operator reads or writes where such a one leads.
+    replaced a metadata file, or made a link: not even an operator reads or writes at the place that these name.
     """
 
     def __init__(

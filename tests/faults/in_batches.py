@@ -161,8 +161,8 @@ IN_BATCHES: tuple[Fault, ...] = (
     Fault(
         "By name: the reason of a call is forgotten",
         "metastore/backends/postgres/by_name.py",
-        '"note": note_of(commit),',
-        '"note": None,',
+        '"note": note_of(commit)}',
+        '"note": None}',
         f"{_BY_NAME} -k 'children and postgres'",
     ),
     Fault(

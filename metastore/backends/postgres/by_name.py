@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from metastore.backends.postgres import parameters
-from metastore.backends.postgres.exclusive import written
+from metastore.backends.postgres.exclusive import moved_to, written
 from metastore.backends.postgres.fragments import (
     ALL_GUARDED,
     DURABLE,
@@ -84,23 +83,10 @@ def is_by_name(commit: Commit) -> bool:
 
 def statements(commit: Commit, write: Update) -> list[Statement]:
     """Return the statements for a commit whose only write is by name."""
-    named, place = write.named, write.place
+    named = write.named
     assert named is not None
-    values = {
-        **parameters.of_one(commit, write),
-        "below": named.parent_id,
-        "family": named.family,
-        "named": named.key,
-        "version": write.version,
-        "patience": parameters.patience(commit),
-        "parent_id": place and place.parent_id,
-        "name": place and place.name,
-        "key": place and place.key,
-        "fold": None,
-        "state": write.state,
-        "in_use": write.in_use,
-        "note": note_of(commit),
-    }
+    below = {"below": named.parent_id, "family": named.family, "named": named.key}
+    values = {**moved_to(commit, write), **below, "fold": None, "note": note_of(commit)}
     empty = [Statement(EMPTY, {"operation_id": commit.operation_id})] if write.empty else []
     return [Statement(MOVE_NAMED, values, writes=True), *empty]
 

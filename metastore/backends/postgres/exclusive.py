@@ -5,7 +5,7 @@ These operations are exclusive: they raise the scope version, so that they confl
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from metastore.backends.postgres import parameters
 from metastore.backends.postgres.fragments import (
@@ -29,7 +29,7 @@ from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
 from metastore.port.note import note_of
 from metastore.port.writes import Result, Update
 
-__all__ = ["MOVE", "MOVE_NOTED", "fits", "outcome", "statements", "written"]
+__all__ = ["MOVE", "MOVE_NOTED", "fits", "moved_to", "outcome", "statements", "written"]
 
 
 def written(entity_id: str, lease: LeaseParts) -> str:
@@ -104,12 +104,18 @@ def fits(commit: Commit, write: Update) -> bool:
 
 def statements(commit: Commit, write: Update) -> list[Statement]:
     """Return the statement for a commit whose only write is exclusive and ``fits``."""
+    values = {**moved_to(commit, write), "id": write.id, "scope_version": write.scope_version}
+    if commit.evidence or commit.reason is not None:
+        return [Statement(MOVE_NOTED, values | {"note": note_of(commit)}, writes=True)]
+    return [Statement(MOVE, values, writes=True)]
+
+
+def moved_to(commit: Commit, write: Update) -> dict[str, Any]:
+    """Return the parameters of an exclusive write, whether an id or a name says what is written."""
     place = write.place
-    values = {
+    return {
         **parameters.of_one(commit, write),
-        "id": write.id,
         "version": write.version,
-        "scope_version": write.scope_version,
         "patience": parameters.patience(commit),
         "parent_id": place and place.parent_id,
         "name": place and place.name,
@@ -118,9 +124,6 @@ def statements(commit: Commit, write: Update) -> list[Statement]:
         "state": write.state,
         "in_use": write.in_use,
     }
-    if commit.evidence or commit.reason is not None:
-        return [Statement(MOVE_NOTED, values | {"note": note_of(commit)}, writes=True)]
-    return [Statement(MOVE, values, writes=True)]
 
 
 class Moved(NamedTuple):
