@@ -269,6 +269,8 @@ def test_creates_of_one_batch(store: Store) -> None:
     assert sizes == [8, 1]  # the second n1 went with the next batch
     names = [getattr(one, "name", type(one).__name__) for one in found]
     assert names == ["n3", "n1", "n2", "EntityAlreadyExists", "EntityAlreadyExists", "n4", "nul", "s2"]
+    made_first = [change.path_after for change in store.changes()][-6:]
+    assert made_first == [f"{SCHEMA}.{name}" for name in ("n3", "n1", "n2", "n4", "nul")] + ["lake.c.s2"]
     for n, table in zip((3, 1, 2), found, strict=False):
         assert (table.comment, table.created_by, table.version) == (str(n), f"p{n}", 1)
         assert store.tables.load(table.path) == table

@@ -23,10 +23,11 @@ SCHEMA = "lake.c.s"
 def test_rows_are_locked_before_a_name_is_taken(store: Store, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name is given up while the batch waits for it: what its snapshot shows there is not in the way."""
     monkeypatch.setattr(decided, "PATIENCE", 30_000)
-    old, altered = (store.tables.load(f"{SCHEMA}.t{n}") for n in range(2))
+    old, altered, moved = (store.tables.load(f"{SCHEMA}.t{n}") for n in range(3))
     calls: list[Any] = [
         lambda: store.tables.create(f"{SCHEMA}.t0"),
         lambda: store.tables.alter(f"{SCHEMA}.t1", ms.SetComment("x")),
+        lambda: store.tables.rename(f"{SCHEMA}.t2", "moved"),
     ]
     with (
         ThreadPoolExecutor(1) as thread,
@@ -36,11 +37,17 @@ def test_rows_are_locked_before_a_name_is_taken(store: Store, url: str, monkeypa
         dropping.execute("UPDATE guard SET state = 1, scope_version = 2 WHERE id = %s", [old.id])
         done = thread.submit(together, lanes(store)[1], calls)
         eventually(lambda: waiting_for_locks(url) == 1)
-        with pytest.raises(psycopg.errors.LockNotAvailable):
-            looking.execute("SELECT 1 FROM entity WHERE id = %s FOR UPDATE NOWAIT", [altered.id])
+        for locked in (
+            f"entity WHERE id = {altered.id} FOR UPDATE",
+            f"entity WHERE id = {moved.id} FOR UPDATE",
+            f"guard WHERE id = {moved.id} FOR KEY SHARE",
+        ):
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                looking.execute(f"SELECT 1 FROM {locked} NOWAIT".encode())
+            looking.rollback()
         dropping.commit()
-        made, found = done.result()
-    assert (made.name, made.version, found.version) == ("t0", 1, 2)
+        made, *others = done.result()
+    assert (made.name, made.version, [one.version for one in others]) == ("t0", 1, [2, 2])
     assert made.id != old.id
 
 
@@ -64,3 +71,17 @@ def test_a_message_passes_over_what_is_locked(store: Store, url: str, monkeypatc
     assert isinstance(outcomes[1], Written)
     assert [one.time is None for one in outcomes[1].alters] == [True, False]
     assert [one.version for one in found] == [2, 2, 1]
+
+
+def test_an_alter_in_flight_is_waited_for(store: Store, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version that a drop makes is the next one after the alter's."""
+    monkeypatch.setattr(decided, "PATIENCE", 30_000)
+    tables = [store.tables.load(f"{SCHEMA}.t{n}") for n in range(2)]
+    calls: list[Any] = [lambda n=n: store.tables.drop(f"{SCHEMA}.t{n}") for n in range(2)]
+    with ThreadPoolExecutor(1) as thread, psycopg.connect(dsn(url)) as altering:
+        altering.execute("UPDATE entity SET version = version + 1 WHERE id = %s", [tables[0].id])
+        done = thread.submit(together, lanes(store)[1], calls)
+        eventually(lambda: waiting_for_locks(url) == 1)
+        altering.commit()
+        assert done.result() == [True, True]
+    assert [event.version for event in list(store.changes())[-2:]] == [2, 3]
