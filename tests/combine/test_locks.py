@@ -23,7 +23,7 @@ SCHEMA = "lake.c.s"
 def test_rows_are_locked_before_a_name_is_taken(store: Store, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name is given up while the batch waits for it: what its snapshot shows there is not in the way."""
     monkeypatch.setattr(decided, "PATIENCE", 30_000)
-    old, altered, moved = (store.tables.load(f"{SCHEMA}.t{n}") for n in range(3))
+    old, altered, moved, other = (store.tables.load(f"{SCHEMA}.t{n}") for n in range(4))
     calls: list[Any] = [
         lambda: store.tables.create(f"{SCHEMA}.t0"),
         lambda: store.tables.alter(f"{SCHEMA}.t1", ms.SetComment("x")),
@@ -45,6 +45,7 @@ def test_rows_are_locked_before_a_name_is_taken(store: Store, url: str, monkeypa
             with pytest.raises(psycopg.errors.LockNotAvailable):
                 looking.execute(f"SELECT 1 FROM {locked} NOWAIT".encode())
             looking.rollback()
+        looking.execute("SELECT 1 FROM entity WHERE id = %s FOR UPDATE NOWAIT", [other.id])
         dropping.commit()
         made, *others = done.result()
     assert (made.name, made.version, [one.version for one in others]) == ("t0", 1, [2, 2])
