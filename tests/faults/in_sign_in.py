@@ -149,15 +149,15 @@ IN_SIGN_IN: tuple[Fault, ...] = (
     Fault(
         "Sign-in: who has the name is the user",
         "metastore/store/who.py",
-        'if json.loads(record.doc).get("external_id") == external_id',
+        "if user.external_id == external_id",
         "if True",
         _USERS,
     ),
     Fault(
         "Sign-in: a user without an external id is anybody's",
         "metastore/store/who.py",
-        'if json.loads(record.doc).get("external_id") == external_id',
-        'if json.loads(record.doc).get("external_id") in (None, external_id)',
+        "if user.external_id == external_id",
+        "if user.external_id in (None, external_id)",
         _USERS,
     ),
     Fault(
