@@ -209,4 +209,11 @@ IN_SIGN_IN: tuple[Fault, ...] = (
         "if False:",
         _USERS,
     ),
+    Fault(
+        "Sign-in: who manages users becomes one of them by its external id",
+        "metastore/operation/authorized.py",
+        "    if _makes_somebody_else(view, write):",
+        "    if False:",
+        "tests/contract/test_as_user_contract.py -k takes_over_nobody",
+    ),
 )
