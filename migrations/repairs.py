@@ -1,9 +1,9 @@
 """Mend the steps that reads of the past cannot find, for revision 0011; frozen with it.
 
 Programs of format 6 wrote all steps of relations without their places. Those of format 10 and earlier wrote a change
-of another process that a batch carried along without its place. When
-two of their gc ran at once, a name could be left without a step that took it. What a step lacks is told by the steps
-before and after it, and by the tables. Where nothing tells it, or the step itself is gone, the past begins later.
+of another process that a batch carried along without its place. When two of their gc ran at once, a name could be left
+without a step that took it. What a step lacks is told by the steps before and after it, and by the tables. Where
+nothing tells it, or the step itself is gone, the past begins later.
 """
 
 from __future__ import annotations
