@@ -37,6 +37,8 @@ class Core(greenlet):  # type: ignore[misc]  # greenlet brings no types
         self.over = False
         self.cleaning = False
         """The task was cancelled while this code waited: what the code does now cleans up."""
+        self.asked = False
+        """It has asked the backend: what it asks next goes before what others begin with."""
         self._abandoned = False  # the coroutine was closed: nothing can be awaited any more
         self._error: BaseException | None = None
 
@@ -45,7 +47,7 @@ class Core(greenlet):  # type: ignore[misc]  # greenlet brings no types
         driver = getcurrent()
         self.parent, self.gr_context = driver, driver.gr_context
         self.task = asyncio.current_task()
-        self.over = self.cleaning = self._abandoned = False
+        self.over = self.cleaning = self.asked = self._abandoned = False
         return self.switch(function, arguments, options)
 
     def _serve(self, function: Callable[..., Any], arguments: Any, options: Any) -> None:

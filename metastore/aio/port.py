@@ -37,6 +37,10 @@ _AT_ONCE: Final = ("close", "hearing", "leases", "pool_use", "restorer", "snapsh
 """Methods that need no thread, or run in one already: whole tables at one instant, a restore."""
 
 
+_FOR_MANY: Final = ("find_below", "in_one_go")
+"""Methods that serve many calls at once."""
+
+
 def _finished(core: Core, job: Job) -> Any:
     """Return the result of a call when it has ended; if the task is cancelled meanwhile, end the call first."""
     cleaning = core.cleaning
@@ -83,7 +87,8 @@ class _Door:
     def _ask(self, name: str, *arguments: Any, **options: Any) -> Any:
         core, method = current(), getattr(self._port, name)
         if core is not None:
-            return _finished(core, self._threads.submit(partial(method, *arguments, **options)))
+            urgent, core.asked = core.asked or name in _FOR_MANY, True
+            return _finished(core, self._threads.submit(partial(method, *arguments, **options), urgent=urgent))
         stop = stopping()
         if stop is not None and stop.asked:  # a long call, made in a thread, whose task was cancelled
             stop.asked = False  # so that it can clean up

@@ -11,6 +11,7 @@ import asyncio
 import math
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
@@ -96,6 +97,28 @@ class Job:
         return self._result
 
 
+class _Calls:
+    """The calls that wait for a thread, the urgent ones first.
+
+    What a call has begun goes on at once: between its read and its commit, others change what it read.
+    """
+
+    def __init__(self) -> None:
+        self._there: SimpleQueue[None] = SimpleQueue()
+        self._urgent, self._others = deque[Job | None](), deque[Job | None]()
+
+    def put(self, job: Job | None, *, urgent: bool = False) -> None:
+        (self._urgent if urgent else self._others).append(job)
+        self._there.put(None)
+
+    def get(self) -> Job | None:
+        self._there.get()
+        try:
+            return self._urgent.popleft()
+        except IndexError:
+            return self._others.popleft()
+
+
 class Threads:
     """At most ``limits.size`` threads, which begin with the calls and end when the store is closed.
 
@@ -110,7 +133,7 @@ class Threads:
     def _be_new(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()  # counts and lists change in the loop and in threads; held for no call
-        self._calls: SimpleQueue[Job | None] = SimpleQueue()
+        self._calls = _Calls()
         self._workers: list[threading.Thread] = []
         self._waits: set[Job] = set()
         self._under_way = 0
@@ -121,8 +144,8 @@ class Threads:
         """How many calls wait for a thread."""
         return max(0, self._under_way - self._limits.size)
 
-    def submit(self, call: Callable[[], Any]) -> Job:
-        """Make a call in one of the threads. Raises StoreClosed.
+    def submit(self, call: Callable[[], Any], *, urgent: bool = False) -> Job:
+        """Make a call in one of the threads, an urgent one before others. Raises StoreClosed.
 
         If all are busy, it waits as long as it may wait for a connection: the job then ends with PoolExhausted, or
         with DeadlineExceeded.
@@ -139,7 +162,7 @@ class Threads:
             busy = self._under_way > self._limits.size
         if busy:
             self._let_wait(job)
-        self._calls.put(job)
+        self._calls.put(job, urgent=urgent)
         return job
 
     def _begin(self) -> None:
@@ -165,7 +188,7 @@ class Threads:
         if min(patience, left) < math.inf:
             job.timer = asyncio.get_running_loop().call_later(max(0.0, min(patience, left)), job.withdraw, error)
 
-    def _work(self, calls: SimpleQueue[Job | None]) -> None:
+    def _work(self, calls: _Calls) -> None:
         while (job := calls.get()) is not None:
             job.run(self._free)
 

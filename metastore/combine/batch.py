@@ -169,9 +169,7 @@ class BatchSender:
 
     def _sent(self, handles: Sequence[Waiter]) -> Tell:
         run = self._session.backend.origin.run  # before anything is decided
-        drawn = self._drawn(handles, run)
-        batch, members = drawn.sent(run)
-        written = commit(members, batch, batches(self._session)) if members else None
+        drawn, batch, members, written = batches(self._session).in_one_go(lambda: self._made(handles, run))
         answers = _Answers(batch, written)
         for entity_id, answer in answers.altered.items():
             if answer.pending:
@@ -181,10 +179,15 @@ class BatchSender:
             self._back(sorted(drawn.behind(answers), key=_number))
         return lambda: drawn.tell(answers)
 
+    def _made(self, handles: Sequence[Waiter], run: str | None) -> tuple[_Drawn, Batch, list[Decided], Written | None]:
+        drawn = self._drawn(handles, run)
+        batch, members = drawn.sent(run)
+        return drawn, batch, members, commit(members, batch, batches(self._session)) if members else None
+
     def _drawn(self, handles: Sequence[Waiter], run: str | None) -> _Drawn:
         """Decide each request: alters before renames and drops, which end an entity's name or life."""
         self._last.guess([handle.request for handle in handles], run)
-        found = list(zip(handles, bases(batches(self._session), handles), strict=True))
+        found = list(zip(handles, bases(self._session, handles), strict=True))
         drawn = _Drawn()
         altered = dict[int, None]()
         for handle, seen in found:

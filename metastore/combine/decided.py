@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
 from metastore.combine.lane import Handle
+from metastore.combine.reads import Find, found_together
 from metastore.combine.waiting import Waiting
 from metastore.errors import EntityAlreadyExists, MetastoreError, PoolExhausted
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
 from metastore.operation.request import Proposal
-from metastore.port.batches import Batch, Batches, Below, Single, Taken, Written
+from metastore.operation.session import Session
+from metastore.port.batches import Batch, Batches, Single, Taken, Written
 from metastore.port.commit import Conflicted, Unknown
 from metastore.port.records import Record
 from metastore.port.writes import Insert, Result, Update
@@ -76,18 +78,16 @@ def _at(value: Any, result: Result | Taken | None) -> Any:
     return kind_named(value.kind).entity(value.record._replace(modified_at=result.time))
 
 
-def bases(backend: Batches, handles: Sequence[Waiter]) -> list[Record | bool]:
-    """Return the record that each request begins with: the one in hand, else the one that a single message finds.
+def bases(session: Session, handles: Sequence[Waiter]) -> list[Record | bool]:
+    """Return the record that each request begins with: the one in hand, else what its path leads to.
 
-    False: there is nothing at its path. True: its parents have moved, so the request must read alone.
+    False: nothing is at its path. True: it has none.
     """
     requests = [handle.request for handle in handles]
-    wanted: dict[Hashable, Below] = {}
-    for one in requests:
-        if one.record is None and one.below is not None:
-            wanted[one.below.asked] = one.below
-    found = dict(zip(wanted, backend.find_below(list(wanted.values())), strict=True)) if wanted else {}
-    return [one.record or (True if one.below is None else found[one.below.asked]) for one in requests]
+    wanted = {one: Find(one.path, one.below) for one in requests if not one.record and one.path and one.below}
+    for one, found in zip(wanted, found_together(session, list(wanted.values())), strict=True):
+        one.saw(found)
+    return [one.record or (one not in wanted or (one.found and one.found.record) or False) for one in requests]
 
 
 def missing(handle: Waiter) -> list[Decided]:

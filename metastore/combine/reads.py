@@ -1,14 +1,14 @@
 """The lane of reads: reads by path that travel together.
 
 A batch looks a path up by its last name, below the parents that led there last time. One statement finds all names, and
-checks in the same snapshot that these parents stand where they stood. If one has moved, or no parents are remembered,
-the request reads its whole path by itself.
+checks in the same snapshot that these parents stand where they stood. Where one has moved, a second message follows all
+of these paths from the root. If no parents are remembered, the request reads its whole path by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 from metastore.combine.lane import Handle, Lane, Resign, Tell
 from metastore.deadlines import remaining
@@ -16,18 +16,25 @@ from metastore.errors import DeadlineExceeded
 from metastore.operation.guards import key_under, parents_of
 from metastore.operation.session import Session
 from metastore.port.batches import Batches, Below
-from metastore.port.records import ROOT, Lookup, Record, Resolved
+from metastore.port.records import ROOT, Lookup, Node, Record, Resolved
 
-__all__ = ["Finds", "batches", "below"]
+__all__ = ["Find", "Finds", "batches", "below", "below_parents", "found_together"]
 
 _DEEPEST = 16
 """How many names a path may have to be looked up with others."""
 
 
+class Find(NamedTuple):
+    """A path to look up, and where its last name was seen last."""
+
+    path: Lookup
+    below: Below
+
+
 class Finds:
     """The lane of reads. ``active``: the calls of the process that are under way."""
 
-    def __init__(self, session: Session, lane: Lane[Below, Resolved], active: set[object]) -> None:
+    def __init__(self, session: Session, lane: Lane[Find, Resolved], active: set[object]) -> None:
         self._session = session
         self._lane = lane
         self._active = active
@@ -59,19 +66,33 @@ class Finds:
                 raise _expired()
             return session.resolve_alone(lookup)
 
-        return lane.result(lane.submit(wanted, ends), alone, self._together, _expired)
+        return lane.result(lane.submit(Find(lookup, wanted), ends), alone, self._together, _expired)
 
-    def _together(self, handles: Sequence[Handle[Below, Resolved]]) -> Tell:
-        wanted = {handle.request.asked: handle.request for handle in handles}
-        found = dict(zip(wanted, batches(self._session).find_below(list(wanted.values())), strict=True))
+    def _together(self, handles: Sequence[Handle[Find, Resolved]]) -> Tell:
+        answers = found_together(self._session, [handle.request for handle in handles])
 
         def tell() -> None:
-            for handle in handles:
-                answer = resolved(handle.request, found[handle.request.asked])
-                if answer is not None:
-                    handle.answer(answer)
+            for handle, answer in zip(handles, answers, strict=True):
+                handle.answer(answer)
 
         return tell
+
+
+def found_together(session: Session, wanted: Sequence[Find]) -> list[Resolved]:
+    """Return what each path leads to."""
+    asked = {one.below.asked: one.below for one in wanted}
+    found = dict(zip(asked, batches(session).find_below(list(asked.values())), strict=True)) if asked else {}
+    moved = list(dict.fromkeys([one.path for one in wanted if found[one.below.asked] is True]))
+    anew = dict(zip(moved, session.backend.resolve(moved), strict=True)) if moved else {}
+    for path, there in anew.items():
+        session.recent.note_parents(path, there.nodes)
+    return [anew.get(one.path) or _resolved(one.below, found[one.below.asked]) for one in wanted]
+
+
+def _resolved(where: Below, found: Record | bool) -> Resolved:
+    if isinstance(found, Record):
+        return Resolved(found.chain, found)
+    return Resolved(where.parents, None, free=True)
 
 
 def batches(session: Session) -> Batches:
@@ -87,14 +108,12 @@ def below(session: Session, lookup: Lookup) -> Below | None:
     parents = session.recent.at(parents_of(lookup)) if len(names) > 1 else ()
     if parents is None:
         return None
-    return Below(parents, lookup.families[-1], key_under(parents[-1] if parents else ROOT, names[-1]))
+    return below_parents(parents, lookup)
 
 
-def resolved(wanted: Below, found: Record | bool) -> Resolved | None:
-    """Return what a batch found at a path; None: it must be read by itself."""
-    if isinstance(found, Record):
-        return Resolved(found.chain, found)
-    return None if found else Resolved(wanted.parents, None, free=True)
+def below_parents(parents: tuple[Node, ...], path: Lookup) -> Below:
+    """Return where to look for the last name of a path whose parents are known."""
+    return Below(parents, path.families[-1], key_under(parents[-1] if parents else ROOT, path.names[-1]))
 
 
 def _expired() -> DeadlineExceeded:

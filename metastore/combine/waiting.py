@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 from uuid import UUID
 
 from metastore.combine.lane import Resign
-from metastore.combine.reads import below
+from metastore.combine.reads import below, below_parents
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded, InvalidArgument
 from metastore.kinds.entity import Entity
@@ -60,6 +60,8 @@ class Waiting(Generic[T]):
     """The entity in hand, or its state after a lost batch: a guess, which the commit checks."""
     run: str | None
     """The run of the server in which all this was found: in another one, the full operation reads."""
+    found: Resolved | None = None
+    """What the last batch that looked there found at its path."""
     lost: int = 0
     """How many batches it lost."""
     moved: int = 0
@@ -84,6 +86,12 @@ class Waiting(Generic[T]):
     def creates(self) -> bool:
         """Whether it makes something new, and so rests on nothing that a batch finds."""
         return self.request.verb == "create"
+
+    def saw(self, found: Resolved) -> None:
+        """Note what its batch found at its path, and where to look the next time."""
+        self.found = found
+        if found.record is not None and self.path is not None:
+            self.below = below_parents(found.nodes[:-1], self.path)
 
     def decide(self, found: Record | None) -> Proposal[T] | T:
         """Return what to commit, or the value of a call that changes nothing. Raises the call's error, and Left."""
@@ -249,15 +257,14 @@ class _One:
         self._session = one.session
         self._path = one.path
         self._below = one.below
-        self._read = one.record is None
+        self._there = one.found if one.record is None else None
         self._found = found
 
     def shows(self, entity_id: int) -> bool:
         return self._found is not None and self._found.chain[-1].id == entity_id
 
     def scope_version(self, entity_id: int) -> int:
-        parents = self._below.parents if self._read and self._below is not None else ()
-        for node in parents:
+        for node in () if self._there is None else self._there.nodes:
             if node.id == entity_id:
                 return node.scope_version
         raise Left
@@ -270,7 +277,10 @@ class _One:
         if self._below is None or len(lookups) != 1 or lookups[0] != self._path:
             raise Left
         found = self._found
-        return [Resolved(self._below.parents if found is None else found.chain, found, free=found is None)]
+        there = self._there if found is None else Resolved(found.chain, found)
+        if there is None:
+            raise Left
+        return [there]
 
     def by_id(self, ids: list[int]) -> list[Known | None]:
         if self._found is None or not self.shows(ids[0]):

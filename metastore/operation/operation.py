@@ -248,7 +248,7 @@ class Operation(Generic[T]):
     def _propose(self, proposal: Proposal[T]) -> Merge | None:
         """Note what the commit of this attempt asks for; return what can be announced of it."""
         self._exclusive = self._request.exclusive or proposal.exclusive
-        self._intent.merge = self._merge or self._announceable(proposal)
+        self._intent.merge = self._announceable(proposal) or self._merge
         return self._intent.merge
 
     def _send(self, proposal: Proposal[T], withdrawn: bool) -> T:

@@ -1,8 +1,9 @@
 """What a store remembers of the settings by which catalogs declare properties secret, and what a call encrypts by them.
 
 A write below a catalog guards the catalog's scope version, and each change of the catalog's settings raises it. So a
-process can remember the settings without a read. If the version has changed, the attempt raises :class:`Stale`, and the
-call begins again with the present settings (``managers/secrets/sealing.py``).
+process can remember the settings without a read. If the version has changed, the attempt looks at the settings once
+more: a rename of the catalog changes none. If they have changed, it raises :class:`Stale`, and the call begins again
+with the present settings (``managers/secrets/sealing.py``).
 
 An encrypted change is announced as ciphertext, and rests on the catalog's scope version. So no helper needs a key, and
 none applies the change under other settings, or under another data key than the catalog's. A plain value that was
@@ -18,13 +19,14 @@ from enum import Enum, auto
 from typing import Any, TypeVar
 
 from metastore.arguments import shown
-from metastore.errors import InvalidArgument, MetastoreError
+from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.change import EntityChange, RemoveProperty, SetProperty
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.kind import Kind
 from metastore.kinds.secret import PREFIX, Secret, sealed_parts
 from metastore.names import Path, clean_text, parse_path
+from metastore.operation.guards import guards_of
 from metastore.operation.hot import ForgetfulMap
 from metastore.operation.request import Attempt, Merge, Proposal, View
 from metastore.port.backend import Backend, Reads
@@ -70,6 +72,8 @@ class Seal:
     mode: _Mode = _Mode.ALONE
     compares: bool = True
     """The caller may learn whether a value that it gives is the present one: a user may not."""
+    seals: Seals | None = None
+    """Where an attempt looks at the settings once more; None: it does not."""
 
     @property
     def settled(self) -> tuple[int, int] | None:
@@ -136,7 +140,7 @@ class Seal:
             elif isinstance(one, RemoveProperty) and one.key in settings:
                 settings[one.key] = None if one.key == PATTERNS else "1"
         declared = declared_in(settings)
-        return replace(self, declared=declared if self.sealer is None else self.sealer.usable(declared))
+        return replace(self, declared=declared if self.sealer is None else self.sealer.usable(declared), seals=None)
 
     def guarding(self, attempt: Attempt[T]) -> Attempt[T]:
         """Return an attempt that proposes only what the catalog's settings at the commit allow."""
@@ -147,21 +151,39 @@ class Seal:
         def checked(view: View) -> Proposal[T] | T:
             try:
                 decided = attempt(view)
+            except EntityNotFound:  # whatever is declared secret
+                raise
             except MetastoreError:
                 if not view.guessed and _outdated(view, catalog):
                     raise Stale from None
                 raise
-            if not isinstance(decided, Proposal):
-                if isinstance(decided, Entity) and not view.guessed and not self._found(decided):
-                    raise Stale
-                return decided
-            if not self._is_guarded(catalog, decided.guards):
-                if view.guessed:
-                    raise Conflict("ancestor", f"the catalog {catalog.name} has other settings, or is another one")
+            if isinstance(decided, Proposal):
+                return self._guarded(view, decided, catalog)
+            if isinstance(decided, Entity) and not view.guessed and not self._found(decided):
                 raise Stale
             return decided
 
         return checked
+
+    def _guarded(self, view: View, proposal: Proposal[T], catalog: Node) -> Proposal[T]:
+        """Return a proposal that lands only under these settings."""
+        if self._is_guarded(catalog, proposal.guards):
+            return proposal
+        settled = self._settled_anew(proposal.guards)
+        if settled is not None:
+            merge = proposal.merge
+            return proposal if merge is None else replace(proposal, merge=_settled(merge, settled))
+        if view.guessed:
+            raise Conflict("ancestor", f"the catalog {catalog.name} has other settings, or is another one")
+        raise Stale
+
+    def _settled_anew(self, guards: Iterable[Guard]) -> tuple[int, int] | None:
+        """Return the catalog among these guards, with its scope version, if the same is secret there; None: it is not.
+
+        The catalog was renamed, or another one has its name now.
+        """
+        found = None if self.seals is None or self.mode is not _Mode.ALONE else self.seals.settings_at(guards)
+        return None if found is None or found[1] != self.declared else (found[0].id, found[0].scope_version)
 
     def _is_guarded(self, catalog: Node, guards: Iterable[Guard]) -> bool:
         """Whether a commit with these guards lands under these settings, if it lands."""
@@ -172,14 +194,16 @@ class Seal:
         return False
 
     def _found(self, entity: Entity) -> bool:
-        """Whether a call that changes nothing found its entity below the catalog, as its settings were read."""
+        """Whether a call that changes nothing found its entity below a catalog with these settings."""
         assert self.catalog is not None
         known, above = self.catalog, entity.record.chain[1:2]
-        if not above or above[0].id != known.id:
+        if not above:
             return False
         # a transaction validates at its commit what it found
         older = self.mode is _Mode.IN_TRANSACTION and above[0].scope_version < known.scope_version
-        return older or above[0].scope_version == known.scope_version
+        same = older or above[0].scope_version == known.scope_version
+        own = (above[0].id, above[0].scope_version)
+        return (same and own[0] == known.id) or self._settled_anew(guards_of(above)) == own
 
 
 NO_SEAL = Seal(None, None, NOTHING)
@@ -205,6 +229,11 @@ def bound_changes(changes: Sequence[EntityChange], entity_id: int, doc: str) -> 
             now.pop(one.key, None)
         made.append(one)
     return tuple(made)
+
+
+def _settled(merge: Merge, settled: tuple[int, int]) -> Merge:
+    """Return changes as they are announced below a catalog, under the scope version at which its settings were read."""
+    return replace(merge, settled=settled, evidence=(settled,) if merge.evidence else ())
 
 
 def _is_sealed(one: SetProperty) -> bool:
@@ -258,6 +287,24 @@ class Seals:
             self._note(declaring)
         return self._seal(declaring)
 
+    def settings_at(self, guards: Iterable[Guard]) -> tuple[Node, Declared] | None:
+        """Return the catalog among these guards, and its settings at the scope version there, or later; None: none.
+
+        What is not remembered is read. If the catalog has changed again, a commit with these guards fails.
+        """
+        pairs = {guard.id: guard.scope_version for guard in guards}
+        for entity_id, scope_version in pairs.items():
+            known = self._settings.get(entity_id)
+            if known is not None and known.catalog is not None and known.catalog.scope_version >= scope_version:
+                return known.catalog, known.declared
+        rows = [row.record for row in self._backend.by_id(list(pairs)) if row is not None]
+        catalogs = [record for record in rows if record.chain[-1].kind == "catalog"]
+        if len(catalogs) != 1:
+            return None
+        self._note(catalogs[0])
+        known = self._of(catalogs[0])
+        return (catalogs[0].chain[-1], known.declared)
+
     def validated(self, catalog: Record) -> None:
         """Remember the settings of a catalog that a transaction has read, and its commit has validated."""
         own, known = catalog.chain[-1], self._settings.get(catalog.chain[-1].id)
@@ -266,13 +313,15 @@ class Seals:
 
     def _seal(self, declaring: Record | Node | None) -> Seal:
         """Return the seal of a catalog that was read; of one that does not exist; or of none."""
-        return self._of(declaring) if isinstance(declaring, Record) else Seal(self.sealer, declaring, NOTHING)
+        return (
+            self._of(declaring) if isinstance(declaring, Record) else Seal(self.sealer, declaring, NOTHING, seals=self)
+        )
 
     def _of(self, catalog: Record) -> Seal:
         """Return the seal of a catalog that was read; the data keys are looked at once for each state of it."""
         known = self._read_last.get(catalog.chain[-1].id)
         if known is None or known.catalog != catalog.chain[-1]:
-            known = seal_of(self.sealer, catalog)
+            known = replace(seal_of(self.sealer, catalog), seals=self)
             self._read_last.set(catalog.chain[-1].id, known)
         return known
 

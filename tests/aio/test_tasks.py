@@ -18,6 +18,8 @@ import uvloop
 import metastore as ms
 from metastore.aio.core import current, run
 from metastore.aio.surface import AsyncStore, AsyncTransaction
+from metastore.aio.threads import Threads
+from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
 
@@ -199,6 +201,19 @@ def test_a_read_that_gets_no_thread_ends_with_the_stores_deadline() -> None:
         async with opened("memory://", deadline=1.0) as astore, blocked(astore):
             with pytest.raises(ms.DeadlineExceeded):
                 await astore.metalakes.load("m")
+
+    asyncio.run(main())
+
+
+def test_what_a_call_has_begun_goes_on_before_others_begin() -> None:
+    async def main() -> None:
+        threads, free, order = Threads(Limits(size=1)), threading.Event(), []
+        jobs = [threads.submit(free.wait), threads.submit(lambda: order.append("a new call"))]
+        jobs.append(threads.submit(lambda: order.append("one that has begun"), urgent=True))
+        free.set()
+        await asyncio.gather(*[job.done for job in jobs])
+        await asyncio.to_thread(threads.close)
+        assert order == ["one that has begun", "a new call"]
 
     asyncio.run(main())
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -141,15 +143,36 @@ def test_drops_and_renames_of_one_batch_after_a_swap(store: Store, other: Store)
     calls: list[Call] = [lambda path=path: store.tables.drop(path) for path in (f"{S}.only", f"{OLD}.only")]  # type: ignore[misc]
     calls += [lambda path=path: store.tables.rename(path, "r") for path in (f"{S}.t1", f"{OLD}.t1", f"{NEW}.t1")]  # type: ignore[misc]
     calls += [lambda: store.tables.drop(f"{S}.t2"), lambda: store.tables.drop(f"{NEW}.t2")]
-    calls += [lambda: store.tables.create(f"{S}.only"), lambda: store.tables.create(f"{NEW}.only")]
+    calls += [lambda: store.tables.create(f"{S}.made"), lambda: store.tables.create(f"{NEW}.made")]
     found = together(writes, calls)
     assert [where(one) for one in found] == [
-        *("False", "True", f"{S}.r", f"{OLD}.r", "EntityNotFound", "True", "False", f"{S}.only", "EntityNotFound"),
+        *("False", "True", f"{S}.r", f"{OLD}.r", "EntityNotFound", "True", "False", f"{S}.made", "EntityNotFound"),
     ]
     assert other.tables.load(f"{S}.r").comment == "new"
     assert other.tables.load(f"{OLD}.r").comment is None
     assert (other.tables.exists(f"{S}.t2"), other.tables.exists(f"{OLD}.t2")) == (False, True)
     assert other.verify() == []
+
+
+def test_paths_that_moved_are_followed_in_one_message(
+    store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside constant renames each request that went alone would find its path outdated once more."""
+    reads, writes = lanes(store)
+    backend: Any = store._session.backend
+    calls: list[tuple[Any, Callable[[str], Any]]] = [
+        (reads, store.tables.load),
+        (writes, lambda path: store.tables.alter(path, ms.SetComment("x"))),
+    ]
+    for lane, call in calls:
+        other.schemas.rename(S, "q")
+        other.schemas.rename("lake.c.q", "s")
+        with monkeypatch.context() as patch:
+            resolve = Mock(wraps=backend.resolve)
+            patch.setattr(backend, "resolve", resolve)
+            found = together(lane, [partial(call, f"{S}.t{n}") for n in range(5)])
+        assert [where(one) for one in found] == [f"{S}.t{n}" for n in range(5)]
+        assert [len(asked.args[0]) for asked in resolve.call_args_list] == [5]
 
 
 def test_a_batch_after_a_swap_of_an_older_one(store: Store, other: Store) -> None:

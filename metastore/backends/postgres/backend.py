@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -61,6 +61,8 @@ from metastore.port.writes import Insert, Update, Write
 from metastore.urls import Url
 
 __all__ = ["PostgresBackend"]
+
+T = TypeVar("T")
 
 _DATABASE = """SELECT epoch || '/' || (SELECT oid::text FROM pg_database WHERE datname = current_database())
   FROM info"""
@@ -148,6 +150,9 @@ class PostgresBackend(PostgresUpkeep):
 
     def find_below(self, wanted: Sequence[Below]) -> list[Record | bool]:
         return below.found(wanted, self._quick(below.FIND_BELOW, below.parameters(wanted)))
+
+    def in_one_go(self, work: Callable[[], T]) -> T:
+        return work()
 
     def write_together(self, batch: Batch, patience: int) -> Written | Conflicted | Unknown:
         rows = self._announcing.send(

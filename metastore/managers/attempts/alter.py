@@ -47,7 +47,7 @@ def alter(
             return rewrite(kind, record, names, record.doc, dump_changes(changes, names), actor)
         made = bound_changes(changes, record.chain[-1].id, record.doc)
         text = altered(record.doc, names, made, kind.check_doc)
-        proposal = rewrite(kind, record, names, text, dump_changes(made, names), actor)
+        proposal = rewrite(kind, record, names, text, dump_changes(made, names), actor, merge)
         if secret is None or not isinstance(proposal, Proposal):
             return proposal
         return replace(proposal, merge=replace(secret, changes=made))
@@ -65,9 +65,18 @@ def alter(
 
 
 def rewrite(
-    kind: Kind, record: Record, names: tuple[str, ...], text: str | None, changes: str, actor: str | None
+    kind: Kind,
+    record: Record,
+    names: tuple[str, ...],
+    text: str | None,
+    changes: str,
+    actor: str | None,
+    merge: Merge | None = None,
 ) -> Proposal[Entity] | Entity:
-    """Propose a new document for the entity at ``names``. If ``text`` is None, nothing changes: return the entity."""
+    """Propose a new document for the entity at ``names``. If ``text`` is None, nothing changes: return the entity.
+
+    ``merge``: what is announced if the commit loses.
+    """
     check_in_use(record.chain[:-1])
     if text is None:
         return kind.entity(record)
@@ -81,7 +90,7 @@ def rewrite(
             record._replace(version=result.version, doc=text, modified_by=actor, modified_at=result.time)
         )
 
-    proposal = Proposal(own_guards(record.chain), (write,), finish)
+    proposal = Proposal(own_guards(record.chain), (write,), finish, merge=merge)
     if kind.name != "catalog" or declares(record.doc) == declares(text):
         return proposal
     own = record.chain[-1]
