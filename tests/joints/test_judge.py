@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ import metastore as ms
 from tests.joints import world
 from tests.joints.crew import Crew
 from tests.joints.journal import Journal, opened
+from tests.joints.judge.call import Call
+from tests.joints.judge.stuck import stuck
 from tests.joints.judge.verdict import EXIT, Verdict, judged
 from tests.joints.lane import Lane
 from tests.joints.record import keep
@@ -335,3 +338,19 @@ def test_a_run_in_which_something_never_happened_is_unsure(record: Path) -> None
     verdict = judged(record, ["alter", "kill"])
     assert (verdict.word, len(verdict.doubts)) == ("unsure", 1)
     assert "kill" in verdict.doubts[0]
+
+
+def test_writes_that_all_give_up_are_stuck() -> None:
+    """One client alone is not kept from writing by others, nor is one among whose calls another gets through."""
+
+    def found(clients: str, *, through: int | None = None) -> int:
+        evidence: Any = SimpleNamespace(weather=[], run={"left": 1.0}, found=lambda *what: what)
+        evidence.calls = [
+            Call(one, n, "alter", n * 4 * 10**9, 5.0, "lake.c.s.t", end=(n * 4 + 5) * 10**9, error="DeadlineExceeded")
+            for n, one in enumerate(clients)
+        ]
+        if through is not None:
+            evidence.calls[through].error = None
+        return len(list(stuck(evidence)))
+
+    assert (found("abab"), found("aaaa"), found("abab", through=2), found("ab")) == (1, 0, 0, 0)

@@ -37,7 +37,7 @@ def stuck(evidence: Evidence) -> Iterator[Found]:
 
 def _row(path: str, row: list[Call], evidence: Evidence) -> Iterator[Found]:
     """Look at calls that gave up one after another: none in between did not."""
-    if len(row) < _TRIED:
+    if len(row) < _TRIED or len({call.client for call in row}) == 1:  # nobody else was there: its own calls are large
         return
     began, ended = min(call.start for call in row), max(call.end or 0 for call in row)
     away = sum(one["at"] - one["since"] for one in evidence.weather if one["what"] == "restart")
