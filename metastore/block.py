@@ -35,8 +35,9 @@ class Block:
 
     @property
     def __exit__(self) -> partial[None]:  # noqa: PLE0302, PYI036  (what is called at the end is what it returns)
-        # The interpreter asks for it once, before it calls __enter__. A bound method would not do: the interpreter
-        # drops that before it calls the function, while what it is called through stays until the call has ended.
+        # The interpreter looks __exit__ up once, before it calls __enter__. A bound method would not do: the
+        # interpreter drops it before it calls the function, but keeps the object that it called until the call has
+        # ended.
         at_the_end = partial(self.end)
         self._called_at_the_end = ref(at_the_end)
         return at_the_end

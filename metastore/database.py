@@ -36,7 +36,8 @@ def connect(
         _check_format(url, backend, restoring)
         if not restoring:
             backend.identify()
-    except MetastoreError as error:  # the message is complete: the frames of the pool and the driver would hide it
+    # raised without its cause: the frames of the pool and the driver would hide the message
+    except MetastoreError as error:
         backend.close()
         raise error.with_traceback(None) from None
     except BaseException:

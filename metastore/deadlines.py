@@ -55,7 +55,7 @@ class _Until(Block):
         _blocks.set(self)
 
     def end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if _blocks.get() is self:  # a generator that ends late must not end the block of its consumer
+        if _blocks.get() is self:  # a generator that ends late must not end its consumer's block
             _blocks.set(self.around)
 
 

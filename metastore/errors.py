@@ -57,11 +57,12 @@ class MetastoreError(Exception):
     """After how many seconds the same call may succeed; None: only after something has changed."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # __init__ takes other arguments than the message: a copy in another process keeps message and attributes
+        # a copy in another process keeps message and attributes, although __init__ takes other arguments than the
+        # message
         return _copy, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
-        # a name may have these two; all other line breaks are control characters, which no name has
+        # a name may have these two line breaks; all others are control characters, which no name has
         return super().__str__().replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
     def to_dict(self) -> dict[str, Any]:

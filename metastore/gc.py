@@ -92,10 +92,10 @@ def collect(
     call = Call(deadline=_PATIENCE, lease=lease)
     backend = session.backend if lease is None else cast("Backend", _Fenced(session.backend, lease))
     began = session.metrics.gc_begun()
-    # The earlier of two clocks: one that is ahead must not make gc forget what a caller may still ask for.
+    # The earlier of two clocks: a fast clock must not make gc forget what a caller may still ask for.
     now = min(backend.now(), session.clock.micros())
     before = max(0, now - retention // timedelta(microseconds=1))
-    # read after ``before``: what is begun from now on is below something that was not dropped before that
+    # read after ``before``: a drop that begins later is below an entity that was not dropped before that time
     pending = above_pending(backend)
     _make_unrestorable(session, backend, before, pending, call)
     entities = _delete_trees(backend, pending)
@@ -137,7 +137,7 @@ def _delete_trees(backend: Upkeep, pending: set[int]) -> int:
     """Delete every entity that is purging, and all below it, unless a drop is pending there; return how many."""
     deleted, after = 0, BEFORE_ALL
     while gone := backend.purging(after, _ROOTS):
-        after = gone[-1]  # another gc may delete the rest of a root: this one tries each once
+        after = gone[-1]  # another gc may delete the rest of a root: this one tries each root once
         deleted += delete_trees(backend, [one.id for one in gone if one.id not in pending])
     return deleted
 

@@ -32,7 +32,7 @@ FROM operation WHERE entity_id IN :ids AND seq IS NOT NULL AND version > 0 ORDER
 _STANDS = "SELECT id, parent_id, name, fold, family, key FROM guard WHERE id IN :ids"
 _PLACED = """UPDATE operation SET parent_id = :parent_id, name = :name, fold = :fold, state = 0
 WHERE entity_id = :entity_id AND version = :version"""
-# "taken" is the last step up to each that took a name; the past finds a row only under a name that a step took
+# "taken": the last step, up to each step, that took a name; the past finds a row only under a name that a step took
 _UNFOUND = """WITH s AS (
   SELECT entity_id, version, coalesce(through, seq) AS seen, kind, owner_id, other_id, parent_id, name, fold, key,
     lag(version) OVER w AS before, max(CASE WHEN key IS NOT NULL THEN version END) OVER w AS taken
@@ -98,7 +98,8 @@ def _places(steps: Sequence[Any], here: _Place | None) -> dict[int, _Place]:
         if _lacks(step) and place is not None:
             found[step.version] = place
     place = here
-    for step in reversed(steps):  # the first ones that are kept: where the step behind them found it
+    # steps before the first known place: their place is where the next step found the entity
+    for step in reversed(steps):
         place = found.get(step.version) or _of(step) or (place if step.action == "alter" else None)
         if _lacks(step) and place is not None:
             found[step.version] = place
@@ -144,7 +145,8 @@ def _key(row: Any, stands: Any, families: dict[str, str]) -> tuple[str, str]:
         return row.kind, row.name
     if stands is not None and (stands.parent_id, stands.name) == (row.parent_id, row.name):
         return stands.family, stands.key
-    folded = bool(row.fold) and row.kind not in ("metalake", "catalog")  # a catalog's flag is for what is below it
+    # the flag of a catalog applies to what is below it
+    folded = bool(row.fold) and row.kind not in ("metalake", "catalog")
     return families.get(row.kind, row.kind), _fold(row.name) if folded else row.name
 
 

@@ -42,7 +42,7 @@ class TokenBucket:
         Tokens to come are promised in the order of the calls. One for which the wait would be longer
         than ``longest`` seconds is not taken: the caller gives up. This method never waits.
         """
-        if os.getpid() != self._pid:  # a forked child: the lock may have been held by a thread that it does not have
+        if os.getpid() != self._pid:  # a forked child: a thread that only the parent has may have held the lock
             self._new_lock()
         with self._lock:
             now = self._clock.monotonic()

@@ -103,6 +103,6 @@ def of_sqlite(code: int | None) -> Consequence:
         return Consequence.OTHER
     if code in _SQLITE_UNIQUE:
         return Consequence.UNIQUE
-    if code == sqlite3.SQLITE_READONLY_DBMOVED:  # not a right that is missing: the file is another one by now
+    if code == sqlite3.SQLITE_READONLY_DBMOVED:  # SQLite reports a missing right, but the file was replaced
         return Consequence.UNAVAILABLE
     return _SQLITE.get(code & 0xFF, Consequence.OTHER)

@@ -31,7 +31,8 @@ _SICK: Final = ("lost", "unavailable")
 """Causes that lie in the database, and not in other calls."""
 
 _log = logging.getLogger("metastore.operations")
-_log.addHandler(logging.NullHandler())  # a program that does not ask for logs gets none on its stderr
+# without this handler, logging would print to the stderr of a program that asks for no logs
+_log.addHandler(logging.NullHandler())
 
 
 def _write(level: int, operation_id: UUID | None, attempts: int, text: str, **more: Any) -> None:

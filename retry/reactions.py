@@ -75,7 +75,7 @@ REACTIONS: Final[dict[str, Reactions]] = {
     "claim": Reactions(_R.LOOK, _R.LOOK, _R.LOOK, _R.RAISE, _R.AT_ONCE),
     "lease": Reactions(_R.RAISE, _R.RAISE, _R.RAISE, _R.RAISE, _R.AT_ONCE),
     "ticket": Reactions(_R.ANNOUNCE, _R.QUEUE, _R.QUEUE, _R.RAISE, _R.AT_ONCE),
-    # no answer of the database says these
+    # the database never answers with these causes
     "lost": Reactions(_R.LOOK, _R.LOOK, _R.LOOK, _R.LOOK, _R.BACK_OFF, nobody_won=True),
     "unavailable": Reactions(_R.BACK_OFF, _R.BACK_OFF, _R.BACK_OFF, _R.RAISE, _R.BACK_OFF, nobody_won=True),
     "rejected": Reactions(_R.RAISE, _R.RAISE, _R.RAISE, _R.RAISE, _R.BACK_OFF),

@@ -126,7 +126,8 @@ class _Progress:
         assert self.last is not None
         wait = self.last.wait
         if wait is None:
-            own = self.number - self._effort.lost  # a lost batch did not wait, and this wait does not make up for it
+            # lost batches count as attempts, but they did not wait: the backoff counts the others only
+            own = self.number - self._effort.lost
             wait = self._effort.clock.uniform(0.0, self._policy.ceiling(own))
         if self.last.cause in NOBODY_WON:
             wait = max(wait, self._effort.bucket.take(left))
@@ -167,7 +168,7 @@ def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, firs
 
     def step() -> T:
         nonlocal unreported
-        if unreported is not None:  # the first attempt was made without tenacity
+        if unreported is not None:  # the first attempt ran without tenacity
             conflict, unreported = unreported, None
             raise conflict
         progress.number += 1

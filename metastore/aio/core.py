@@ -37,7 +37,7 @@ class Core(greenlet):  # type: ignore[misc]  # greenlet brings no types
         self.over = False
         self.cleaning = False
         """The task was cancelled while this code waited: what the code does now cleans up."""
-        self._abandoned = False  # the coroutine was closed: nothing can be awaited any more
+        self._abandoned = False  # the coroutine was closed: it can await nothing more
         self._error: BaseException | None = None
 
     def begin(self, function: Callable[..., Any], arguments: Any, options: Any) -> Any:
@@ -69,7 +69,7 @@ class Core(greenlet):  # type: ignore[misc]  # greenlet brings no types
         try:
             raise error
         finally:
-            del error  # the traceback has this frame
+            del error  # drops the cycle: the traceback refers to this frame
 
     def wait(self, awaitable: Awaitable[T]) -> T:
         """Return what the task gets for ``awaitable``. Raises what that raises, CancelledError among it."""

@@ -97,11 +97,11 @@ class Derived:
         if name[0] == "_":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         value = getattr(self._sync, name)
-        if inspect.ismethod(value):  # of another object, such as the manager of a relation
+        if inspect.ismethod(value):  # a method of another object, such as the manager of a relation
             return getattr(_wrapped(value.__self__, self._room), value.__name__)
         wrapped = _wrapped(value, self._room)
         if wrapped is not value:
-            vars(self)[name] = wrapped  # a manager: made once
+            vars(self)[name] = wrapped  # a manager: wrapped once, and kept
         return wrapped
 
     def __dir__(self) -> list[str]:
@@ -180,7 +180,8 @@ def _plain(value: Any, room: Room) -> Any:
         return value._sync  # noqa: SLF001  (our own)
     if callable(value) and not isinstance(value, type):
         called = partial(_called, value, room, asyncio.get_running_loop())
-        return update_wrapper(called, value, assigned=(), updated=())  # so that its signature can be checked
+        # copies the name and the wrapped function, so that the signature can be checked
+        return update_wrapper(called, value, assigned=(), updated=())
     return value
 
 
@@ -192,7 +193,7 @@ def _called(function: Callable[..., Any], room: Room, loop: asyncio.AbstractEven
     core = current()
     if core is not None:
         return core.wait(result)
-    if _runs_here(loop):  # a method that stays sync noticed a loss: nobody here can wait
+    if _runs_here(loop):  # a method that stays sync noticed a loss: no code can await here
         task = loop.create_task(_awaited(result))
         _CALLED.add(task)
         task.add_done_callback(_CALLED.discard)
@@ -203,7 +204,7 @@ def _called(function: Callable[..., Any], room: Room, loop: asyncio.AbstractEven
 def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
     try:
         return asyncio.get_running_loop() is loop
-    except RuntimeError:  # a thread without a loop
+    except RuntimeError:  # this thread has no loop
         return False
 
 

@@ -43,7 +43,7 @@ def _finished(core: Core, job: Job) -> Any:
     try:
         core.wait(job.done)
     except asyncio.CancelledError:
-        if cleaning:  # cancelled before: this call cleans up, and is made to its end
+        if cleaning:  # cancelled before: this call cleans up, so it runs to its end
             _until_over(core, job)
             return job.result()
         if not job.withdraw():
@@ -85,8 +85,8 @@ class _Door:
         if core is not None:
             return _finished(core, self._threads.submit(partial(method, *arguments, **options)))
         stop = stopping()
-        if stop is not None and stop.asked:  # a long call, made in a thread, whose task was cancelled
-            stop.asked = False  # so that it can clean up
+        if stop is not None and stop.asked:  # the task of a long call, which runs in a thread, was cancelled
+            stop.asked = False  # cleared, so that the call can clean up
             raise asyncio.CancelledError
         return method(*arguments, **options)
 
@@ -178,7 +178,7 @@ class AioClock(Clock):
         core = current()
         if core is None:
             super().sleep(seconds)
-        elif not core.cleaning:  # what cleans up after a cancellation does not wait
+        elif not core.cleaning:  # a clean-up after a cancellation does not wait
             core.wait(asyncio.sleep(seconds))
 
     def wait(self, future: Future[T], timeout: float | None = None) -> T:
@@ -218,12 +218,12 @@ class _TaskWaker:
                 self._core.wait(self._tick)
             finally:
                 timer.cancel()
-        woken, self._woken = self._woken, False  # one wake ends one wait: who lost in a batch waits again
+        woken, self._woken = self._woken, False  # one wake ends one wait: a request that lost in a batch waits again
         return woken
 
     def wake(self) -> None:
         self._woken = True
-        # Its loop may be closed, with or without its task having ended: then nobody waits here any more.
+        # Its loop may be closed, whether its task has ended or not: then nobody waits here.
         with suppress(RuntimeError):
             if threading.get_ident() == self._thread and not self._loop.is_closed():
                 self._end()

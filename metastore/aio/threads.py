@@ -32,7 +32,7 @@ class Job:
         self._call = call
         self._context = copy_context()
         self._stop = Stop()
-        self._started = threading.Lock()  # taken once: by the thread that runs the call, or to withdraw it
+        self._started = threading.Lock()  # taken once: by the thread that runs the call, or by the withdrawal
         self._loop = asyncio.get_running_loop()
         self.done = self._loop.create_future()
         """Wakes the task, which looks at :attr:`over` then: cancelling the task cancels this, and not the call."""
@@ -61,7 +61,7 @@ class Job:
     def _tell(self) -> None:
         try:
             self._loop.call_soon_threadsafe(self._finish)
-        except RuntimeError:  # the loop was closed: nobody waits any more
+        except RuntimeError:  # the loop was closed: nobody waits for the result
             return
 
     def _finish(self) -> None:
@@ -109,7 +109,8 @@ class Threads:
 
     def _be_new(self) -> None:
         self._pid = os.getpid()
-        self._lock = threading.Lock()  # counts and lists change in the loop and in threads; held for no call
+        # the loop and the threads change counts and lists; no call holds this lock while it runs
+        self._lock = threading.Lock()
         self._calls: SimpleQueue[Job | None] = SimpleQueue()
         self._workers: list[threading.Thread] = []
         self._waits: set[Job] = set()

@@ -134,8 +134,8 @@ class Bridge:
     def _written(self, names: tuple[str, ...], timeout: float) -> Iterator[Section]:
         assert self._exclusive is not None
         ends = self._clock.monotonic() + timeout
-        # the tree first: threads of this process wait there without asking the database, and calls that are not
-        # bridged yet are kept out
+        # the tree first: threads of this process wait there without asking the database, and it keeps calls out that
+        # are not bridged yet
         with self._tree.locked(names, "write", timeout):
             left = max(ends - self._clock.monotonic(), 0.001)
             with self._exclusive.section(names, left) as lease:
@@ -149,7 +149,7 @@ class Bridge:
         with self._exclusive.noted() as own:
             try:
                 yield Section(names, "read", "bridged")
-            except Exception as error:  # it may rest on reads of two instants
+            except Exception as error:  # the error may rest on reads of two instants
                 _check(watch, names, own, error)
                 raise
             _check(watch, names, own)

@@ -94,7 +94,7 @@ class Exclusive:
                     lease.check()
                     yield lease
                     return
-            self._pause(names, ends)  # its own lease is given back meanwhile: the one above waits for it
+            self._pause(names, ends)  # release this lease meanwhile: an operation above waits for it
 
     def _acquired(self, names: tuple[str, ...], ends: float) -> Lease:
         try:

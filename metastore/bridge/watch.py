@@ -113,5 +113,5 @@ def _folded(path: str | None) -> tuple[str, ...] | None:
         return None
     try:
         return tuple(map(fold, parse_path(path)))
-    except InvalidArgument:  # a damaged row of the feed
+    except InvalidArgument:  # a damaged row of the feed has no path
         return ()

@@ -105,10 +105,10 @@ class Bounded:
         # a new policy knows no uses: it must have them before the answers come, because they decide which ones stay
         self._policy.access([number for number, count in uses.items() for _ in range(min(count, _MOST_USES))])
         gone = self._evicted(self._policy.set([(number, 0) for number in uses]))  # 0: it never expires
-        # a use of an answer that is there moves it to the protected ones
+        # a use of an existing answer moves it to the protected part
         self._policy.access([number for number, count in uses.items() if count and number in self._keys])
         for entry in self.all.values():
-            entry.uses //= 2  # older uses count less at the next change of the number
+            entry.uses //= 2  # halved, so that older uses count less at the next resize
         return gone
 
 

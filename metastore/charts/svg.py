@@ -53,7 +53,7 @@ def _frame(chart: Chart, high: float) -> tuple[list[str], Callable[[float], floa
 
 def _tick(x: float, label: str) -> str:
     half = 3.8 * len(label)
-    x = min(x, _WIDTH - half)  # not over the edge
+    x = min(x, _WIDTH - half)  # keeps the label inside the edge
     return f'<text x="{x:.1f}" y="{_TOP + _HIGH + 17}" text-anchor="middle">{escape(label)}</text>'
 
 

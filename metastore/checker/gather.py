@@ -198,7 +198,7 @@ def _path(stands: Mapping[int, tuple[int, str, str]], row_id: int) -> str | None
             return None
         row_id, _, name = stands[row_id]
         names.append(name)
-    return None  # the entity is below itself
+    return None  # the entity is its own ancestor
 
 
 def _write(folder: Path, schema: pa.Schema, rows: Iterator[Mapping[str, Any]]) -> None:

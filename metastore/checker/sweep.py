@@ -281,7 +281,7 @@ class Sweep:
         ):
             return meant.entity_id is None and not seen.there, meant.until
         if meant.entity_id is None or not seen.there:
-            return True, None  # read by id, and absent: perhaps an entity above was missing
+            return True, None  # a read by id found nothing: perhaps an ancestor was missing
         version, later = self._versions.at(meant.entity_id, at)
         so = version is not None and seen.version in (None, version.version)
         return so, _sooner(meant.until, later)

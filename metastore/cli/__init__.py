@@ -32,7 +32,7 @@ def _hold_standard_files() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # os.open takes the lowest number that is free
 
 
 def __getattr__(name: str) -> Any:

@@ -132,7 +132,7 @@ def run(arguments: Sequence[str]) -> int:
         code = _command().main(list(arguments), prog_name="metastore", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
-    except BrokenPipeError:  # the reader, such as head, has read enough: the code of a shell for SIGPIPE
+    except BrokenPipeError:  # the reader, such as head, has read enough: return the code that a shell uses for SIGPIPE
         _let_go()
         return 141
     except (_Interrupted, KeyboardInterrupt, typer.Abort):  # the last: Ctrl-C, or no input, at a question
@@ -148,7 +148,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        context = getattr(error, "ctx", None)  # typer may bring its own click
+        context = getattr(error, "ctx", None)  # typer may contain its own click
         command = context.command_path if context else "metastore"
         return _say(f"{error.format_message().rstrip('.')}; see: {command} --help", 1)
 

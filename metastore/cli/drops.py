@@ -109,7 +109,7 @@ def roll_back(
 def _loaded(text: str) -> Handler:
     """Return the function that MODULE:FUNCTION names. Raises InvalidArgument."""
     module, _, name = text.partition(":")
-    sys.path.insert(0, str(Path.cwd()))  # as python -m does
+    sys.path.insert(0, str(Path.cwd()))  # python -m does the same
     try:
         handler: Handler = getattr(importlib.import_module(module), name)
     except Exception as error:

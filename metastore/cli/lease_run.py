@@ -131,7 +131,7 @@ def _was_held(lease: Lease, code: int) -> None:
             f"with exit code {code}; see: metastore lease audit",
         ) from None
     except MetastoreError:
-        pass  # the lease is held by our clock; the database does not answer whether it was broken
+        pass  # the lease is still valid by our clock; the database does not answer whether it was broken
 
 
 def _give_back(lease: Lease) -> None:

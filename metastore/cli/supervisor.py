@@ -97,7 +97,7 @@ class Command:
         """Send a signal to the whole process group."""
         with suppress(
             ProcessLookupError, PermissionError
-        ):  # the group is gone, or its number belongs to another user by now
+        ):  # the group has ended, or its number belongs to another user now
             os.killpg(self._process.pid, number)
 
     def is_gone(self) -> bool:

@@ -132,7 +132,7 @@ def _to_type(column: Column) -> Any:
         arrow = _to_leaf(kind)
         return (
             pa.binary() if pa.types.is_null(arrow) and not column.nullable else arrow
-        )  # pyarrow refuses null not null
+        )  # pyarrow does not accept a null type that is not nullable
     fields = [_to_field(f) for f in column.fields]
     if kind.name == "struct":
         return pa.struct(fields)

@@ -168,7 +168,7 @@ class BatchSender:
                 handle.request.under_way.discard(batch)
 
     def _sent(self, handles: Sequence[Waiter]) -> Tell:
-        run = self._session.backend.origin.run  # before anything is decided
+        run = self._session.backend.origin.run  # read before the decision, so that a restart in between shows
         drawn = self._drawn(handles, run)
         batch, members = drawn.sent(run)
         written = commit(members, batch, batches(self._session)) if members else None

@@ -129,7 +129,7 @@ class Lane(Generic[Q, A]):
 
     def lead(self) -> Term | None:
         """Begin to lead, for one request that goes alone; None: another thread leads. The caller must :meth:`leave`."""
-        if process_id() != self._pid:  # in a forked child
+        if process_id() != self._pid:  # this is a forked child
             self._begin()
         if not self._token.acquire(False):
             return None
@@ -143,11 +143,11 @@ class Lane(Generic[Q, A]):
 
     def submit(self, request: Q, ends: float) -> Handle[Q, A]:
         """Put a request into the queue. Its thread must call :meth:`result` next."""
-        if process_id() != self._pid:  # in a forked child
+        if process_id() != self._pid:  # this is a forked child
             self._begin()
         handle: Handle[Q, A] = Handle(request, ends, next(self._numbers), self._waker())
         self._queue.append(handle)
-        if self._token.acquire(False):  # the leader may have gone before it could see the handle
+        if self._token.acquire(False):  # the leader may have stopped before it could see the handle
             self._elect()
         return handle
 
@@ -171,10 +171,10 @@ class Lane(Generic[Q, A]):
                         self._lead(handle, term, together)
                     stay.end()
                 elif not handle.answered and not stay.waits and self._clock.monotonic() >= handle.ends:
-                    stay.end()  # a batch has it, and its time is over: it goes alone
+                    stay.end()  # a batch has it, and its time is over: it continues alone
             except BaseException:
                 if not handle.stay.decide("left") and handle.leads:
-                    self.leave(handle.stay.term)  # perhaps one more: its batch put it back, and it was elected again
+                    self.leave(handle.stay.term)  # it may have to lead: its batch put it back, and it was elected again
                 self._let_watch()
                 raise
             finally:
@@ -190,7 +190,7 @@ class Lane(Generic[Q, A]):
             if stay is not None:
                 handle.stay = stay
                 self._queue.appendleft(handle)
-        if self._token.acquire(False):  # their batch was taken over, and the other leader has gone before it saw them
+        if self._token.acquire(False):  # another leader took their batch over, and stopped before it saw them
             self._elect()
 
     def elected(self, handle: Handle[Q, A], expired: Callable[[], BaseException]) -> Term:
@@ -235,7 +235,7 @@ class Lane(Generic[Q, A]):
 
     def _next_look(self, handle: Handle[Q, A]) -> float:
         """Return after how long a request looks again (seconds). It watches, if no other does."""
-        if not handle.waits:  # it is in a batch: there are few of these
+        if not handle.waits:  # it is in a batch already; few requests are
             return self._patience
         if self._watcher is None or not self._watcher.waits:
             self._watcher = handle
@@ -267,7 +267,7 @@ class Lane(Generic[Q, A]):
 
     def _take_over(self, term: Term) -> None:
         """Elect another leader beside one that takes long."""
-        if not term.end():  # an interrupt may have met its leader before it began, or before it elected another
+        if not term.end():  # an interrupt may have stopped its leader before it began, or before it elected another
             self._term = Term()
         self._elect()
 
@@ -276,7 +276,7 @@ class Lane(Generic[Q, A]):
         going = [handle]
         with Batch(term) as batch:
             try:
-                # others that can run come first, and travel along
+                # other runnable threads go first, so that their requests join the batch
                 self._clock.sleep(self._gathers if self._size >= _SEVERAL else 0)
                 self._take(term, batch.members)
                 going = sorted([handle, *[one for one in batch.members if one.stay.is_in(term)]], key=_number)
@@ -286,8 +286,8 @@ class Lane(Generic[Q, A]):
                 tell()
             except PoolExhausted as error:  # nothing was sent
                 now = self._clock.monotonic()
-                # a leader with time left has waited for as long as any call may; else its own deadline ended the wait,
-                # and those that have more time go alone
+                # if this leader had time left, it waited as long as any call may wait; otherwise its own deadline ended
+                # the wait, and requests with more time go alone
                 for one in [one for one in going if not one.answered]:
                     if one.ends <= now or handle.ends - now > self._patience:
                         one.fail(PoolExhausted(str(error)))
@@ -333,7 +333,7 @@ class Lane(Generic[Q, A]):
                 return
             try:  # noqa: SIM105  (a context manager takes longer, in each call)
                 self._token.release()
-            except RuntimeError:  # two terms at once, and the other's leader put it back
+            except RuntimeError:  # two terms ran at once, and the other's leader has released the token
                 pass
             # a request that came just before the release found the token taken, and waits for an election
             if not self._queue or not self._token.acquire(False):
@@ -387,4 +387,4 @@ def _number(handle: Handle[Any, Any]) -> int:
 
 
 def _ends(handle: Handle[Any, Any]) -> int:
-    return round(min(handle.ends, 1e9))  # of almost equal ones, the oldest leads
+    return round(min(handle.ends, 1e9))  # rounded, so that the oldest of almost equal requests leads

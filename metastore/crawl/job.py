@@ -117,7 +117,7 @@ def _target(into: Path) -> tuple[str, ...]:
 
 
 def _tell_listed(tell: Progress, folders: int) -> None:
-    tell(f"listing folders ({folders:,} so far)", 0.0)  # nobody knows how many there are
+    tell(f"listing folders ({folders:,} so far)", 0.0)  # the number of folders is unknown
 
 
 def _silent(_what: str, _fraction: float) -> None:
@@ -222,7 +222,8 @@ class _Job:
                 gone, policy = self._told("looking for what is gone", self.gone), self._on_missing
                 self.rows += settle_missing(self.store, self.catalog, gone, policy, seen, dry_run=self.dry_run)
             if any(isinstance(row, TableResult) and row.action == "failed" for row in self.rows):
-                check_target(self.store, self.target)  # it may be disabled since: then the crawl is not done
+                # the target may be disabled since: then the crawl is not complete
+                check_target(self.store, self.target)
         except KeyboardInterrupt:
             raise self._interrupted() from None
         except Exception as error:
@@ -244,7 +245,7 @@ class _Job:
         written, left = 0, [candidate.location for candidate in self.selection.todo]
         if self.dry_run:
             return written, left
-        with suppress(MetastoreError):  # the failure may be the database's
+        with suppress(MetastoreError):  # the database may have caused the failure
             left = [candidate.location for candidate in self._select(self.selection.todo).todo]
             written = len(self.selection.todo) - len(left)
             if self.run is not None:

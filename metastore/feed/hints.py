@@ -72,7 +72,7 @@ def _begin() -> None:
         if _thread is None and _open:
             thread = threading.Thread(target=_send, name="metastore hints", daemon=True)
             thread.start()
-            _thread = thread  # once it runs: after an interrupt the next store starts another
+            _thread = thread  # assigned after the start: after an interrupt the next store starts another thread
 
 
 def _send() -> None:
@@ -84,7 +84,7 @@ def _send() -> None:
                 _thread = None
                 return
         pause = min(store.look() for store in stores)
-        del stores  # a store that nobody has must not stay for the thread
+        del stores  # dropped, because the thread must not keep a store alive that nobody else has
         _wake.wait(pause)
         _wake.clear()
 

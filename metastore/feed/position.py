@@ -82,7 +82,7 @@ def last(session: Session) -> int:
 
 
 def _newest(session: Session) -> Step | None:
-    until = now(session)  # refuses a user's view
+    until = now(session)  # raises for a user's view
     return session.backend.past.newest(until)
 
 

@@ -46,7 +46,8 @@ class Scope:
         there = record is not None or (kind is None and _is_owner(session.backend, names[:-1]))
         of = kind if record is None else record.chain[-1].kind
         families = None if of is None else families_of(kind_named(of), len(names))
-        whole = session.backend if session.access is None else session.access.backend  # what is above may be hidden
+        # a user may not see the ancestors
+        whole = session.backend if session.access is None else session.access.backend
         return cls(whole, _folded(names, exact), exact, there, families)
 
     def see(self, steps: Sequence[Step]) -> None:

@@ -72,7 +72,7 @@ class Standing:
         """Whether the path of a ``kind`` (None: it is not known) leads through the entity."""
         if self.path is None or len(path) <= len(self.path) or path[: len(self.path)] != self.path:
             return False
-        if not kind_named(self.kind).container:  # what has the path of a namesake above it
+        if not kind_named(self.kind).container:  # a row whose path leads through another entity of the same name
             return False
         return kind is None or _can_lead(self.kind, len(self.path), kind, len(path))
 

@@ -46,7 +46,7 @@ class Tracked:
             if subject.id == self.standing.id or self._holds(step, subject, below):
                 self._inside.add((step.entity_id, step.version))
             self.standing.apply(step)
-            if step.through == step.seq:  # the commit's last row: none of it comes later
+            if step.through == step.seq:  # the commit's last row: no other row of the commit follows
                 self._begun.discard(step.operation_id)
 
     def has(self, step: Step) -> bool:
@@ -61,7 +61,7 @@ class Tracked:
         yield from (one for one in self.backend.steps(step.operation_id) if (one.seq or 0) <= self.seq)
 
     def _holds(self, step: Step, subject: Subject, purged: set[int]) -> bool:
-        if is_of_entity(step) and step.action == "purge":  # its path is of the time when it was dropped
+        if is_of_entity(step) and step.action == "purge":  # the path of a purge is the path at the time of the drop
             return subject.id in purged
         return any(self.standing.holds(path, subject.kind) for path in subject.paths)
 

@@ -255,7 +255,7 @@ class Access:
             return False
         guessed = guesses()
         if guessed is not None:
-            guessed.append(True)  # the commit guards it, and whatever else comes of it is decided again
+            guessed.append(True)  # the commit guards it, and any other result is decided again
             return True
         if probed is not None and rests.all_in(probed.scopes):
             return probed.held

@@ -337,7 +337,8 @@ def _is_meant(who: Who, nodes: Nodes, user: Member) -> bool:
 
 def who(user: object) -> Who:
     """Return who is meant by a bare name, or by a path of a user (a tuple of names)."""
-    if isinstance(user, str):  # whatever it has in it: who is let in under a name must not become another by its text
+    # taken as a name, whatever its characters are: a signed-in user must not become another one by them
+    if isinstance(user, str):
         return Who(clean_name(exact_text(user, "a user")))
     *lake, name = parse_path(user)
     return Who(name, ".".join(lake) or None)

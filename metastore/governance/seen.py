@@ -58,7 +58,7 @@ class Seen:
         known = self._access.at(lookups[0]) if len(lookups) == 1 else None
         if known is None:
             return self._shown(lookups, self._base.resolve(lookups))
-        # asked in the same statement: whether what is remembered about the object still holds
+        # the same statement asks whether the remembered facts about the object still hold
         resolved, held = self._base.resolve_holding(lookups[0], known.seen_by.pairs)
         if held and resolved.record is not None and known.stands_at(resolved.nodes):
             return [resolved]
@@ -89,7 +89,7 @@ class Seen:
             return resolved
         seen = known.first_hidden - (len(known.nodes) - len(resolved.nodes))
         if resolved.record is not None and seen == len(resolved.nodes) - 1:
-            return Resolved(resolved.nodes, None)  # the name is taken: that much a create must say
+            return Resolved(resolved.nodes, None)  # the name is taken: a create must say that much
         return Resolved(resolved.nodes[: max(0, seen)], None)
 
     def _above(self, starts: Iterable[Node]) -> dict[int, Nodes]:
@@ -192,7 +192,7 @@ class Seen:
         while before is not None:
             page = read(before)
             now = self._below(parent_id, kind, guards) if page.held else before
-            # what was given since the call began may be missing; what was taken away must be
+            # rights that were granted since the call began may be missing; rights that were revoked must be missing
             if now == before or (fresh and now is not None and now.shows_all(before)):
                 return page
             before, fresh = now, True

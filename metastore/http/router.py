@@ -268,7 +268,7 @@ def _altered(call: _Call) -> Response:
 
 def _dropped(call: _Call) -> Response:
     manager, cascade, tags = call.manager, call.flag("cascade"), call.if_match
-    # what was dropped can tell nothing of its id: so the key counts with the path and the tag, and is asked first
+    # after the drop, no path leads to the entity's id: so the key includes the path and the tag, and is asked first
     operation_id = call.key(f"\nDELETE {call.path}\n{tags}" if tags else "")
     if tags and operation_id is not None and call.store.outcome(operation_id).result is True:
         return JSONResponse({"dropped": True})

@@ -54,7 +54,7 @@ def _seen_through(process: subprocess.Popen[bytes]) -> int:
                 _kill(process, signal.SIGCONT)  # a stopped process handles SIGTERM only after SIGCONT
         if time.monotonic() >= min(until, killed_at):  # noqa: TID251
             _kill(process, signal.SIGKILL)
-    _kill(process, signal.SIGKILL)  # what the command left behind in its group
+    _kill(process, signal.SIGKILL)  # kill the processes that the command left in its group
     return code
 
 

@@ -74,7 +74,7 @@ class Process:
         """Return the exit code after the end; None: the guard itself was killed, and the command with it."""
         assert self._guard.stdout is not None
         pipe = self._guard.stdout.fileno()
-        os.set_blocking(pipe, False)  # what the job left behind may have the other end, and never close it
+        os.set_blocking(pipe, False)  # processes that the job left may hold the other end, and never close it
         try:
             last = os.read(pipe, 4096).split()
         except BlockingIOError:

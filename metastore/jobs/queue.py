@@ -58,7 +58,7 @@ class Queue:
                     self._read_metalake(change.entity)
                 elif change.kind == _METALAKE and change.action in _AWAY:
                     self._leave_out_what_is_away()
-        except HistoryGone:  # this server slept for longer than gc keeps
+        except HistoryGone:  # this server slept for longer than gc keeps history
             self._position = None
         self._warn()
 
@@ -71,7 +71,7 @@ class Queue:
 
     def _read_metalake(self, lake: object) -> None:
         """Read the jobs of a metalake that is back: the feed tells nothing of what is below it."""
-        with suppress(EntityNotFound, DropPending, NotInUse):  # it is gone again
+        with suppress(EntityNotFound, DropPending, NotInUse):  # the metalake is gone again
             if isinstance(lake, Metalake):
                 self._read_jobs(self._store.metalakes.load(lake))
 

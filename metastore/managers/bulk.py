@@ -43,7 +43,7 @@ def create_many(
     check_if_exists(if_exists)
     writer = _Writer(session, kind, parent, if_exists, call)
     written = 0
-    # while one chunk is written, the next one is prepared
+    # one chunk is written while the next one is prepared
     with ThreadPoolExecutor(1, "metastore-create-many") as thread:
         before: Future[int] | None = None
         for chunk in chunks(rows, writer.wish):
@@ -82,7 +82,7 @@ class _Writer:
 
     def _sealed(self, properties: Any, seal: Seal) -> Any:
         if self.seal is not None:
-            self.seal = seal  # of a catalog that the user does not see it is another one
+            self.seal = seal  # it differs from the first one if the user does not see the catalog
         return seal.properties(properties)
 
     def write(self, chunk: list[NamedWish]) -> int:

@@ -88,7 +88,7 @@ def wanted(
     glob = "*" if name is None else unicodedata.normalize("NFC", clean_text(name, "the name to find"))
     if "\x00" in glob:
         raise InvalidArgument("the name to find has no NUL: no name has one")
-    if len(glob.replace("*", "")) > MAX_NAME:  # SQLite takes no pattern of any length
+    if len(glob.replace("*", "")) > MAX_NAME:  # SQLite accepts no pattern beyond a maximal length
         raise InvalidArgument(f"the name to find has more than {MAX_NAME} characters beside *: no name has so many")
     glob, pairs, looked_for = re.sub(r"\*+", "*", glob), _pairs(properties), clean(text)
     return CheckedSearch(_scope(backend, under), kind or "", glob, pairs, recursive, looked_for)
@@ -210,7 +210,7 @@ class _Looking:
         if not self._prefix:
             yield from self._by_name(("", -1))
             return
-        # the index has names as they were given: what is below a catalog that folds case is walked
+        # the index has names as they were given: below a catalog that folds case, a walk finds the entities
         yield from (record for record in self._by_name((self._prefix, -1)) if not _folded(record))
         scope = self.wanted.scope
         if scope is None or scope.kind == "metalake":
@@ -224,7 +224,7 @@ class _Looking:
             return True
         if scope is None and not kind:
             return False
-        # of a kind, a walk reads only the containers on the way to it, each in a statement of its own
+        # a walk for one kind reads only the containers on the way to it, each in a statement of its own
         families = tuple(sorted({k.family for k in KINDS.values() if k.container})) if kind else None
         weight = _STATEMENT if kind else _ROW
         span, most = Span(self._prefix, self._before, self._top.id, families), _FEW
@@ -265,7 +265,8 @@ class _Looking:
             group, below = _alike(waiting, most), list[Container]()
             for search in self._parts(group[0]):
                 yield from self._of_all(search, group, below)
-            # small containers share a statement: as many as would fill half a page, if they are like these
+            # small containers share a statement: as many as would fill half a page if their number of children stays
+            # the same
             most = min(max(len(group) * _PAGE // (2 * max(len(below), 1)), 1), _TOGETHER)
             if self.wanted.recursive:
                 waiting += [one for one in below if kind_named(one.kind).container]

@@ -214,7 +214,8 @@ class Manager(Generic[E]):
         settled = None if seal is None else seal.settled
         merge = merge_of(self._kind, target, changes, settled) if mergeable and not redeclares else None
         secret: Merge | None = None
-        if encrypts and seal is not None and merge is not None:  # its values are bound to the entity that is read
+        # the ciphertexts are bound to the id of the entity that the call reads
+        if encrypts and seal is not None and merge is not None:
             secret, merge = seal.announced(merge), None
         actor = actor_of(self._session, call)
         mutation = alter(self._kind, target, changes, expected_version, merge, actor, seal, secret)
@@ -318,7 +319,7 @@ class Manager(Generic[E]):
             replay=lambda steps: steps[0].entity_id or 0,
         )
         entity_id = mutation.run(self._session, self._kind, call)
-        if entity_id and not self._session.in_transaction:  # after a transaction, gc deletes it
+        if entity_id and not self._session.in_transaction:  # in a transaction, gc deletes it later
             delete_trees(self._session.of_store().backend, [entity_id])
         return bool(entity_id)
 

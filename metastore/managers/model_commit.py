@@ -40,7 +40,7 @@ class SeenModel:
         self.path = format_path(self._names)
         seen = kind.entity(self.record)
         seen.read_all()
-        self.doc: Doc = plain(seen.doc)  # a copy: the edit changes it
+        self.doc: Doc = plain(seen.doc)  # a copy, because the edit changes it
 
     def number(self, number_or_alias: int | str) -> int:
         """Return the number that is meant, or raise EntityNotFound for an alias that points to nothing."""
@@ -96,7 +96,8 @@ class ModelEdit(SeenModel):
 
     def _check_alias(self, number: int, alias: str) -> None:
         """Read the version that an alias points to, as the model says. The commit expects that version of the row."""
-        if not self._read(number) or alias not in self._docs[number]["aliases"]:  # it was read after the model
+        # the row was read after the model, so it may differ
+        if not self._read(number) or alias not in self._docs[number]["aliases"]:
             message = f"{self.path}: the alias {alias} moved meanwhile"
             raise VersionConflict(self.path, None, None, message) if self._in_transaction else Conflict("read", message)
 

@@ -56,7 +56,7 @@ class Mutation(Generic[T]):
             return [kind.name, target_value(target), *(() if self.name is None else (self.name,)), self.arguments()]
 
         if isinstance(target, Entity):
-            committed(session.backend, target)  # before anything is announced, or purged, under its id
+            committed(session.backend, target)  # checked before anything is announced or purged under its id
         request = Request(
             verb=self.verb,
             what=what,

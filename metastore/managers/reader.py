@@ -79,7 +79,7 @@ class Reader(Generic[E]):
 
     def _in_hand_cached(self, cache: Caches, target: Entity) -> E:
         names_of(self._kind, target)
-        committed(self._backend, target)  # raises for an entity of another database
+        committed(self._backend, target)  # raises InvalidArgument for an entity of another database
         return cast(E, cache.read((self._kind.name, target.id), (), lambda: self._in_hand(target)))
 
     def _there(self, names: tuple[str, ...]) -> E:
@@ -98,7 +98,8 @@ class Reader(Generic[E]):
 
     def _there_cached(self, cache: Caches, path: Path, names: tuple[str, ...]) -> E:
         found = self._cached(cache, path, names)
-        return cast(E, found) if isinstance(found, Entity) else self._there(names)  # which tells what is being dropped
+        # a load by path raises DropPending for an entity that is being dropped
+        return cast(E, found) if isinstance(found, Entity) else self._there(names)
 
     def _at(self, names: tuple[str, ...]) -> Found:
         """Return what is at a path: the entity, or the nodes as far as it leads."""

@@ -126,7 +126,7 @@ class Statistics(OwnedManager[Statistic]):
             found = backend.owning(target, (PARTITION.name, PARTITION_STATISTIC.name), wanted)
             if found is not None and found.end.live and found.end.chain[-1].kind == TABLE.name:
                 break
-            find(View(backend, False), TABLE, table)  # raises for what is not there
+            find(View(backend, False), TABLE, table)  # raises if the table does not exist
         rows = {(row.kind, row.name): row for row in found.rows}
         partitions = [(name, row) for name in wanted if (row := rows.get((PARTITION.name, name))) is not None]
         return {name: _values(row, rows.get((PARTITION_STATISTIC.name, name))) for name, row in partitions}

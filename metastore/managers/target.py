@@ -108,7 +108,7 @@ def unless_back(error: Callable[[], MetastoreError], again: Callable[[], T]) -> 
 
 def look_again(changed: LookAgain, again: Callable[[], T]) -> T:
     """Return what ``again`` finds, as long as the call has not looked too often. Raises VersionConflict."""
-    # remembered rights would show what is above and hide what is below it each time: the attempt runs without them
+    # with remembered rights, each attempt would show the ancestors and hide the entity: this attempt runs without them
     if guesses() is not None:
         raise changed
     if (looks := _looks.get()) == _MOST:
@@ -163,7 +163,7 @@ def absent_parent(backend: Reads, where: Lookup, nodes: tuple[Node, ...]) -> Met
 
 def not_live(backend: Reads, known: Known | None, path: str, message: str) -> MetastoreError:
     """The error for an entity that was read by its id and is not live: it is being dropped, or it was dropped."""
-    if known is not None and known.live:  # it was not a moment ago
+    if known is not None and known.live:  # another process has restored it since it was missed
         raise LookAgain(path)
     pending = pending_above(backend, known.record.chain) if known is not None and known.dropping else None
     return pending or EntityNotFound(path, message)
@@ -171,7 +171,7 @@ def not_live(backend: Reads, known: Known | None, path: str, message: str) -> Me
 
 def no_more(target: Entity, known: Known | None) -> str:
     """Return the message for an entity in hand that is not live; ``known``: what was read of it."""
-    # a view of the past, or of a replica, reads nothing of what was made later
+    # a view of the past, or of a replica, shows nothing that was made later
     later = "" if known is not None else ", or was made later than this view"
     return f"{target.path} (id {target.id}) is not there any more{later}; load the path to see what is there"
 

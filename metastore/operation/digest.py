@@ -45,7 +45,7 @@ def is_digest_of(first: str, request: Request[Any], own: str) -> bool:
     if not own_mask:
         return False
     value = [request.verb, request.arguments()]
-    if not mask:  # the first call may have been made before the property was declared secret
+    if not mask:  # the first call may have come before the property was declared secret
         return full == _hash(_text(_mapped(value, lambda sealed: sealed.plain)))
     if mask != own_mask:
         return False

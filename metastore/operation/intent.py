@@ -50,7 +50,7 @@ class Intent:
         self._what = what
         self.merge: Merge | None = None
         """The changes to announce; None: the operation cannot be announced."""
-        self._others = 0  # how many intents were there before
+        self._others = 0  # how many intents existed before
         self._batch = BatchSize()
 
     def hot(self, merge: Merge, lost_on: int | None = None) -> int | None:
@@ -187,7 +187,7 @@ class Intent:
                 continue
             assert result is not None
             if one.action in CLAIMABLE:
-                self._row.look = True  # it is expired, or means something else now
+                self._row.look = True  # the intent is expired, or the row has another meaning now
                 break
             self._row.pending_on = None
             if one.action == "alter":
@@ -212,7 +212,7 @@ class Intent:
             self._row.claim_again()
         if own.action == "expired":
             if self._session.clock.monotonic() < self._row.ends - _CLOSE:
-                self._row.claim_again()  # it was another call's deadline
+                self._row.claim_again()  # another call's deadline ended the wait
             self._row.pending_on = None
             raise DeadlineExceeded(f"{self._what()} was not applied within its deadline; call again")
         return with_origin([own], self._session.backend)[0]
@@ -245,7 +245,7 @@ def help_others(session: Session, entity_id: int) -> bool:
             return False
         try:
             outcome = session.backend.help(planned.help)
-        except InvalidArgument:  # the database refuses one of them: which?
+        except InvalidArgument:  # the database refuses one of the results; the next step finds out which
             batch.refused(planned.help)
             continue
         if isinstance(outcome, Committed):

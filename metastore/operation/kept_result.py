@@ -92,7 +92,7 @@ def entity_at(step: Step, chain: tuple[Node, ...] | None = None, origin: Origin 
     if step.doc is None or path is None or step.entity_id is None or step.version is None:
         return None
     names = parse_path(path)
-    first = step.created_at is None and step.action == "create"  # what it made is gone
+    first = step.created_at is None and step.action == "create"  # the entity that the call made is gone
     created_by = step.principal if first else step.created_by
     audit = (created_by, step.created_at or step.time, step.principal, step.time)
     if step.owner_id is not None:
@@ -120,7 +120,7 @@ def with_origin(steps: list[Step], backend: Backend) -> list[Step]:
 
 
 def _with_origin(step: Step, backend: Backend) -> Step:
-    made_here = step.action == "create"  # then the step itself says who made it, and when
+    made_here = step.action == "create"  # otherwise the step itself says who made it, and when
     if step.created_at is not None or step.seq is None or step.entity_id is None or made_here:
         return step
     for origin in backend.history(step.entity_id, 0, 1):

@@ -69,7 +69,7 @@ class OwnMark:
 
     def put(self, entity_id: int) -> None:
         """Mark a scope, unless another operation has marked it, or it is the others' turn."""
-        before, self.held = self.held, entity_id  # an interrupt leaves it so: the mark may be there
+        before, self.held = self.held, entity_id  # assigned before the call: after an interrupt, the mark may exist
         outcome = self._backend.mark(Mark(self._id, entity_id, MARK_TTL))
         if not isinstance(outcome, Committed | Unknown):
             self.held = before
@@ -98,7 +98,8 @@ class OwnMark:
         there = self.held in marks.mine
         if not there or (marks.other is not None and not keep):
             held, self.held = self.held, None
-            for entity_id in {*marks.mine, *(() if held is None else (held,))}:  # a mark may also have landed late
+            # an earlier mark may also have landed late
+            for entity_id in {*marks.mine, *(() if held is None else (held,))}:
                 self._backend.unmark(entity_id, self._id)
         if marks.other is not None:
             return Conflict("marked", f"operation {marks.other} has the scope for itself")

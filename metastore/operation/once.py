@@ -81,7 +81,8 @@ def _attempt(
                 return result
             by = None
             if isinstance(outcome, Conflicted) and _is_by_name(decided):
-                # the parents stand elsewhere, or nothing has the name: nobody competes, so it is no lost attempt
+                # the parents are elsewhere, or nothing has the name: no other writer competes, so this does not count
+                # as a lost attempt
                 return _attempt(session, request, call, begun, outcome)
             return Met(None, decided, commit, outcome, guessed, run)
     except (BackendUnavailable, Conflict) as error:

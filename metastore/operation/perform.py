@@ -41,11 +41,12 @@ def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
             raise InvalidArgument("a transaction has one reason: give it to transaction(), run() or exclusive()")
         result, origin = _in_transaction(session, request, call), None
     else:
-        # before the commit: another thread may notice a restart of the server between the commit and its return
+        # read before the commit: another thread may notice a restart of the server between the commit and its return
         origin = getattr(session.backend, "known_origin", None)
         run = once if session.combiner is None else session.combiner.perform
         result = run(session, request, call)
-    if isinstance(result, Entity):  # it says which database it comes from: calls trust only what was committed there
+    # the entity notes its database: later calls trust only entities that were committed there
+    if isinstance(result, Entity):
         result.__dict__["origin"] = origin or session.backend.origin
     return result
 

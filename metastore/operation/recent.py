@@ -40,7 +40,8 @@ class Recent:
             self.forget(parents)
         else:
             known = self._led.get(parents)
-            self._led.set(parents, known if known == found else found)  # one tuple, by which a batch knows them
+            # one tuple for all requests, because a batch compares by identity
+            self._led.set(parents, known if known == found else found)
 
     def forget(self, path: Hashable) -> None:
         """Forget where a path led: it leads elsewhere now, or nowhere."""

@@ -157,7 +157,7 @@ def committed(backend: Reads, entity: Entity) -> bool:
         return here.committed
     if origin is None:
         return False
-    # asked only where they differ: the database may have been restored since this store was opened
+    # asked only if they differ: the database may have been restored since this store was opened
     if origin.database != here.database and origin.database != backend.identify().database:
         raise InvalidArgument(
             f"{entity.path} (id {entity.id}) is an entity of another database, or of this one before it was restored; "

@@ -91,7 +91,7 @@ class Seal:
     def value(self, key: object, value: Any) -> Any:
         """Return a property's value as the call may write it. Raises InvalidArgument, SecretKeyMissing."""
         if type(value) is str and not self.declared.patterns and not value.startswith(PREFIX):
-            return value  # most are: nothing is declared secret
+            return value  # most values end here: nothing is declared secret
         if not isinstance(value, str) or isinstance(value, Sealed | Secret) or not isinstance(key, str):
             return value
         if sealed_parts(value) is not None:
@@ -177,7 +177,7 @@ class Seal:
         known, above = self.catalog, entity.record.chain[1:2]
         if not above or above[0].id != known.id:
             return False
-        # a transaction validates at its commit what it found
+        # a transaction's commit validates what the transaction found
         older = self.mode is _Mode.IN_TRANSACTION and above[0].scope_version < known.scope_version
         return older or above[0].scope_version == known.scope_version
 
@@ -320,7 +320,7 @@ def _is_below(kind: Kind, path: Path) -> bool:
 def _catalog_of(reads: Reads, entity: Entity, fresh: bool) -> Node | None:
     """Return the catalog that an entity in hand stands below, or is."""
     chain = entity.record.chain
-    if fresh or (len(chain) > 1 and not chain[1].kind):  # an entity of history does not know what stands above it
+    if fresh or (len(chain) > 1 and not chain[1].kind):  # an entity of history does not know its ancestors
         (known,) = reads.by_id([entity.id])
         if known is None:
             return _NOWHERE

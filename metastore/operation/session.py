@@ -179,7 +179,7 @@ class Session(ManagerSession):
         """Return a session that sees and does what a user may, and shares all else."""
         bound = copy(self)
         bound.principal, bound.access = access.who.name, access
-        bound.cache = None  # it knows no user
+        bound.cache = None  # the cache knows no users
         bound.backend = cast(Backend, Seen(self.backend, access))
         bound.combiner = None  # calls that travel together read and write through the store's own backend
         return bound

@@ -50,7 +50,7 @@ class Watch:
         now = clock.monotonic()
         if now >= ends:
             raise Conflict("ticket", "other transactions are in line", 0.0)
-        if (line.head, line.moves) != self._seen or line.gap > 0:  # in the others' turn no head can move
+        if (line.head, line.moves) != self._seen or line.gap > 0:  # during the others' turn no head can move
             self._seen, self._since = (line.head, line.moves), now
         elif line.head is not None and now - self._since > min(max(_PATIENCE, line.patience), _LONGEST_PATIENCE):
             self._session.backend.leave(self._ids, line.head)
@@ -88,7 +88,8 @@ class OwnTicket:
         """
         wanted = tuple(sorted(set(ids)))
         if wanted != self.ids:
-            self.leave()  # an operation that waits for more holds nothing: each wait is for an older ticket
+            # an operation that needs more entities gives its tickets up first: each wait is for an older ticket
+            self.leave()
         self.ids = wanted
         watch, clock = Watch(self._session, wanted), self._session.clock
         queued, self._ahead, self._next = clock.monotonic(), 0, True
@@ -103,7 +104,7 @@ class OwnTicket:
         if self.number is None:
             self.number = self._session.backend.queue(self.ids, self._patience)
         line = self._look(self.number)
-        if not line.held:  # it was removed: queue again
+        if not line.held:  # the ticket was removed: queue again
             # it may have waited for a long turn at one entity while it was the head at another
             self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
             self.leave()

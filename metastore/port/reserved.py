@@ -33,7 +33,7 @@ class ReservedIds:
                 self._block = _Block(process_id(), [])
             try:
                 return self._block.ids.pop()
-            except IndexError:  # another thread may take them all
+            except IndexError:  # another thread may take the last ids
                 self._block.ids.extend(database.reserve_ids(_BLOCK)[::-1])
 
 

@@ -65,5 +65,5 @@ class Actors:
         if not self.authorization or principal.external_id in self._store._admins:  # noqa: SLF001  (the same package)
             return None
         if principal.external_id is None:
-            return who((principal.name,))  # a tuple: a name is not a path, whatever characters it has
+            return who((principal.name,))  # a tuple, because a name may contain dots and is not a path
         return who_outside(self._store._session.backend, principal.name, principal.external_id)  # noqa: SLF001

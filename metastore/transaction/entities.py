@@ -102,7 +102,8 @@ class EntityOverlay:
             if draft is None and there is None and not in_step:
                 there = self._base_child(parent, family, name)
             if there is not None and Absent(parent.id, family, key) in self._reads.absent:
-                there = None  # created since then: the commit will conflict; until then the block sees no change
+                # created since the transaction looked: the commit will conflict; until then the block sees no change
+                there = None
             if draft is not None:
                 in_step = in_step and there is not None and there.id == draft.node.id
                 parent = draft.node
@@ -148,7 +149,7 @@ class EntityOverlay:
                 last = known.record.chain[-1]
                 self._records[last.id] = known.record, known.state
                 if not known.live and known.state == LIVE:
-                    self.by_id([n.id for n in known.record.chain[:-1]])  # to learn which of them is not live
+                    self.by_id([n.id for n in known.record.chain[:-1]])  # read to learn which ancestor is not live
         return [self._known(i) for i in ids]
 
     def state(self, entity_id: int) -> int:

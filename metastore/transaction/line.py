@@ -73,7 +73,8 @@ class InLine:
         """Wait for the turn on all entities that are known: first in the process, then among the processes."""
         ids = tuple(sorted(self._ids))
         if self._at != ids:
-            self.leave()  # a transaction that waits for more holds nothing: each wait is for an older ticket
+            # a transaction that needs more entities gives its tickets up first: each wait is for an older ticket
+            self.leave()
         self._at = ids
         if self._door is None and self._enter(door_at(self._session, ids)):
             return
@@ -88,7 +89,7 @@ class InLine:
         term = door.enter(self._ends)
         if term is None:
             return False
-        self._door, self._term = door, term  # first: an interrupt, or a cancellation, may meet what follows
+        self._door, self._term = door, term  # assigned first: an interrupt or a cancellation may come at the next line
         self._ticket = door.follow()
         return self._ticket is not None
 
@@ -114,7 +115,7 @@ class InLine:
             try:
                 if self._ids:
                     self._take()
-            except Conflict as late:  # the function that reads must not see it
+            except Conflict as late:  # the caller's function must not see this error
                 raise DeadlineExceeded(f"the transaction was not run: {late.detail}; call again") from None
         if self.ticket is None or len(lookups) != 1 or lookups[0].start is not ROOT:
             return {}
@@ -152,7 +153,7 @@ class InLine:
         ids = {w.id for w in commit.writes if isinstance(w, Update)}
         ids |= {r.id for r in commit.reads if isinstance(r, Expect) and not r.owned}
         if len(ids | self._ids) > _MOST:
-            ids &= {lost_on}  # each loss adds an entity on which others write
+            ids &= {lost_on}  # without a bound, each loss would add an entity on which others write
         if len(ids | self._ids) <= _MOST:
             self._ids |= ids
         self.note(self._ids, addresses)
@@ -181,4 +182,4 @@ class InLine:
 
 
 def _address(lookup: Lookup) -> tuple[str, tuple[str, ...]]:
-    return lookup.families[-1], lookup.names  # the kind and the path, where the family has one kind's name
+    return lookup.families[-1], lookup.names  # the kind and the path, if the family has the name of one kind

@@ -56,7 +56,7 @@ class Overlay(Reads):
         self._base = base
         self._clock = clock
         self._principal = principal
-        here = base.origin  # before anything is read
+        here = base.origin  # read before everything else
         self._origin = Origin(here.database, committed=False, run=here.run, drafted=True)
         self._reads = ReadSet()
         self._drafts = Drafts()
@@ -67,7 +67,7 @@ class Overlay(Reads):
         self._writes: list[Write] = []
         self._ids: list[int] = []
 
-    # --- where what it returns comes from
+    # --- origin
 
     @property
     def origin(self) -> Origin:

@@ -89,7 +89,7 @@ class Door:
                     self._handed = _Handed(ticket, self._clock.monotonic(), os.getpid())
                 else:
                     ticket.leave()
-        finally:  # a cancellation, or an interrupt, may meet the message
+        finally:  # a cancellation or an interrupt may come while the ticket is left
             self._lane.leave(term)
 
 

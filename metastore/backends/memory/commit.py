@@ -63,13 +63,13 @@ def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]
             stand = tables.stands[guard.id]
             tables.stands[guard.id] = stand._replace(scope_version=stand.scope_version + 1)
     results = tuple([applying.write(write) for write in commit.writes])
-    if sum(result is not None for result in results) > 1:  # the past shows its rows together
+    if sum(result is not None for result in results) > 1:  # a read of the past shows these rows together
         last = tables.drawn["seq"]
         tables.steps[:] = [
             s._replace(through=last) if s.operation_id == commit.operation_id else s for s in tables.steps
         ]
     if claimed is not None and not any(results):
-        tables.steps.append(claimed)  # nothing takes the tombstone's place: it stays
+        tables.steps.append(claimed)  # no row replaces the tombstone, so it stays
     if commit.held is not None and tables.stands[commit.held].mark == commit.operation_id:
         tables.stands[commit.held] = tables.stands[commit.held].unmarked(now)
     return results

@@ -26,7 +26,8 @@ def needless(tables: Tables, step: Step, limits: HistoryLimits) -> bool:
     if current is not None and (step.version or 0) > current - limits.keep:
         return False
     gone_at = next_seen(tables, step)
-    # the last step of what is gone stays as long as an older one does, which would look like the newest otherwise
+    # the last step of a row that is gone stays until its older steps are gone: otherwise one of them would look like
+    # the newest
     first = min(map(until, [*older, step])) if _is_last(tables, step) and step.state != LIVE else until(step)
     return gone_at <= limits.horizon and not any(first <= pin.seq < gone_at for pin in tables.pins.values())
 
@@ -43,7 +44,7 @@ def next_seen(tables: Tables, step: Step) -> int:
         return until(step)
     if _current(tables, step.entity_id or 0) is not None:
         return _NEVER
-    # it went with what stood above it; a relation went with one of its ends
+    # the entity was dropped with an entity above it, a relation with one of its ends
     return min(_gone_at(tables, above) for above in (step.parent_id, step.other_id) if above is not None)
 
 

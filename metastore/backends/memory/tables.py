@@ -176,7 +176,7 @@ class MemorySnapshot:
         rows = [row for row in self._all(table) if row[order[0]] is not None]
         if only is not None:
             rows = [row for row in rows if row[order[0]] in set(only)]
-        # a missing value stands before the others
+        # a missing value sorts before the others
         rows.sort(key=lambda row: [(row[column] is not None, row[column]) for column in order])
         return (tuple([row[column] for column in columns]) for row in rows)
 

@@ -114,7 +114,7 @@ class Announcing:
         """What a commit says while this process sees no members; None: it has not looked, or there are some."""
         self._some = False
         """There were members when this process looked last."""
-        self._lock = threading.Lock()  # what is kept changes in the callers' threads and in the one that watches
+        self._lock = threading.Lock()  # the callers' threads and the watching thread change these values
         self._kept: OrderedDict[UUID, _Kept] = OrderedDict()
         self.silence = Silence(clock)
         self._wrote = 0.0
@@ -128,7 +128,7 @@ class Announcing:
         """Begin again in a forked child: a thread of the parent may hold the locks, and watches for the parent only."""
         self._lock, self._watcher, self._stop = threading.Lock(), None, threading.Event()
         self.silence.fork()
-        self._kept, self._gone = OrderedDict(), []  # the parent's operations use them
+        self._kept, self._gone = OrderedDict(), []  # the parent's operations use the entries of before the fork
 
     # --- sending
 
@@ -193,7 +193,8 @@ class Announcing:
             ((xid, _),) = self._ask(sql.ANNOUNCE, parameters)
             self._wait(xid)
         except BaseException:
-            self._leave(announcement)  # the call's time may be over; or the answer was lost, and it is there
+            # the call's time is over, or the answer was lost; the announcement may be in the database
+            self._leave(announcement)
             raise
         return _Kept(announcement, changes, self._clock.monotonic())
 
@@ -256,9 +257,9 @@ class Announcing:
         with self._lock:
             if self._watcher is not None and self._watcher.is_alive():
                 return
-            # noted when it runs: an interrupt before that must not keep others from starting one
+            # set when the thread runs: an interrupt before that must not keep others from starting one
             watcher = threading.Thread(target=self._look_on, name="metastore cache members", daemon=True)
-            with suppress(RuntimeError):  # no thread can be started now
+            with suppress(RuntimeError):  # the system can start no thread now
                 watcher.start()
                 self._watcher = watcher
 
@@ -266,7 +267,8 @@ class Announcing:
         while self._clock.monotonic() - self._wrote < _STOPS and not self._stop.wait(_WATCHES):
             with suppress(MetastoreError):
                 members = self.silence.give_up_silent(self._ask)
-                self._clear_away(keeps=members > 0)  # without members, attempts that lost do not need theirs
+                # without members, attempts that lost do not need their announcements
+                self._clear_away(keeps=members > 0)
                 if not members:
                     return
 

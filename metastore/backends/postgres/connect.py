@@ -71,7 +71,8 @@ class Pool:
         waits = max(shortest, min(longest, math.ceil(timeout)))
         arguments = {**_DEFAULTS, "connect_timeout": waits, **options_of(url)}
         names = {"host": url.host, "port": url.port, "dbname": url.database, "user": url.username}
-        arguments |= {k: v for k, v in names.items() if v}  # empty: libpq finds it, in a service or the environment
+        # empty ones are left out: libpq takes them from a service file or the environment
+        arguments |= {k: v for k, v in names.items() if v}
         if url.password is not None:
             arguments["password"] = str(url.password)
         self._arguments = arguments
@@ -93,9 +94,10 @@ class Pool:
 
     def _begin_in_child(self) -> None:
         """Begin with an empty pool."""
-        self._of_parent += (self._pool, self._own)  # kept: to close its connections would end the parent's sessions
+        # kept open: closing its connections here would end the parent's sessions
+        self._of_parent += (self._pool, self._own)
         self._own = deque()
-        self._pool = self._new_pool()  # last: it says that all this was done
+        self._pool = self._new_pool()  # assigned last: the new pool marks the steps above as done
 
     def use(self) -> PoolUse:
         """Return how many connections are in use."""
@@ -158,7 +160,9 @@ class Pool:
             if self.run is not None:
                 self.when_started()
                 self.opened = object()
-            self.run = run  # last: what another thread takes from the store's memory until then is of the run before
+            # assigned last: answers that another thread takes from the store's memory until then belong to the run
+            # before
+            self.run = run
 
     def check_run(self, connection: Connection, run: str | None) -> None:
         """Raise AnotherRun if the connection leads to a server in another run; None: nothing was read of any run.
@@ -194,7 +198,7 @@ class Pool:
                 connection.close()
                 return None
             try:
-                with self.in_time():  # one that was kept may be dead
+                with self.in_time():  # a connection from the pool may be dead
                     connection.execute(first.encode())
                 connection.timeout = math.inf
                 return connection
@@ -221,7 +225,8 @@ class Pool:
 
     def connection(self) -> Loan[Connection]:
         """Lend a connection for a ``with`` block; one that broke is thrown away."""
-        if self._closed and not cleans_up():  # one that cleans up gets a connection of its own, which is closed then
+        # a call that cleans up after the close gets its own connection, which is closed at the end
+        if self._closed and not cleans_up():
             raise StoreClosed
         if self._pool.pid != process_id():
             self._begin_in_child()
@@ -275,7 +280,7 @@ class Pool:
         if error is None and connection.asks:
             connection.ask()
         elif not connection.stopped and connection.info.transaction_status == psycopg.pq.TransactionStatus.ACTIVE:
-            connection.stop_what_was_left()  # else what was sent goes on, and keeps its locks
+            connection.stop_what_was_left()  # otherwise the statement goes on at the server, and keeps its locks
         if self._closed or connection.stopped:
             return False
         return error is None or (

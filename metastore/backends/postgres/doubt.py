@@ -58,4 +58,5 @@ def _says_so(notice: Diagnostic) -> bool:
     where = (notice.source_function, notice.source_file)
     if any(where):
         return bool({*where} & {*_WAITS})
-    return notice.severity_nonlocalized in (None, "WARNING")  # of a server that hides its source: it may be this one
+    # None: a server hides where a notice comes from, so this may be such a notice
+    return notice.severity_nonlocalized in (None, "WARNING")

@@ -61,7 +61,8 @@ def statements(commit: Commit) -> list[Statement]:
     carried = [help_must(commit, one) for one in commit.carries if one.resolutions]
     ordinals, checked = _split(commit.writes), checks(commit, updates)
     before: list[Statement] = []
-    # a check needs the guards before it; several stages, or modes that mix, could otherwise lock out of the ids' order
+    # a check runs after the guards are locked; several stages, or shared and exclusive locks together, could otherwise
+    # lock out of the ids' order
     if checked or len(ordinals) > 1 or mixed({g.id for g in shared}, set(barred)):
         before += lock_in_order(LOCK_GUARDS, {g.id for g in shared}, set(barred))
     read_ids = {r.id for r in reads if not r.owned}
@@ -72,13 +73,13 @@ def statements(commit: Commit) -> list[Statement]:
         before.append(Statement(ADVANCE, asdict(commit.advance)))
     if before and commit.patience is not None:
         before.insert(0, Statement(PATIENCE, {"patience": parameters.patience(commit)}))
-    # in one statement, an exclusive update of the marked guard takes the mark away itself
+    # in a commit of one statement, the exclusive update of the marked guard removes the mark itself
     release = commit.held is not None and (commit.held not in exclusive or len(ordinals) > 1)
     bumped = [g.id for g in commit.guards if g.bump]
     if len(ordinals) > 1:
         stages = list(_in_stages(commit, shared, barred, reads, ordinals))
     else:
-        # what is sent with a statement that finds nothing to do must not be applied either
+        # the other statements of this message must not be applied if this statement writes nothing
         must = release or bool(bumped) or commit.claim > 0 or commit.advance is not None
         must = must or bool(carried or commit.leaves)
         stages = [_Stage(ordinals[0], shared, barred, reads, must)]
@@ -313,8 +314,8 @@ class Done(NamedTuple):
 
 def outcome(commit: Commit, rows: list[Row]) -> CommitOutcome:
     """Return what the rows of all stages mean."""
-    # A statement that must succeed has columns behind these, which only raise. Of several stages each holds, or all
-    # would have failed: the first row speaks for them.
+    # A statement that must succeed has columns behind these, which only raise. If one of several stages failed, all
+    # failed: the first row speaks for them.
     done = [Done(*row[:11]) for row in rows]
     first = done[0]
     if not first.fenced:

@@ -59,9 +59,9 @@ _CLAIMABLE = ", ".join(f"'{action}'" for action in CLAIMABLE)
 
 # --- write down
 
-# Locks nothing: the row is new, and its key refuses a second one. It tells how many intents were there before, from
-# its own snapshot: a hint for how long the owner waits before it helps. The logarithm of 0 raises READ where a scope
-# has another version than the caller says.
+# Locks nothing: the row is new, and its key refuses a second one. It returns how many intents there were before, from
+# its own snapshot: a hint for how long the owner waits before it helps. The logarithm of 0 raises READ if a scope has
+# another version than the caller says.
 _ENTRY = f"""entity_id, kind, action, principal, time, path_before, changes, attempt, deadline, digest, result, format,
   fences)
 SELECT %(operation_id)s::uuid, 0, %(entity_id)s::bigint, %(kind)s::text, %(action)s::text, %(principal)s::text,
@@ -321,7 +321,7 @@ def helped(help_: Help, row: Row) -> CommitOutcome:
 
 # --- look
 
-# Those that this program understands, and those whose time is over: anyone may expire them.
+# Intents that this program understands, and intents whose deadline has passed: any program may expire these.
 _NUMBERED = f"""SELECT o.operation_id FROM operation o WHERE o.entity_id = :id AND o.action = '{PENDING}'
     AND (o.format <= {FORMAT} OR o.deadline < {NOW})
   ORDER BY o.time, o.operation_id LIMIT :limit"""

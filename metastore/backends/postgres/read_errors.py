@@ -45,7 +45,7 @@ def raise_read_error(error: psycopg.Error) -> NoReturn:
     if meaning is error:
         raise error
     if of_sqlstate(error.sqlstate) not in _MEANINGS:
-        raise meaning from error  # the traceback says which statement
+        raise meaning from error  # the traceback names the statement
     raise meaning from (None if isinstance(meaning, BackendUnavailable | DeadlineExceeded) else error)
 
 
@@ -79,7 +79,7 @@ def _translated(error: psycopg.Error) -> MetastoreError | psycopg.Error:
     if isinstance(error, psycopg.DataError):
         consequence = Consequence.REJECTED
     elif refused_here(error):
-        return error  # a defect of ours
+        return error  # a bug in this program
     if consequence in _OF_STATEMENTS:
         return error
     meaning, message = _MEANINGS.get(consequence, (BackendRefused, _BROKEN))

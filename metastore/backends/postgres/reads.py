@@ -275,7 +275,7 @@ class PostgresReads(Questions):
                 with self.pool.connection() as connection:
                     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                     connection.execute(LASTING)
-                    begun = True  # from here on, a new one would show another instant than what was read
+                    begun = True  # a connection that begins later would show another instant
                     with until(math.inf):
                         yield Snapshot(connection)
                     connection.execute("ROLLBACK")

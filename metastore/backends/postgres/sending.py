@@ -130,7 +130,8 @@ def rows_of_each(
         parameters = [statements[0].parameters[name] for name in names]
         return [psycopg.RawCursor(connection).execute(text, parameters).fetchall()]
     composer = psycopg.ClientCursor(connection)
-    first = 1 if statements[0].text.startswith("SET TRANSACTION") else 0  # the server takes it only before any query
+    # the server accepts it only before the first query
+    first = 1 if statements[0].text.startswith("SET TRANSACTION") else 0
     sent = [*statements[:first], Statement(AHEAD, {"run": run}), *statements[first:]] if pooled else statements
     message = ";\n".join([composer.mogrify(s.text, s.parameters) for s in sent])
     cursor = connection.execute(message.encode(), prepare=False)

@@ -28,14 +28,14 @@ __all__ = [
 ]
 
 _SETTINGS = {
-    # what waited for a lock looks again: that is READ COMMITTED
+    # READ COMMITTED: a statement that waited for a lock looks at the newest row again
     "default_transaction_isolation": "'read committed'",
-    # every statement of ours goes through an index; a plan made while a table was small must too
+    # each of our statements uses an index; a plan made while a table was small must use it too
     "enable_seqscan": "off",
     "enable_indexscan": "on",
     "enable_nestloop": "on",
-    # a generic plan does not know how short a page is: it would read, and sort, all children for it (a bitmap has
-    # no order), with workers
+    # a generic plan does not know how short a page is: it would read and sort all children (a bitmap has no order),
+    # with parallel workers
     "plan_cache_mode": "force_generic_plan",
     "enable_bitmapscan": "off",
     "max_parallel_workers_per_gather": "0",

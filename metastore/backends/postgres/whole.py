@@ -34,7 +34,7 @@ UNION ALL SELECT 'the sequence entity_id_seq is behind the newest entity: its nu
 WHERE (SELECT max(id) FROM (SELECT id FROM guard UNION ALL SELECT id FROM owned UNION ALL SELECT id FROM relation) one)
   > (SELECT last_value FROM entity_id_seq)"""
 
-# a reader may not read secret_key; a data key that was destroyed keeps its row
+# the role "reader" may not read secret_key; a destroyed data key keeps its row
 _MAY_READ_KEYS = "SELECT has_table_privilege('secret_key', 'SELECT')"
 _KEYS = """SELECT 'the data key ' || number || ' is missing: what it has encrypted is lost'
 FROM (SELECT DISTINCT (regexp_matches(doc, '"secret:sealed:([0-9]{1,9}):', 'g'))[1]::bigint AS number

@@ -156,13 +156,13 @@ def _texts(parameters: Mapping[str, Any], names: Sequence[str]) -> list[bytes | 
             texts.append(None)
         elif kind is int:
             texts.append(b"%d" % value)
-        elif kind is UUID:  # its str() takes four times as long
+        elif kind is UUID:  # str() of a UUID takes four times as long
             texts.append(b"%032x" % value.int)
         elif kind is bool:
             texts.append(b"true" if value else b"false")
         else:
             sent = str(value).encode()
-            if b"\x00" in sent:  # libpq would send what comes before it
+            if b"\x00" in sent:  # libpq would cut the text at the NUL, and send the rest
                 raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
             texts.append(sent)
     return texts

@@ -83,7 +83,7 @@ class Loan(Block, Generic[C]):
     def end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         pool, place = self.pool, self.place
         if pool.pid != process_id():
-            return  # the block was begun before a fork: the connection is the parent's
+            return  # the block began before a fork: the connection belongs to the parent
         try:
             if pool.settle(place.connection, kind):
                 place.settled = True
@@ -112,10 +112,11 @@ class WaitingPool:
         self._connect, self.settle, self._limits = connect, settle, limits
         self._longest = timeout if limits.max_wait is None else limits.max_wait
         self._generation = object()
-        self._changing = Lock()  # places change hands under it
+        self._changing = Lock()  # held while a place changes its owner
         self._places: list[Place] = []
         self._line: deque[_Waiter] = deque()
-        # of a store that is dropped and was not closed; a child at its exit must not end its parent's sessions
+        # closes the connections of a store that was dropped and not closed; a child's exit must not end its parent's
+        # sessions
         finalize(self, _close, self._places, self.pid).atexit = False
 
     def use(self) -> PoolUse:
@@ -153,7 +154,7 @@ class WaitingPool:
         ):
             place.close()
         if place.connection is None:
-            place.generation = self._generation  # before: what is forgotten meanwhile is not lent
+            place.generation = self._generation  # read first: a connection of an older generation is not lent
             place.connection = self._connect()
 
     def put_back(self, place: Place) -> None:
@@ -181,7 +182,7 @@ class WaitingPool:
         try:
             while True:
                 with self._changing:
-                    while not self._line[0].loan.runs:  # an interrupt kept it from leaving the line
+                    while not self._line[0].loan.runs:  # an interrupt kept this waiter from leaving the line
                         self._line.popleft()
                     place = self._taken(loan) if self._line[0] is waiter else None
                 if place is not None:

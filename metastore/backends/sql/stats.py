@@ -28,7 +28,7 @@ Fetch = Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]
 """Runs a statement with named parameters, and returns its rows."""
 
 _COMMON = """
--- The database's clock, looked at once.
+-- The database's clock, read once.
 now AS (SELECT {now} AS at),
 -- The newest steps of the feed: more are never counted.
 recent AS MATERIALIZED (
@@ -39,7 +39,7 @@ hot AS MATERIALIZED (
   SELECT id, count(*) AS writes FROM recent
   WHERE id IS NOT NULL AND coalesce(kind, '') <> 'lease' AND time >= (SELECT at FROM now) - CAST(:since AS bigint)
   GROUP BY id ORDER BY count(*) DESC, id LIMIT :page_size),
--- The marks that are set; the one that ends first stands first.
+-- The marks, ordered by when they end.
 marks AS MATERIALIZED (
   SELECT id, mark, coalesce(marked_at, 0) AS marked_at, coalesce(marked_until, 0) AS marked_until FROM guard
   WHERE mark IS NOT NULL
@@ -67,7 +67,7 @@ running AS MATERIALIZED (
 oldest AS (
   SELECT CASE WHEN count(*) = count(began) THEN (extract(epoch FROM min(began)) * 1000000)::bigint END AS began,
     count(*) > count(began) AS hidden FROM running),
--- Each step's distance from the step before it: above 1, there is a gap.
+-- Each step's distance from the step before it: more than 1 means a gap.
 behind AS (
   SELECT recent.seq, recent.time, recent.seq - lag(recent.seq) OVER (ORDER BY recent.seq) AS step FROM recent),
 -- The first step behind a gap that a running transaction may still fill.
@@ -96,7 +96,7 @@ _SQLITE = without_comments(f"""WITH RECURSIVE {
 }
 {_ANSWER.format(array="json_group_array", row="json_array")}""")
 
-_MEMBERS_PER_FILE: Final = 32 * 409 * 4  # pages of a segment, groups on a page of 8 KiB, members of a group
+_MEMBERS_PER_FILE: Final = 32 * 409 * 4  # pages in a segment, groups on a page of 8 KiB, members in a group
 _MEMBERS_BY_FILES = f"SELECT count(*) * {_MEMBERS_PER_FILE} FROM pg_ls_dir('pg_multixact/members')"
 _MEMBERS_BY_CHECKPOINT = """SELECT (c.members / greatest(1, c.next - 1) * greatest(0, c.next - c.oldest))::bigint
 FROM (SELECT next_multi_offset::text::numeric AS members, next_multixact_id::text::bigint AS next,

@@ -18,7 +18,7 @@ def touched_sql(head: str, parameter: str, gaps: str | None = None) -> str:
     """
     filled = f"""
   UNION ALL
-  -- what was missing before it, and is there by now
+  -- the positions that were missing before, and are filled by now
   SELECT {_STEP} {gaps}"""
     text = f"""SELECT {head}, t.seq, t.entity_id, t.action, t.path_after FROM info i LEFT JOIN (
   -- what was committed after the position

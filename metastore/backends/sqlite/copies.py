@@ -65,7 +65,7 @@ def _write(source: str, target: Path) -> None:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         with closing(_connect(source)) as read, closing(_connect(str(part))) as written:
             read.backup(written, progress=_Patience(source))
-            written.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
+            written.execute("PRAGMA journal_mode = DELETE")  # the copy is one file, without a WAL beside it
             problem = _problem(written)
         if problem is not None:
             raise BackendRefused(f"SQLite finds damage in {source}: {problem}; take another backup")
@@ -123,7 +123,7 @@ def _check(source: Path) -> None:
         with closing(_connect(str(source))) as connection:
             ((compatible_from,),) = connection.execute("SELECT compatible_from FROM info").fetchall()
             problem = _problem(connection)
-    except (DRIVER.Error, UnicodeDecodeError) as error:  # SQLite's message has the damaged text in it
+    except (DRIVER.Error, UnicodeDecodeError) as error:  # SQLite's message would show the damaged text
         raise InvalidArgument(
             f"{source} is not a backup of a metastore: {error}; name a file of: metastore backup"
         ) from None

@@ -97,7 +97,8 @@ class _Job:
         try:
             self.value = self.context.run(self.change, connection, now)
         except Exception as error:
-            if not connection.in_transaction:  # SQLite has rolled all of it back: the disk is full, for example
+            # SQLite has rolled the whole group back, for example because the disk is full
+            if not connection.in_transaction:
                 raise DRIVER.OperationalError("the transaction of a group was rolled back") from error
             connection.execute("ROLLBACK TO one")
             self.error = error
@@ -144,7 +145,7 @@ class GroupCommit:
 
         ``large``: it has a transaction for itself.
         """
-        if os.getpid() != self._pid:  # a forked child finds nobody in the middle of a transaction
+        if os.getpid() != self._pid:  # in a forked child, no thread is in the middle of a transaction
             self._begin()
         with _Turn() as turn:
             job = self._queued(change, turn, large)
@@ -176,17 +177,18 @@ class GroupCommit:
         taken, moves, since = False, self._moves, SYSTEM.monotonic()
         while True:
             left = remaining(SYSTEM, math.inf)
-            # without an end of its own once it is taken: a thread that asks again and again takes the leader's time
+            # once the job is taken, the wait has no deadline; it does not ask often, because that takes the leader's
+            # time
             if job.waker.wait(_PATIENCE if taken else max(0.0, min(left, _LOOKS))):
                 return True
             with self._mutex:
-                if job.leads:  # an interrupt met the thread that should wake it
+                if job.leads:  # an interrupt stopped the thread that should wake this one
                     return True
                 if job not in self._queue:
-                    taken = True  # it is being made: the answer comes
+                    taken = True  # the leader works on it: the answer comes
                     if job.leader is not None and job.leader.runs:
                         continue
-                    return True  # an interrupt met its leader; or a fork, while it entered the queue
+                    return True  # an interrupt stopped its leader, or a fork happened while it entered the queue
                 now = SYSTEM.monotonic()
                 if moves != self._moves:
                     moves, since = self._moves, now
@@ -225,7 +227,7 @@ class GroupCommit:
         while leads or waiting:
             try:
                 if leads:
-                    self._resign()  # once more after an interrupt: then two lead, one after the other
+                    self._resign()  # repeated after an interrupt: two threads may then lead, one after the other
                     leads = False
                 while waiting:
                     waiting[-1].waker.wake()
@@ -243,13 +245,13 @@ class GroupCommit:
                 jobs[made].make(fate, connection, self._clock.micros())
                 made += 1
                 if made == len(jobs):
-                    self._take(jobs)  # those that came while the others were made
+                    self._take(jobs)  # the jobs that came while the others were made
             fate.sent = True
             connection.execute("COMMIT")
             fate.done = True
         except DRIVER.Error as error:
             fate.error = error
-        except BaseException:  # an interrupt of the leader
+        except BaseException:  # an interrupt stopped the leader
             fate.done = fate.sent and not connection.in_transaction
             fate.sent = fate.done
             raise
@@ -261,9 +263,10 @@ class GroupCommit:
             turn = jobs[0].turn
             while self._queue and len(jobs) < MOST and not (jobs[0].large or self._queue[0].large):
                 job = self._queue[0]
-                job.leader = job.turn if job.leads else turn  # before it leaves the queue: no interrupt loses it
+                # set before the job leaves the queue: an interrupt cannot lose it
+                job.leader = job.turn if job.leads else turn
                 self._queue.popleft()
-                if job.leader is turn and job.turn.runs:  # nobody waits for what an interrupt met
+                if job.leader is turn and job.turn.runs:  # an interrupted job has no waiting thread
                     jobs.append(job)
 
     def _resign(self) -> None:
@@ -271,10 +274,11 @@ class GroupCommit:
         with self._mutex:
             self._moves += 1
             while self._queue and not self._queue[0].turn.runs:
-                self._queue.popleft()  # an interrupt ended it
+                self._queue.popleft()  # an interrupt ended its thread
             if self._queue:
                 job = self._queue[0]
-                self._leader, job.leads = job.turn, True  # before it leaves the queue: no interrupt loses it
+                # set before the job leaves the queue: an interrupt cannot lose it
+                self._leader, job.leads = job.turn, True
                 self._queue.popleft()
                 job.waker.wake()
             else:

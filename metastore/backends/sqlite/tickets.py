@@ -14,7 +14,7 @@ from metastore.port.tickets import LONGEST_GAP, Line
 
 __all__ = ["check_line", "leave", "line", "queue", "stands"]
 
-# Without a ticket that still stands, each one there hinders.
+# A caller without a valid ticket must wait for every ticket.
 _HINDERS = """SELECT 1 FROM ticket WHERE entity_id = :id AND number > 0 AND since <= :now
   AND number < coalesce((SELECT number FROM ticket WHERE entity_id = :id AND number = :own), 9223372036854775807)
   LIMIT 1"""
@@ -22,7 +22,7 @@ _QUEUE = """INSERT INTO ticket (entity_id, number, time, patience, since)
   SELECT g.id, :number, :now, :patience,
     max(:now, coalesce((SELECT max(t.since) FROM ticket t WHERE t.entity_id = g.id), 0))
   FROM guard g WHERE g.id IN (SELECT value FROM json_each(:ids))"""
-# before: the tickets before the own one, or without one those whose time has come; mine: the own ones
+# before: the tickets ahead of the caller's own, or, without one, those whose turn has begun; mine: the caller's own
 _LINE = """WITH before AS (SELECT * FROM ticket
     WHERE entity_id IN (SELECT value FROM json_each(:ids)) AND number > 0
       AND CASE WHEN :own IS NULL THEN since <= :now ELSE number < :own END),

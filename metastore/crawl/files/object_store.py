@@ -50,7 +50,7 @@ def _below(filesystem: Any, inside: str) -> list[Any]:
     try:
         objects: list[Any] = filesystem.get_file_info(FileSelector(inside, recursive=True))
     except (OSError, pa.ArrowException):
-        # not allow_not_found: it takes a later page that is not found for the end of the listing
+        # not allow_not_found: it would treat a missing later page as the end of the listing
         if filesystem.get_file_info(inside).type == FileType.Directory:
             raise
         return []

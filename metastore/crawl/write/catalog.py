@@ -240,7 +240,7 @@ class StoreCatalog:
 
         def write(tx: Any) -> Applied:
             nonlocal attempts
-            attempts += 1  # the store calls this once for each attempt: the count is this data set's alone
+            attempts += 1  # the store calls this once for each attempt: so this data set counts its own attempts
             (written,) = self._write_all(tx, [(dataset, state, decide)])
             return written
 

@@ -301,7 +301,7 @@ class _Columns:
         if now.type != there.type and not edited:
             wider = widen(there.type, now.type)
             if wider == there.type:
-                pass  # the catalog's type holds the values
+                pass  # the catalog's type can hold the values
             elif self.policy == "fail":
                 raise TypeChanged(
                     f"the column {now.name!r} is {now.type} in the files now, {there.type} in the catalog"

@@ -172,7 +172,7 @@ class _Selector:
             for entry in rest:
                 is_read = there.get(entry.row.location)
                 if is_read is None:
-                    if not any_below(entry.row.location, files):  # otherwise its files are part of another data set now
+                    if not any_below(entry.row.location, files):  # otherwise its files belong to another data set now
                         self.selection.lost.append(entry)
                 elif not is_read and entry.path is not None and entry.row.missing is None:
                     self._settle(entry)

@@ -81,7 +81,8 @@ class Said:
     def column_ids(self) -> Mapping[int, int]:
         """Gravitino's ids of a table's columns, by the store's."""
         origin = self.group.origin
-        same = origin is not None and int(origin.doc["key"]) == self.address.id  # and not a copy of it
+        # the origin names this entity, not the one that it was copied from
+        same = origin is not None and int(origin.doc["key"]) == self.address.id
         there = origin.doc["values"].get("columns", {}) if origin is not None and same else {}
         known = {ours: int(theirs) for theirs, ours in there.items()}
         ids = [one["id"] for one in self.doc["columns"]]
@@ -206,7 +207,7 @@ def _function(said: Said) -> Iterator[TablesRow]:
 
 def _policy(said: Said) -> Iterator[TablesRow]:
     kind, content = said.doc["type"], dict(said.doc["content"])
-    if kind == "custom":  # Gravitino reads these three fields, and gives up at any other
+    if kind == "custom":  # Gravitino reads these three fields, and rejects any other
         rules = {key: value for key, value in content.items() if key not in _CUSTOM}
         given = {key: content[key] for key in _CUSTOM if key in content}
         kinds = [one for one in said.doc["supports"] or _OBJECTS if one in _OBJECTS]

@@ -29,7 +29,7 @@ Key = tuple[str, int]
 """A kind, and Gravitino's id."""
 DAMAGED: Final = (
     *(ValueError, TypeError, KeyError, AttributeError, IndexError, StopIteration, OverflowError),
-    RecursionError,  # JSON that nests too deep
+    RecursionError,  # JSON that is nested too deeply
 )
 """The errors that reading a damaged row raises."""
 
@@ -90,8 +90,8 @@ def _name(value: Any) -> str | None:
     if value is None:
         return None
     name = str(value)
-    name.encode()  # JSON can hold half of a pair of surrogates, and UTF-8 cannot
-    if "\x00" in name:  # nor can a text of PostgreSQL hold this
+    name.encode()  # JSON can hold one half of a surrogate pair, and UTF-8 cannot
+    if "\x00" in name:  # a text of PostgreSQL cannot hold a NUL either
         raise ValueError("the name of a user has a NUL")
     return name
 

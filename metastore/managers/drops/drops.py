@@ -61,8 +61,9 @@ class Drops:
                     _log.warning("the drop of %s was not resumed: %s", one.path, error)
                     errors.append(error)
                     if isinstance(error, BackendUnavailable | DeadlineExceeded):
-                        self._session.backend.ping()  # if the database is away, each of the others would wait for it
-        finally:  # after an interrupt as well: their data is destroyed
+                        # raises if the database is away: each of the other drops would wait for it
+                        self._session.backend.ping()
+        finally:  # after an interrupt as well, because the handler has destroyed their data
             finished = sum([self._finished(one, lease) for one in ready])
         if errors:
             raise errors[0]
@@ -80,7 +81,8 @@ class Drops:
             pending.take_over(lease=lease)
             if pending.phase != STARTED:
                 pending.started(lease=lease)
-        except (DropPending, EntityNotFound, PermissionDenied):  # others have it in hand, or ended it; or it is theirs
+        # another process holds or finished the drop, or the user may not see it
+        except (DropPending, EntityNotFound, PermissionDenied):
             return False
         chosen(pending)
         return True
@@ -88,5 +90,6 @@ class Drops:
     def _finished(self, pending: PendingDrop, lease: Fencing | None) -> bool:
         try:
             return pending.finish(lease=lease)
-        except (DropPending, EntityNotFound, PermissionDenied):  # it was taken over meanwhile; or it is not the user's
+        # another process took it over meanwhile, or the user may not finish it
+        except (DropPending, EntityNotFound, PermissionDenied):
             return False

@@ -151,8 +151,8 @@ class PendingDrop:
     def __repr__(self) -> str:
         return f"<PendingDrop {self.path!r}, {self.phase}, token {self.token}>"
 
-    # --- its steps: with a ``lease``, each raises LeaseLost and changes nothing if the holder has lost it;
-    # ``reason``: why, for history and feed
+    # --- its steps: with a ``lease``, each raises LeaseLost and changes nothing if the holder has lost it; history and
+    # feed show ``reason``
 
     def started(self, *, lease: Fencing | None = None, reason: str | None = None) -> None:
         """Note that destruction begins now; call it before. Again: keep the drop for another ttl.
@@ -207,7 +207,7 @@ class PendingDrop:
             self._step("take over", take, self._seen, call)
         self._held, self._lost = True, False
         if self._drop.phase == STARTED:
-            # it may still be destroying: its name must not be free before it has surely stopped
+            # the old owner may still destroy data: the name must stay taken until it has surely stopped
             self._finish_from = self._session.clock.monotonic() + before.ttl
 
     def _step(self, verb: str, attempt: Attempt[T], replay: Callable[[Any], T], call: Call) -> T:

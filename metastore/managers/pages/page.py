@@ -92,6 +92,6 @@ def just_before(prefix: str) -> str:
     last = ord(prefix[-1]) - 1
     if last <= 0:
         return prefix[:-1]
-    if 0xD800 <= last <= 0xDFFF:  # no code points of a text
+    if 0xD800 <= last <= 0xDFFF:  # surrogates are not code points of a text
         last = 0xD7FF
     return prefix[:-1] + chr(last) + _LAST

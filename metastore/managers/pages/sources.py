@@ -103,7 +103,8 @@ def _read(session: ManagerSession, source: PageSource[R, T], size: int, token: s
     given = None if token is None else read_token(source.listed, epoch, token)
     view = View(session.backend, trusting=True)
     while True:
-        # only a token says which parent is meant; else it is the one that the path leads to when the page is read
+        # only a token says which parent is meant; otherwise it is the parent to which the path leads when the page is
+        # read
         nodes, found = parent_of(view, source.parent, None if given is None else given[0])
         above = nodes[-1] if nodes else ROOT
         prefix = source.listed.prefix

@@ -101,7 +101,7 @@ class RelationManager:
         self._judge(target, other, value, column)
         slot = ONLY if self._relation.exclusive else other.chain[-1].id
         there: RelationRecord | None = None
-        if self._relation.exclusive or not view.trusting:  # else the primary key says whether it is there
+        if self._relation.exclusive or not view.trusting:  # otherwise the primary key shows whether the relation exists
             there = self._there(view, target, slot, column, value)
             if there is not None and there.to_id == other.chain[-1].id:
                 check_standing(view, target.chain)
@@ -119,7 +119,7 @@ class RelationManager:
         return Proposal(both(target.chain, other.chain), (write,), finish)
 
     def _found(self, view: View, wanted: WantedRelation) -> tuple[Record, Record]:
-        # a column, what a tag allows and what a policy supports are judged by a read in the call, never by a guess
+        # a read in the call, never a guess, finds a column and judges what a tag or a policy allows
         fresh = wanted.column is not None or self._judge is not no_judge
         target, other = find_ends(View(view.backend, False) if fresh else view, wanted.target, wanted.other)
         if target.chain[0].id != other.chain[0].id:

@@ -62,7 +62,7 @@ def related_end(backend: Reads, relation: Relation, end: EndOf, *, above: bool =
             relations = backend.related(lookup, relation.name, above=above, doc=doc)
             if relations is not None and relations.end.chain[-1].kind in [kind.name for kind in kinds]:
                 return relations
-        (record,) = find_ends(View(backend, False), end)  # raises for what is not there
+        (record,) = find_ends(View(backend, False), end)  # raises if the end does not exist
         relations = backend.related(record.chain[-1].id, relation.name, above=above, doc=doc)
         if relations is not None and relations.end.live and tuple(n.name for n in relations.end.chain) == target:
             return relations

@@ -54,7 +54,8 @@ def candidates(session: Session, table: str) -> Iterator[tuple[Known, OwnedRecor
         records = [
             (row_id, *owned)
             for row_id, doc, *owned in snapshot.rows(table, columns, ("id",))
-            if not isinstance(doc, str) or '"properties":{}' not in doc  # one that is not UTF-8 is met when it is read
+            # a text that is not UTF-8 raises where it is read
+            if not isinstance(doc, str) or '"properties":{}' not in doc
         ]
     rows = iter(records)
     while some := list(islice(rows, _SOME)):

@@ -144,7 +144,7 @@ class SecretStore:
         destroyed = {row.number for row in self._rows() if row.wrapped is None}
         for record in self._catalogs():
             if settings_of(record)[1].key not in old | destroyed:
-                continue  # an earlier run, which was stopped, has done it
+                continue  # an earlier run, which was stopped, has changed it
             if not number:
                 number, key = max(row.number for row in self._rows()) + 1, current()
                 keys.add(number, wrap(of_text(new_key()), number, key), key.name)
@@ -216,7 +216,7 @@ class SecretStore:
                 return stays
             try:
                 done = self._alter(known.record, changes) if row is None else self._put(known, row, changes)
-            except VersionConflict:  # another process has changed it meanwhile
+            except VersionConflict:  # another process has changed the entity meanwhile
                 (known,) = self._session.backend.by_id([known.record.chain[-1].id])
                 if row is not None:
                     (row,) = self._session.backend.owned_by_name([row.owner_id], row.kind, [row.name])
