@@ -19,9 +19,9 @@ __all__ = ["TokenBucket"]
 class TokenBucket:
     """At most ``capacity + per_second * t`` grants in any ``t`` seconds. Thread-safe; full at first.
 
-    There is no queue: the bucket knows one instant, at which it is full again if no caller
-    comes (the "theoretical arrival time" of the generic cell rate algorithm).
-    Raises InvalidArgument for a capacity below 1, or a rate that is not a positive number.
+    It has no queue: the bucket knows one instant, at which it is full again if no caller comes (the "theoretical
+    arrival time" of the generic cell rate algorithm). Raises InvalidArgument for a capacity below 1, or a rate that is
+    not a positive number.
     """
 
     def __init__(self, capacity: float, per_second: float, clock: Clock) -> None:

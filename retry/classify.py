@@ -1,4 +1,4 @@
-"""What an error code says about a write that was sent: was it applied, and is it worth another try?
+"""The meaning of an error code for a write that was sent: was it applied, and is it worth another try?
 
 Codes only, never message texts: those are translated. Sources: PostgreSQL manual, appendix A
 (SQLSTATE); SQLite, "Result and Error Codes".

@@ -9,7 +9,7 @@ ERROR     a call whose outcome is unknown
 ========  =====================================================================================
 
 Each record carries ``operation_id``, ``attempts``, and where they are known ``seconds`` and ``cause``, as attributes.
-A call is named by its verb, kind and path: what it writes is never logged, nor a URL. A call that succeeds at once
+A log line names a call by its verb, kind and path: never by written values, nor by a URL. A call that succeeds at once
 costs one look at the clock.
 """
 

@@ -1,8 +1,9 @@
 """One batch of writes: decide its requests, commit them in one message, and give each its answer.
 
 A batch takes two messages. The first finds the entities that paths name. Then each request's own function decides on
-the found record, as it does alone. The second message commits all of it: creates, then alters, then renames and drops.
-Each entity has its own guards and compare-and-swap; each operation has its own version, history and operation id.
+the found record, as it does alone. The second message commits all requests: creates, then alters, then renames and
+drops. Each entity has its own guards and compare-and-swap; each operation has its own version, history and operation
+id.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class _Drawn:
         return group
 
     def decide(self, handle: Waiter, seen: Record | bool) -> None:
-        """Decide a request on what was found for it. Without an answer it is left to the full operation."""
+        """Decide a request on the record that was found for it. Without an answer it is left to the full operation."""
         if seen is False:
             self.nowhere += missing(handle)
         elif self._left > 0:

@@ -45,7 +45,7 @@ class Decided:
     """The operation of the same batch whose result it was decided on."""
 
     def single(self) -> Single:
-        """Return what to commit for it, as a member of a batch."""
+        """Return the request's commit as a member of a batch."""
         one, proposal = self.handle.request, self.proposal
         assert proposal is not None
         (write,) = proposal.writes

@@ -43,7 +43,7 @@ class Group:
     helps: bool = False
     """Its record was read with the intents on it."""
     closed: bool = False
-    """Nothing is sent for it: its requests are left to the full operation."""
+    """The batch sends nothing for this entity: its requests are left to the full operation."""
 
     def __post_init__(self) -> None:
         self.first = self.record
@@ -70,8 +70,8 @@ class Group:
     def decide(self, handle: Waiter, seen: Record, taken: set[tuple[int, str]]) -> int:
         """Apply a request to the record; return how many bytes it writes. One that raises Left is left out.
 
-        ``seen``: the record that was found for it. ``taken``: the names that others in the batch take (the parent's id,
-        the key); a rename adds its own.
+        ``seen``: the record that was found for the request. ``taken``: the names that others in the batch take (the
+        parent's id, the key); a rename adds its own.
         """
         if self.closed or (handle.request.path is not None and seen.chain != self.first.chain):
             return 0  # its path was resolved before another process moved the entity: it resolves the path again, alone

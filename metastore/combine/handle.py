@@ -160,7 +160,7 @@ class Handle(Generic[Q, A]):
 
     @property
     def goes_on(self) -> bool:
-        """Whether its thread has something to do: the answer is there, or it leads, or it goes alone."""
+        """Whether its thread can continue: the answer came, or it leads, or it goes alone."""
         return self.answered or self.stay.leads or self.stay.is_over
 
     def take(self, alone: Callable[[Resign], A]) -> A:

@@ -12,24 +12,24 @@ Flat combining (Hendler, Incze, Shavit, Tzafrir, SPAA 2010), as group commit doe
   when the next leader has begun.
 * A handle that ``together`` puts back (:meth:`Lane.back`) goes with the next batch. If it is the leader's own, its
   thread leads that one too: it runs already, and need not be woken.
-* A handle that gets no answer runs ``alone()`` in its own thread. So a batch that fails as a whole hurts none of its
-  members: each is tried again by itself, and meets its own error. (Where the batch got no connection, each has waited
-  for one as long as it may, and fails.)
+* A handle that gets no answer runs ``alone()`` in its own thread. So a batch that fails as a whole affects none of its
+  members: each is tried again alone, and meets its own error. (Where the batch got no connection, each has waited for
+  one as long as it may, and fails.)
 
 **Deadlines.** A request waits in the queue until ``ends``, then leaves it and raises ``expired()``. If its time ends
 while it is in a batch, its thread waits no longer: it runs ``alone()``, which knows what may be in flight.
 
-**Leaders that do not come back.** Correctness does not rest on one leader: the term only says which thread sends
-next. If nothing has moved for ``patience``, a waiting thread takes over and leads beside the old leader, on another
-connection. So a message that waits for a locked row, a dead thread, or an interrupt between two lines delays the
-others by no more than that. An error or an interrupt in the leader hands the lane on at once. A request whose batch
-is over without its answer goes alone, even if an interrupt kept the leader from saying so (:class:`~.handle.Batch`).
-A forked child begins with an empty lane.
+**Leaders that do not come back.** Correctness does not rest on one leader: the term only says which thread sends next.
+If nothing has happened for ``patience``, a waiting thread takes over and leads beside the old leader, on another
+connection. So a message that waits for a locked row, a dead thread, or an interrupt between two lines delays the others
+by no more than that. An error or an interrupt in the leader hands the lane on at once. A request whose batch is over
+without its answer goes alone, even if an interrupt kept the leader from saying so (:class:`~.handle.Batch`). A forked
+child begins with an empty lane.
 
 **Who looks.** A look costs a thread or a task its sleep, so not all that wait may look often. One of them, the
 *watcher*, looks after each ``patience`` whether a leader is stuck. It is the newest of the queue, which waits longest.
 The others look seldom, all of them together ``_LOOKS`` times a second: whether an interrupt has lost them, or the
-watcher. What a call costs the lane does not depend on how many wait.
+watcher. The time that a call spends in the lane does not depend on the number of waiting calls.
 
 **Threads and tasks.** A request waits with a waker of the lane's clock: a thread waits on a lock, a task of an event
 loop lets other tasks run. A leader is then a task. :meth:`Lane.submit` and :meth:`Lane.result` are the two halves of
@@ -95,7 +95,7 @@ class Lane(Generic[Q, A]):
         self._begin()
 
     def _begin(self) -> None:
-        """Begin with an empty queue. In a forked child, what waits there are the parent's requests."""
+        """Begin with an empty queue. In a forked child, the waiting requests belong to the parent."""
         self._pid = process_id()
         self._token = threading.Lock()
         """Taken while a thread leads, or is elected and has not begun. No thread ever waits for it."""
@@ -247,7 +247,10 @@ class Lane(Generic[Q, A]):
             candidates[-1]._waker.wake()  # noqa: SLF001
 
     def _look_after(self, handle: Handle[Q, A], term: Term, left: float) -> None:
-        """Make sure that a thread leads: nothing has moved for a while. ``term``: the one that was open before."""
+        """Make sure that a thread leads, because nothing has happened for a while.
+
+        ``term``: the one that was open before.
+        """
         if self._is_lost(handle):
             self._queue.appendleft(handle)
         if self._token.acquire(False):
@@ -297,8 +300,9 @@ class Lane(Generic[Q, A]):
     def _take(self, term: Term, met: dict[Handle[Q, A], None]) -> None:
         """Take those that wait, the oldest first, as many as may travel with the leader; add them to ``met``.
 
-        Each is there before it is taken, so that an interrupt forgets none. One may stand in the queue twice. One whose
-        time is over gives up, even if its thread has not noticed yet: late answers would make those behind it late too.
+        Each is noted before it is taken, so that an interrupt forgets none. A request may be in the queue twice. One
+        whose time is over gives up, even if its thread has not noticed yet: late answers would make those behind it
+        late too.
         """
         taken, now = 1, self._clock.monotonic()
         while taken < self._most:

@@ -1,8 +1,8 @@
 """The lane of reads: reads by path that travel together.
 
 A batch looks a path up by its last name, below the parents that led there last time. One statement finds all names, and
-checks in the same snapshot that these parents stand where they stood. If one has moved, or no parents are remembered,
-the request reads its whole path by itself.
+checks in the same snapshot that their parents have not changed. If one has moved, or no parents are remembered, the
+request reads its whole path by itself.
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ T = TypeVar("T")
 
 ROUNDS: Final = 4
 """How many batches a request loses before it is announced. A lost batch costs one round trip for all its members, an
-announced change several of its own: with two processes on one hot table, 4 took 40 % less processor time than 2."""
+announced change several round trips alone: with two processes on one hot table, 4 took 40 % less processor time than
+2."""
 _UNDER_WAY: Final = Unknown("its batch was under way when its time was over")
 
 
@@ -131,9 +132,11 @@ class Waiting(Generic[T]):
         self._lost("ancestor", record.chain[-1].id, record.version)
 
     def _found_again(self, record: Record) -> tuple[int, int]:
-        """Return where the entity stands. If it stood elsewhere, an exclusive operation made the batch before lose.
+        """Return the entity's parent and scope version.
 
-        Such a batch is not a lost round. A mark or a locked row leaves the entity where it is.
+        If these have changed, an exclusive operation made the batch before lose.
+
+        Such a batch is not a lost round. A mark or a locked row changes neither.
         """
         own = record.chain[-1]
         here, stood = (own.id, own.scope_version), self.stood

@@ -65,7 +65,7 @@ class _Writer:
     call: Call
     nodes: tuple[Node, ...] | None = field(default=None, init=False)
     seal: Seal | None = field(default=None, init=False)
-    """What the rows encrypt; None: none of them has properties yet."""
+    """The seal that encrypts the rows; None: no row had properties yet."""
 
     def wish(self, row: Mapping[str, Any]) -> NamedWish:
         """Return the name, the wish and the document of a row. Raises InvalidArgument."""

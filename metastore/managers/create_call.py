@@ -31,7 +31,7 @@ __all__ = ["create_entity"]
 def create_entity(
     session: ManagerSession, kind: Kind, path: Path, fields: Mapping[str, Any], options: CreateOptions
 ) -> Entity:
-    """Create an entity of ``kind`` and return it, or what ``if_exists`` says of the one that is there."""
+    """Create an entity of ``kind`` and return it, or do what ``if_exists`` says if one exists."""
     known_keywords(options, CREATE_OPTIONS, fields)
     properties = options.get("properties")
     if not properties:
@@ -118,7 +118,7 @@ def _request(
 
 
 def _nowhere() -> None:
-    """Return what a create changes: nothing that is there."""
+    """Return the entities whose change could be announced: a create has none."""
 
 
 def _make_all_parents(session: ManagerSession, kind: Kind, path: Path, options: CreateOptions, call: Call) -> None:

@@ -47,12 +47,12 @@ _MORE, _MOST = 4, 40
 _FEW: Final = 1000
 """Up to how many rows the two ways of a search are compared first."""
 _ROW, _STATEMENT = 2, 300
-"""What a walk costs for each row, or for each container in a statement of its own, in rows of a scan of names."""
+"""The cost of a walk, for each row or for each container in a separate statement, in rows of a scan of names."""
 _BEYOND: Final = "\U0010ffff" * 256
 """After every name."""
 _ROOT: Final = Container(ROOT_ID, "root", False)
 _OTHERWISE: Final = ("env:", "file:", "sealed:", "redacted", "secret:")
-"""How a value begins that may stand for a secret."""
+"""The prefixes of values that may stand for a secret."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def wanted(
     recursive: bool,
     text: str | None,
 ) -> CheckedSearch:
-    """Check a search. Raises InvalidArgument, and EntityNotFound for a scope that is not there."""
+    """Check a search. Raises InvalidArgument, and EntityNotFound for a missing scope."""
     if kind is not None and (not isinstance(kind, str) or kind not in KINDS):
         known = ", ".join(sorted(KINDS))
         raise InvalidArgument(f"there is no kind {shown(kind)} to find; known are {known}")
@@ -199,7 +199,7 @@ class _Looking:
 
     @property
     def _before(self) -> str:
-        """What comes after the names. If only one name fits: the least text that comes after it."""
+        """The condition on the rows after the names. If only one name fits: the least text that comes after it."""
         return self._prefix + ("\x01" if self._prefix == self.wanted.glob else _BEYOND)
 
     def records(self) -> Iterator[Record]:
@@ -311,8 +311,8 @@ class _Looking:
     def _pages(self, search: Search, containers: list[Container]) -> Iterator[Record]:
         """Yield the records that fit; add what the scan met to ``containers``.
 
-        A scan of names that finds little reads more at once. What a user does not see counts as found: the statement
-        returns only a page of it, and would read the rest of a longer scan in vain, again for each page.
+        A scan of names that finds little reads more at once. Hidden entities count as found: the statement returns only
+        a page of them, and would read the rest of a longer scan in vain, again for each page.
         """
         while True:
             batch = self.ask(search)

@@ -153,7 +153,7 @@ class Manager(Generic[E]):
     def history(self, target: Target, *, unreadable: Unreadable | None = None) -> Iterator[Version]:
         """Yield what happened to the entity, oldest first. An entity in hand may be a dropped one.
 
-        A damaged row raises UnreadableRow. With ``unreadable`` it is left out, and that function gets the error.
+        A damaged row raises UnreadableRow. With ``unreadable`` it is left out, and ``unreadable`` gets the error.
         """
         return histories.history(self._session, self._kind, target, unreadable)
 
@@ -178,8 +178,8 @@ class Manager(Generic[E]):
     ) -> E:
         """Apply ``changes``, merged with what others do meanwhile; return the entity.
 
-        Nothing is written if the entity stays equal. Raises EntityNotFound; VersionConflict if
-        ``expected_version`` or a change's own expectation fails; what the changes raise.
+        Nothing is written if the entity stays equal. Raises EntityNotFound; VersionConflict if ``expected_version`` or
+        a change's own expectation fails; and the errors of the changes.
         """
         self._kind.check_changes(changes)
         call = call_of(options)
@@ -273,9 +273,9 @@ class Manager(Generic[E]):
     ) -> PendingDrop:
         """Announce the drop of an entity with all below it, or of one ``column``, whose data lies outside of the store.
 
-        From now on it is out of sight: loads and writes of it, and of what is below it, raise DropPending, and its name
-        stays taken. Destroy the data between ``started()`` and ``finish()`` of what this returns; before ``started()``,
-        ``roll_back()`` brings all of it back. If no step follows for ``ttl`` seconds, another process may take it over:
+        From now on it is hidden: loads and writes of it, and of what is below it, raise DropPending, and its name stays
+        taken. Destroy the data between ``started()`` and ``finish()`` of the returned drop; before ``started()``,
+        ``roll_back()`` restores everything. If no step follows for ``ttl`` seconds, another process may take it over:
         see ``store.drops``. Raises EntityNotFound, DropPending; InvalidArgument for a nested column, in a transaction.
         """
         begin = Begin(self._session.clock.operation_id(), positive_seconds(ttl, "a ttl"), column)

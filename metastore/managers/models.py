@@ -51,7 +51,7 @@ _PAGE: Final = 1000
 _FIRST: Final = 20
 """How many are looked for before it is known how many there are."""
 _ROUNDS: Final = 3
-"""How often a transaction looks for an alias: what it has read does not change any more."""
+"""How often a transaction looks for an alias: its reads do not change any more."""
 
 
 class Models(Manager[Model]):

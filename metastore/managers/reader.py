@@ -1,4 +1,4 @@
-"""What reads entities of one kind: by path or in hand, and as listings of a parent's children."""
+"""Reads entities of one kind: by path or by a loaded entity, and as listings of a parent's children."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NameRow = tuple[str, str]
 
 
 class Reader(Generic[E]):
-    """The reading half of a manager. Its methods are those of :class:`metastore.managers.manager.Manager`."""
+    """The reading half of a manager. It shares its methods with :class:`metastore.managers.manager.Manager`."""
 
     def __init__(self, session: ManagerSession, kind: Kind) -> None:
         self._session = session
@@ -144,7 +144,7 @@ class Reader(Generic[E]):
     def children(self, parent: Target | None, state: int, page_size: int, unreadable: Unreadable | None) -> Iterator[E]:
         """Yield the children in ``state``, by name, then oldest first.
 
-        Their origin is that of before the first read: the server may be started again while the caller holds a page.
+        Their origin is read before the first read: the server may be started again while the caller holds a page.
         """
         check_unreadable(unreadable)
         page_size = positive_integer(page_size, "a page size")

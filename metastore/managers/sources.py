@@ -151,7 +151,7 @@ class Sources(OwnedManager[Source]):
     def register(self, catalog: Catalog, tables: Sequence[NewTable], **options: Unpack[CallOptions]) -> list[int]:
         """Create all of ``tables`` in one commit; return their ids.
 
-        If one of them cannot be created, nothing is written, and VersionConflict is raised.
+        If one of them cannot be created, the call writes nothing, and raises VersionConflict.
         """
         tables = items(tables, "tables")
         if not all(isinstance(new, NewTable) for new in tables):

@@ -1,4 +1,4 @@
-"""Resolve what a caller names, a path or an entity in hand, to the record that is there."""
+"""Resolve a path or a loaded entity to its present record."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def by_id(backend: Reads, entity: Entity) -> Known | None:
 
 
 def unless_back(error: Callable[[], MetastoreError], again: Callable[[], T]) -> T:
-    """Raise the error that says what is not there, unless it is back by now: then look again."""
+    """Raise the error for a missing entity, unless the entity has come back: then look again."""
     try:
         raise error()
     except LookAgain as changed:
@@ -142,9 +142,9 @@ def missing_parent(names: tuple[str, ...], nodes: tuple[Node, ...]) -> EntityNot
 
 
 def absent(backend: Reads, where: Lookup, nodes: tuple[Node, ...]) -> MetastoreError:
-    """The error for a path that ends after ``nodes``: what comes next is being dropped, or does not exist.
+    """The error for a path that ends after ``nodes``: its next entity is being dropped, or does not exist.
 
-    This and the next ones raise LookAgain where something is there by now.
+    This and the next ones raise LookAgain if the entity exists now.
     """
     return pending_at(backend, where, nodes) or missing(where.names, nodes)
 
@@ -170,7 +170,7 @@ def not_live(backend: Reads, known: Known | None, path: str, message: str) -> Me
 
 
 def no_more(target: Entity, known: Known | None) -> str:
-    """Return the message for an entity in hand that is not live; ``known``: what was read of it."""
+    """Return the message for a loaded entity that is not live; ``known``: its record."""
     # a view of the past, or of a replica, shows nothing that was made later
     later = "" if known is not None else ", or was made later than this view"
     return f"{target.path} (id {target.id}) is not there any more{later}; load the path to see what is there"

@@ -123,9 +123,9 @@ def _check_seen(access: Access, request: Request[T], ids: Sequence[int]) -> None
 
 
 def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | None) -> Proposal[T] | T:
-    """Return the proposal with the guards that keep its evidence true; ``merge``: what the request would announce.
+    """Return the proposal with guards that keep its evidence true; ``merge``: what the request would announce.
 
-    The value instead if nothing is left to write: see ``_without_taken``.
+    Return the value instead if nothing is left to write: see ``_without_taken``.
     """
     wants = list(dict.fromkeys(want for write in proposal.writes for want in _wants(access, view, write, proposal)))
     templates = [template for write in proposal.writes for template in _template(access, view, write)]
@@ -197,7 +197,7 @@ def _wants(access: Access, view: View, write: Write, proposal: Proposal[T]) -> I
 
 
 def _want_of_drop(name: str) -> Want:
-    """Return what a step of a drop needs: what the plain drop of the entity, the column or the partition needs."""
+    """Return the right for a step of a drop: the same as for a plain drop of the entity, column or partition."""
     part = part_of(name)
     operation = {None: "drop", "column": "alter", "partition": "row"}[part]
     return Want(target_id(name), operation, part if operation == "row" and part else "")

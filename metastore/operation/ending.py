@@ -1,4 +1,4 @@
-"""The end of an operation whose attempts are over, without a commit of its own: nothing of it is left behind."""
+"""End an operation whose attempts are over, without a commit; leave none of its rows behind."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def give_up(
 ) -> T:
     """Withdraw the intent of a call that failed, or return its result if a helper applied it meanwhile.
 
-    ``unavailable``: what the last attempt met. ``ended``: returns, or raises, what the rows of a decided operation
-    say.
+    ``unavailable``: the error of the last attempt. ``ended``: returns the result, or raises the error, in the rows of a
+    decided operation.
     """
     with cleaning(session.clock.monotonic() + GRACE):
         try:

@@ -88,7 +88,7 @@ class OwnMark:
         return True
 
     def step_aside(self, ids: Sequence[int], *, keep: bool = False, cause: str = "marked") -> Conflict:
-        """Return the conflict with the mark at the guards ``ids``; with ``cause`` if none is left there.
+        """Return the conflict with the mark at the guards ``ids``; with ``cause`` if no mark is left there.
 
         The operation removes its own mark meanwhile, because the other one may have to pass it. With ``keep`` it keeps
         its mark: a freeze needs it for its commit.

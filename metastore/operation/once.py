@@ -1,8 +1,8 @@
-"""A call that meets nobody: decide, commit, finish. Most calls are no more than this.
+"""A call without competition: decide, commit, finish. Most calls are no more than this.
 
-What the first attempt meets is handed over to the full :class:`~metastore.operation.operation.Operation`, which takes
-it up as its own first attempt: nothing here reacts to a conflict. A call under a lease, one with its caller's operation
-id, and one on an entity that others changed a moment ago are such an operation from the beginning.
+If the first attempt meets a conflict, the full :class:`~metastore.operation.operation.Operation` takes it up as its own
+first attempt: nothing here reacts to a conflict. A call under a lease, one with its caller's operation id, and one on
+an entity that others changed a moment ago are such an operation from the beginning.
 """
 
 from __future__ import annotations

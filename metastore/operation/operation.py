@@ -1,12 +1,13 @@
 """One logical operation, over all its attempts: from a request to its result, exactly once.
 
 An attempt begins on the *fast path*: read what is not in hand, decide, one compare-and-swap. ``once.py`` makes the
-first attempt, and most calls need no more; what it met is taken up here. A change that loses is *announced*: written
-down as an intent that every process may apply. From then on each attempt *helps*: it applies all pending intents on the
-entity, its own too, or finds that another process did. An exclusive operation that loses *marks* its scope instead, so
-that others step aside. The table in :mod:`metastore.retry.reactions` says which conflict leads to which reaction.
+first attempt, and most calls need no more; this module takes up a conflict that it met. A change that loses is
+*announced*: written down as an intent that every process may apply. From then on each attempt *helps*: it applies all
+pending intents on the entity, its own too, or finds that another process did. An exclusive operation that loses *marks*
+its scope instead, so that others step aside. The table in :mod:`metastore.retry.reactions` says which conflict leads to
+which reaction.
 
-An operation has parts, each with its own state. Its row (``record.py``) says at any time what became of it. The others
+An operation has parts, each with its own state. Its row (``record.py``) shows its state at any time. The others
 are its intent (``intent.py``), its mark (``marks.py``), its place in line (``tickets.py``) and its leases
 (``leasing.py``). After a lost answer the operation asks its row. Before it sends again, it makes impossible what may
 still be in flight. ``ending.py`` removes what a failed call leaves behind. docs/progress.md has the protocol and its
@@ -246,7 +247,7 @@ class Operation(Generic[T]):
     # --- the fast path
 
     def _propose(self, proposal: Proposal[T]) -> Merge | None:
-        """Note what the commit of this attempt asks for; return what can be announced of it."""
+        """Note the requirements of this attempt's commit; return the part that can be announced."""
         self._exclusive = self._request.exclusive or proposal.exclusive
         self._intent.merge = self._merge or self._announceable(proposal)
         return self._intent.merge
@@ -363,7 +364,7 @@ class Operation(Generic[T]):
         return cast(T, kind_named(ended.chain[-1].kind).entity(ended))
 
     def _ended(self, steps: list[Step]) -> T:
-        """Return, or raise, what the operation came to, as the rows of one that is decided say."""
+        """Return the result, or raise the error, in the rows of a decided operation."""
         row = self._row
         self._decided_by = "self" if row.pending_on is None else "other"
         row.pending_on = None

@@ -27,8 +27,8 @@ _DENYING = ("role", "group")
 def raising(writes: Sequence[Write]) -> set[int]:
     """Return the ids of the entities whose scope versions the commit of ``writes`` must raise.
 
-    What the same commit makes, or writes exclusively, is not among them: no right rests on the one, and the other
-    raises its scope version by itself.
+    Entities that the same commit makes, or writes exclusively, are left out: no right rests on the former, and the
+    latter raise their scope version anyway.
     """
     found = set[int]()
     for write in writes:  # a loop, because it runs at every commit and most commits take no right away

@@ -31,7 +31,7 @@ class Recent:
         self._led.set(path, chain)
 
     def note_parents(self, path: Lookup, nodes: tuple[Node, ...]) -> None:
-        """Note the nodes above what a path names, or that there is nothing any more."""
+        """Note the nodes above an entity's path, or that the path leads nowhere."""
         above = len(path.names) - 1
         if not above:
             return

@@ -39,7 +39,7 @@ from metastore.retry.runner import Conflict
 __all__ = ["LATE", "OperationRow", "ask_until_it_answers", "detail", "refused_id", "tell_id", "winner", "withdraw"]
 
 LATE = 1.0
-"""How long after its deadline a call may still ask what became of it (seconds)."""
+"""How long after its deadline a call may still ask for its outcome (seconds)."""
 _GRACE = 0.5
 """How long a call asks who won, for the message of its error (seconds)."""
 
@@ -168,8 +168,8 @@ class OperationRow:
 def withdraw(session: Session, operation_id: UUID, life: float, *, sent: bool) -> None:
     """After an interrupt, make sure that an operation is not applied from now on, as far as the database answers.
 
-    ``sent``: a message of it may be in flight; else it is an intent. ``life``: how long its call lasts at most
-    (seconds).
+    ``sent``: a message of the operation may be in flight; otherwise it is an intent. ``life``: how long its call lasts
+    at most (seconds).
     """
     with suppress(MetastoreError):  # an intent ends at its deadline, and a message with its connection
         if not sent or session.backend.forbid(operation_id, life + LATE) is None:
@@ -188,7 +188,7 @@ def tell_id(interrupt: BaseException, operation_id: UUID) -> None:
 def ask_until_it_answers(session: Session, operation_id: UUID, life: float, ends: float) -> int | None:
     """After a lost answer, return the claim under which the operation may be sent again, or None if it is decided.
 
-    From then on nothing that was sent before can be applied. ``life``: how long the call lasts at most (seconds).
+    From then on no message that was sent before can be applied. ``life``: how long the call lasts at most (seconds).
     Raises OutcomeUnknown at the instant ``ends``, or if gc may have deleted the row in that time.
     """
     clock, wait = session.clock, session.policy.base

@@ -1,6 +1,7 @@
 """The entities that a transaction sees: those of the database, with its drafts over them.
 
-What is read of the database is kept and noted, so that a second read shows the same, and the commit validates it.
+Rows that are read from the database are kept and noted, so that a second read shows the same, and the commit validates
+them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ Meet = Callable[[Sequence[Lookup], Sequence[int]], dict[Lookup, Record]]
 class EntityOverlay:
     """Paths and ids, followed over the database and the drafts.
 
-    ``meet`` is called once, before the first read, with what that is about to read; what it returns has been read.
+    ``meet`` is called once, before the first read, with the keys that this read is about to use; it returns what it has
+    read.
     """
 
     def __init__(self, base: Reads, reads: ReadSet, drafts: Drafts, meet: Meet | None) -> None:
@@ -198,7 +200,7 @@ class EntityOverlay:
             self._reads.guards.setdefault(entity_id, scope_version)
 
     def note_root(self, parent_id: int) -> None:
-        """Note the guard of the root where that is the parent: no path leads through it."""
+        """Note the guard of the root if the root is the parent, because no path leads through it."""
         if parent_id == ROOT_ID:
             self.note_guard(ROOT_ID, ROOT.scope_version)
 

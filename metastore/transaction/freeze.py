@@ -1,10 +1,9 @@
 """Freeze a schema: no other operation writes it for a while, without a lock and without a database transaction.
 
-``with store.schemas.exclusive(path) as tx:`` bumps the schema's scope version and marks it, in one
-update. That waits for the writers in flight below it and keeps later ones out: they retry until
-their deadline and then get ScopeFrozen. What the block does is one commit, which requires the mark
-and takes it away. A holder that dies blocks no writer beyond its ttl. After each freeze it is the
-others' turn for as long as the freeze took, at least 50 ms and at most 5 s.
+``with store.schemas.exclusive(path) as tx:`` bumps the schema's scope version and marks it, in one update. That waits
+for the writers in flight below it and keeps later ones out: they retry until their deadline and then get ScopeFrozen.
+The writes of the block are one commit, which requires the mark and removes it. A holder that dies blocks no writer
+beyond its ttl. After each freeze it is the others' turn for as long as the freeze took, at least 50 ms and at most 5 s.
 
 A freeze does not keep out writers of the schema's ancestors: the holder's commit then fails, and
 names the ancestor.
@@ -65,9 +64,9 @@ class FreezableSchemas(Schemas):
         a freeze.
 
         At the beginning it raises ScopeFrozen if another operation kept the schema until the timeout (call again),
-        EntityNotFound, NotInUse. At the end it raises VersionConflict if the ttl was over, or an ancestor was renamed,
-        moved, dropped or disabled meanwhile (run the block again), LeaseLost if the ``lease`` is lost. Nothing of the
-        block is written then.
+        EntityNotFound, NotInUse. At the end it raises VersionConflict if the ttl has passed, or an ancestor was
+        renamed, moved, dropped or disabled meanwhile (run the block again), and LeaseLost if the ``lease`` is lost.
+        Nothing of the block is written then.
         """
         ttl = positive_seconds(ttl, "a ttl")
         if self._session.access is not None and ttl > _MOST_OF_A_USER:

@@ -1,8 +1,8 @@
 """The place in line of one function's runs, and what a lost run tells the next one.
 
 The first run is optimistic. A run that lost takes a ticket for each entity that it read or wrote; so does a first run
-that meets an entity which is known to be hot. Names that were absent, and listings, have no row that a ticket could
-stand on: their scope is marked instead, so that others step aside.
+that meets an entity which is known to be hot. A ticket cannot wait for absent names and listings, because they have no
+row: their scope is marked instead, so that others step aside.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from metastore.transaction.turns import Door, door_at
 __all__ = ["InLine"]
 
 _MOST = 256
-"""For more entities nobody is in line: the commit would hold all others up for too long. Then a run is in line
-for those alone that it lost on."""
+"""With more entities the transaction takes no tickets: its commit would block all others for too long. Then a run is in
+line for those alone that it lost on."""
 _BARRED = 1.0
 """How long a scope stays marked at least, if the owner of the mark has died (seconds)."""
 _LONGEST_BAR = 5.0
@@ -58,7 +58,7 @@ class InLine:
         self._term = Term()
 
     def enter(self, operation_id: UUID) -> OwnMark | None:
-        """Wait for the turn of the next run; return the mark of the scope that is barred for it."""
+        """Wait for the turn of the next run; return the mark of the scope that it bars."""
         self._seen, self._began_with = {}, {}
         if self._ids:
             self._take()
@@ -139,7 +139,7 @@ class InLine:
 
     @property
     def seen(self) -> Seen:
-        """What the turn began with; {}: that is too long ago, and others have announced more."""
+        """What the turn began with; {}: the turn began too long ago, and others have announced more."""
         return self._seen if self._session.clock.monotonic() - self._read_at < _FRESH else {}
 
     def lost(self, commit: Commit, cause: str, addresses: dict[Lookup, int], lost_on: int | None = None) -> bool:

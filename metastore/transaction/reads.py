@@ -1,4 +1,4 @@
-"""What a transaction has read, as preconditions of its commit.
+"""The reads of a transaction, as preconditions of its commit.
 
 The commit validates an entity by its version, and the path to it by shared guards. It reads an absent name or a listing
 again, under an exclusive guard on the parent, for which siblings wait. A name that the transaction takes itself is not
@@ -21,7 +21,7 @@ __all__ = ["ReadSet"]
 
 @dataclass
 class ReadSet:
-    """What a transaction has read. What it reads twice is kept as it was first read."""
+    """The reads of a transaction. A value that is read twice is kept as it was first read."""
 
     guards: dict[int, int] = field(default_factory=dict)
     """Scope versions, by id."""
@@ -36,7 +36,7 @@ class ReadSet:
     children: set[Children] = field(default_factory=set)
     """Whether a parent had children."""
     newest: set[Newest] = field(default_factory=set)
-    """What was dropped last under a name."""
+    """The entities that were dropped last under a name."""
     bumped: set[int] = field(default_factory=set)
     """The ids of the guards whose scope versions the commit counts up."""
     relations: dict[tuple[int, str, int | None, bool], Relations] = field(default_factory=dict)

@@ -160,7 +160,7 @@ class Transaction(Managers):
         self.began = self._outer.clock.monotonic()
 
     def leave_scope(self) -> None:
-        """Remove the mark of a scope that was barred, where no commit did."""
+        """Remove the mark of a barred scope, if no commit removed it."""
         if self._mark.held is not None and not self._is_inherited:
             with cleaning(self._outer.clock.monotonic() + GRACE), suppress(MetastoreError):
                 self._mark.remove()

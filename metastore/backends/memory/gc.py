@@ -49,7 +49,7 @@ def next_seen(tables: Tables, step: Step) -> int:
 
 
 def _gone_at(tables: Tables, entity_id: int) -> int:
-    """Return the position from which on an entity is not there; 0: it has no steps, so that it went long ago."""
+    """Return the position from which the past does not show an entity; 0: it has no steps, because it went long ago."""
     above = [s for s in tables.steps if s.entity_id == entity_id and s.seq is not None]
     return next_seen(tables, max(above, key=lambda s: s.version or 0)) if above else 0
 
@@ -68,7 +68,7 @@ def _current(tables: Tables, row_id: int) -> int | None:
 
 
 def with_names(kept: Sequence[Step], doomed: Sequence[Step]) -> list[Step]:
-    """Return the steps that stay: the next one of an entity stands for the one that took its name, if that goes."""
+    """Return the steps that stay; if the step that took a name goes, the entity's next step gets the name."""
     took: dict[tuple[int | None, int], Step] = {}
     for gone in doomed:
         if gone.key is not None and gone.owner_id is None:

@@ -1,4 +1,4 @@
-"""Announce a change to the members of the cache before it commits; nothing is announced where there are none.
+"""Announce a change to the members of the cache before it commits; without members, announce nothing.
 
 A commit says one of two things. It carries the generation under which this process saw no members: the statement fails
 if another generation has begun. Or it names an announcement that each member has acknowledged: a trigger checks that.
@@ -52,7 +52,7 @@ class Pass(NamedTuple):
     generation: int | None = None
     announcement: int | None = None
     left: tuple[int, ...] = ()
-    """Announcements that earlier attempts of these operations have left, and that nobody will use."""
+    """Announcements of earlier attempts that no commit will use."""
 
     def around(self, statements: list[Statement], again: UUID | None) -> list[Statement]:
         """Return the statements of a commit with what it must say.
@@ -111,7 +111,7 @@ class Announcing:
     def __init__(self, ask: Asks, timeout: float, clock: Clock = SYSTEM) -> None:
         self._ask, self._timeout, self._clock = ask, timeout, clock
         self.alone: Pass | None = None
-        """What a commit says while this process sees no members; None: it has not looked, or there are some."""
+        """What a commit may assume while this process sees no members; None: it has not looked, or there are some."""
         self._some = False
         """There were members when this process looked last."""
         self._lock = threading.Lock()  # the callers' threads and the watching thread change these values
@@ -121,7 +121,7 @@ class Announcing:
         self._watcher: threading.Thread | None = None
         self._stop = threading.Event()
         self._gone: list[int] = []
-        """Announcements that nobody will use."""
+        """Announcements that no commit will use."""
         _ALL.add(self)
 
     def fork(self) -> None:
@@ -177,7 +177,10 @@ class Announcing:
         return outcome
 
     def _looked(self) -> Pass | None:
-        """Return what a commit says if there are no members. The generation is read first: see members.ANY_MEMBERS."""
+        """Return what a commit may assume if there are no members.
+
+        The generation is read first: see members.ANY_MEMBERS.
+        """
         ((generation,),) = self._ask(sql.GENERATION_NOW, {})
         ((some,),) = self._ask(sql.ANY_MEMBERS, {})
         self._some = some
@@ -223,7 +226,7 @@ class Announcing:
     # --- announcements of attempts that lost
 
     def _taken(self, operations: Sequence[UUID]) -> tuple[_Kept | None, tuple[int, ...]]:
-        """Take what earlier attempts of these operations have left: the newest of it, and the numbers of all of it."""
+        """Take what earlier attempts of these operations announced: the newest one, and the numbers of all."""
         with self._lock:
             kept = [self._kept.pop(one) for one in operations if one in self._kept]
         return (kept[-1] if kept else None), tuple([one.id for one in kept])
@@ -236,7 +239,7 @@ class Announcing:
                 self._gone.append(self._kept.popitem(last=False)[1].id)
 
     def _leave(self, *announcements: int) -> None:
-        """Leave announcements that nobody will use to the thread that watches: it withdraws them."""
+        """Leave unused announcements to the watching thread, which withdraws them."""
         with self._lock:
             self._gone += announcements
 

@@ -1,8 +1,8 @@
 """Rename or drop what has a name below parents that are remembered: the statements, and what their row means.
 
 A commit that knows the entity's id has read it first. This one finds the entity under the locks of the parents' guards,
-so that the read is saved. What it does not fit is left to a commit that reads: a parent that was made after its child,
-and a document that is too long for the answer.
+so that the read is saved. Other cases are left to a commit that reads: a parent that was made after its child, and a
+document that is too long for the answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of a general commit that need a snapshot of their own: emptiness, absence, listings, the newest dropped.
+"""Checks of a general commit that need their own snapshot: emptiness, absence, listings, the newest dropped.
 
 A check is a statement in the commit's transaction, after the locks. Its snapshot is younger than the wait for those
 locks, so that it sees what the transactions committed that it waited for. The exclusive guard on the parent, which the

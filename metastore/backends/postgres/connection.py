@@ -35,7 +35,7 @@ _OVERTAKEN = 0.05
 
 
 class OutOfTime(psycopg.OperationalError):
-    """The server did not answer in time. What was sent may be applied all the same: it has no SQLSTATE."""
+    """The server did not answer in time. The statement may be applied all the same, so the error has no SQLSTATE."""
 
 
 class NothingSent(OutOfTime):
@@ -46,7 +46,7 @@ class Connection(psycopg.Connection[Any]):
     """A connection whose waits end."""
 
     timeout = math.inf
-    """How long a wait may take, in seconds, where no deadline is set."""
+    """How long a wait may take without a deadline, in seconds."""
     stopped = False
     """It is not used again: the server was asked to stop a statement, and the order may arrive late, and meet the next
     one; or an answer is in doubt."""

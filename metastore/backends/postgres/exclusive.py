@@ -1,4 +1,4 @@
-"""Rename, move, drop, restore, purge, enable or disable one entity: the statement, its parameters, what its row means.
+"""Rename, move, drop, restore, purge, enable or disable one entity: statement, parameters, the meaning of its row.
 
 These operations are exclusive: they raise the scope version, so that they conflict with every guard on the entity.
 """

@@ -3,7 +3,7 @@
 Every statement that writes follows the same rules:
 
 * It locks each guard ``FOR KEY SHARE``, in a materialized CTE that is ordered by id. Then it compares the number of
-  rows with the number expected. What follows runs only if all guards held.
+  rows with the number expected. The CTEs that follow run only if all guards held.
 * An update finds its row by id and version. So it finds none if another commit was faster.
 * It draws the position in the feed (``change_seq``) from the rows that were written, after its last lock.
 * It raises ``synchronous_commit`` to on for its own transaction.
@@ -112,7 +112,7 @@ ALL_FENCED = "(SELECT count(*) FROM fenced) = cardinality(%(lease_names)s::text[
 
 
 class LeaseParts(NamedTuple):
-    """What the statement for one write has in addition when it is made under leases."""
+    """The additions to the statement for one write that is made under leases."""
 
     cte: str
     holds: str
@@ -145,7 +145,7 @@ WRITER = f"{SCHEMA_FORMAT}::smallint"
 # trigger checks that. get_byte with an offset that is out of range raises GENERATION_CHANGED.
 GENERATION = """%(generation)s::bigint + get_byte(decode('00', 'hex'),
     (pg_sequence_last_value('cache_generation'::regclass) <> %(generation)s::bigint)::int)"""
-"""The generation under which there are no members of the cache; fails if another one has begun."""
+"""The generation in which the cache has no members; fails if another generation has begun."""
 
 # --- marks and intents
 

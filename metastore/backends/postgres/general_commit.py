@@ -1,6 +1,6 @@
-"""Apply a commit that has no statement of its own: its stages, locks and checks, and what the rows mean.
+"""Apply a commit that no special statement covers: its stages, locks and checks, and the meaning of its rows.
 
-One write of the common kinds has a statement of its own (create, alter, exclusive). Everything else is one message,
+One write of a common kind has a special statement (create, alter, exclusive). Everything else is one message,
 hence one round trip and one transaction. It takes locks where shared and exclusive ones would mix, then checks with a
 snapshot that is taken after the locks, then writes with one statement for each stage.
 """
@@ -29,7 +29,7 @@ from metastore.port.writes import Delete, Insert, Put, Relate, Result, Update, W
 __all__ = ["outcome", "statements"]
 
 _MANY = 100
-"""With more rows a statement is planned at each call; a plan for a few rows compares each with each."""
+"""With more rows, the server plans the statement at each call: a plan for a few rows compares each row with each."""
 
 
 class _Stage(NamedTuple):
@@ -133,7 +133,7 @@ def _row(write: Write) -> object:
 
 
 def _names(write: Write) -> tuple[str | None, str | None]:
-    """Return the names that a write takes and gives up: without their parents, and folded, so that none is missed."""
+    """Return the names that a write takes and gives up: without parents, and folded, so that none is missed."""
     if isinstance(write, Insert):
         return fold(write.key), None
     if not isinstance(write, Update) or (write.place is None and write.state is None):
@@ -146,7 +146,7 @@ def _names(write: Write) -> tuple[str | None, str | None]:
 def _in_stages(
     commit: Commit, shared: list[Guard], barred: dict[int, int], reads: list[Expect], stages: list[list[int]]
 ) -> Iterator[_Stage]:
-    """Yield the stages; each checks the scope versions of its own exclusive updates, which it raises."""
+    """Yield the stages; each checks the scope versions that its exclusive updates raise."""
     exclusive = _exclusive(commit.writes)
     for n, ordinals in enumerate(stages):
         own = _exclusive([commit.writes[i] for i in ordinals])
@@ -303,7 +303,7 @@ class Done(NamedTuple):
     own: bool
     """Whether all rows to write had the expected versions."""
     free: bool
-    """Whether neither marks nor pending intents stand in the way."""
+    """Whether no mark and no pending intent blocks the commit."""
     marked: bool
     ordinal: int | None
     """Which write this is; None: nothing was written."""

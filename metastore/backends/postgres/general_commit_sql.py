@@ -278,7 +278,7 @@ FROM ok LEFT JOIN done d ON true""")
 _KEPT = f"""kept AS (
   INSERT INTO operation (operation_id, ordinal, action, time, attempt)
   SELECT %(operation_id)s::uuid, 0, 'forbidden', {NOW}, %(claim)s::int FROM go WHERE NOT EXISTS (SELECT FROM done))"""
-"""Puts the claimed tombstone back where nothing is written: without it a late original could still be applied."""
+"""Puts the claimed tombstone back if the commit writes nothing: without it a late original could still be applied."""
 
 # Without gaps: a tombstone takes the ordinal 0, so that the row with this ordinal must always exist.
 _ORDINAL = {False: "d.ordinal", True: "row_number() OVER (ORDER BY d.ordinal) - 1"}

@@ -75,7 +75,7 @@ WITHDRAW = """DELETE FROM cache_announcement WHERE id = ANY(%(left)s::bigint[]) 
   OR EXISTS (SELECT FROM operation WHERE operation_id = %(again)s::uuid AND seq IS NOT NULL))"""
 """After a commit's statements, if they wrote what the operation ``again`` wants; without one: in any case.
 
-What is left over goes in any case.
+Leftover announcements are removed in any case.
 """
 
 

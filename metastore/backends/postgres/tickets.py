@@ -50,7 +50,7 @@ SELECT number FROM drawn""")
 
 
 def in_line(entity_id: str, own: str | None = None) -> str:
-    """Return the condition that a ticket hinders a commit: any, or with ``own`` an older one, while that still stands.
+    """Return the condition that a ticket blocks a commit: any, or with ``own`` an older one, if ``own`` still exists.
 
     It reads the statement's snapshot: a statement that began before a ticket was visible passes it.
     """

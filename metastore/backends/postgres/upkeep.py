@@ -98,7 +98,7 @@ class PostgresUpkeep(PostgresReads):
 
 
 def _delete_steps(connection: psycopg.Connection[Any], parameters: dict[str, Any]) -> list[Row]:
-    """Delete steps as one snapshot shows them: none of its rows may have been changed or deleted by another gc since.
+    """Delete steps as one snapshot shows them: no other gc may have changed or deleted any of these rows since.
 
     Else the step that inherits a name may be one that the other gc deletes, and the name is lost. Each repetition means
     that another gc has deleted some.

@@ -84,7 +84,7 @@ def entities_by_id(rows: Iterable[Row], ids: Sequence[int]) -> list[Known | None
 def chains_of(rows: Iterable[Row], ids: Iterable[int]) -> dict[int, tuple[Node, ...]]:
     """Return the nodes from the root down to each id, from a row for each node that has its parent at the end.
 
-    What the root does not lead to is left out: also what stands below itself, in a damaged table.
+    Entities to which the root does not lead are left out: also those that are below themselves, in a damaged table.
     """
     nodes, parents = dict[int, Node](), dict[int, int]()
     for row in rows:
@@ -94,9 +94,9 @@ def chains_of(rows: Iterable[Row], ids: Iterable[int]) -> dict[int, tuple[Node, 
 
 
 def ways_down(ids: Iterable[int], parents: Mapping[int, int], *, circles: bool = False) -> dict[int, tuple[int, ...]]:
-    """Return the ids from the root, without it, down to each id; what the root does not lead to is left out.
+    """Return the ids from the root, without it, down to each id; ids to which the root does not lead are left out.
 
-    Raises UnreadableRow for what stands below itself, in a damaged table; with ``circles`` it is left out.
+    Raises UnreadableRow for an id that is below itself, in a damaged table; with ``circles`` it is left out.
     """
     ways: dict[int, tuple[int, ...]] = {ROOT_ID: ()}
     for wanted in ids:

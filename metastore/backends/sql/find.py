@@ -2,7 +2,7 @@
 
 A page scans a bounded part of an index (of names, or of the children of one parent) and keeps the rows that fit. From
 each of these it climbs to the root, and drops it if it is not live, or not below the scope. So a page costs no more
-than its scan, however large the tree is. Each climb is a look-up by id in a sub-select of its own: no plan, made with
+than its scan, however large the tree is. Each climb is a look-up by id in a separate sub-select: no plan, made with
 wrong statistics or none, can join them in another way.
 """
 
@@ -47,7 +47,7 @@ class FindSql:
     array: str
     """The function that makes a JSON array of its arguments."""
     gathered: str
-    """What gathers the values ``{}`` of all rows in a JSON array, as a text."""
+    """The function that gathers the values ``{}`` of all rows in a JSON array, as a text."""
     among: str
     """Whether ``{}`` is among the texts of the parameter ``:families``."""
     places: str

@@ -38,7 +38,7 @@ class PastSql:
     join: str
     """A join that looks up in ``{table}`` as ``{alias}`` by ``{condition}`` for each row on its left."""
     left_join: str
-    """The same, which keeps a row for which nothing is found."""
+    """The same, but it keeps a row that matches nothing."""
     distinct: str
     """The word that selects distinct rows in their order, without reading all of them first."""
     many: Callable[[Sequence[str]], str]

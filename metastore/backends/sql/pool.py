@@ -42,7 +42,7 @@ class Place:
         """None: none was opened yet, or it was closed."""
         self.generation: object = None
         self.wire: Any = None
-        """What a backend keeps beside the connection."""
+        """The backend's values that belong to the connection."""
         self.loan: Loan[Any] | None = None
         self.settled = True
         """The last loan left nothing unfinished."""
@@ -101,12 +101,15 @@ class _Waiter(NamedTuple):
 
 
 class WaitingPool:
-    """At most ``limits.size`` connections, all of which are kept. Raises PoolExhausted if all are lent for too long."""
+    """Has at most ``limits.size`` connections, and keeps all of them.
+
+    Raises PoolExhausted if all are lent for too long.
+    """
 
     def __init__(self, connect: Callable[[], Any], settle: Settle, limits: Limits, timeout: float) -> None:
         """``settle`` ends what a loan left, after an error of some type or none; False: never lend it again.
 
-        BaseException stands for an interrupt that kept the loan from saying how it ended.
+        BaseException means that an interrupt kept the loan from saying how it ended.
         """
         self.pid = process_id()
         self._connect, self.settle, self._limits = connect, settle, limits
@@ -125,7 +128,7 @@ class WaitingPool:
         return PoolUse(self._limits.size, lent, sum(waiter.loan.runs for waiter in list(self._line)))
 
     def forget(self) -> None:
-        """Lend none of the connections of now again."""
+        """Lend none of the present connections again."""
         self._generation = object()
 
     def close_idle(self) -> None:
@@ -147,7 +150,7 @@ class WaitingPool:
         return self._waited(loan)
 
     def make_ready(self, place: Place) -> None:
-        """Let a place have a connection in which nothing is unfinished."""
+        """Give a place a connection without unfinished work."""
         if (
             not (place.settled or self.settle(place.connection, BaseException))
             or place.generation is not self._generation

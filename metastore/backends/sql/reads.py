@@ -192,7 +192,7 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
 
     @cached_property
     def named(self) -> str:
-        """The child that has a name, live or being dropped in steps: the condition is that of the index of names."""
+        """The child that has a name, live or being dropped in steps: the same condition as in the index of names."""
         return self._page(
             f"""SELECT g.key AS k, {NODE.format("g")}, g.state, {ENTITY}
   FROM guard g JOIN entity e ON e.id = g.id

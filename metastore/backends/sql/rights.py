@@ -1,6 +1,6 @@
 """The statement that reads a user's rights, on both SQL databases, and what its rows mean.
 
-Users, groups and roles count while they are live; what is asked for counts in whatever state it is.
+Users, groups and roles count while they are live; the object that is asked about counts in any state.
 """
 
 from __future__ import annotations

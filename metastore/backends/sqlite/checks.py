@@ -1,6 +1,6 @@
 """Check the preconditions of a commit on SQLite, before it writes: it fails at the first one that does not hold.
 
-As in :mod:`metastore.backends.sqlite.commit`, no other process writes meanwhile: what a check saw stays true.
+As in :mod:`metastore.backends.sqlite.commit`, no other process writes meanwhile: a check stays true.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ __all__ = [
 T = TypeVar("T")
 
 TAKEN = "(state = 0 OR state = 3)"
-"""What has its name and fills its parent: what is live, or being dropped in steps. As the index has it."""
+"""Entities that keep their name and fill their parent: live ones, and those that are being dropped in steps. As the
+index has it."""
 
 _LOOKS = 100
 """After how many rows the clock is read."""

@@ -50,7 +50,7 @@ _LONGEST = 1_000_000.0
 
 
 def _newest_driver() -> Any:
-    """Return the module with the newest SQLite: pysqlite3, where it is installed, or Python's own."""
+    """Return the module with the newest SQLite: pysqlite3 if it is installed, otherwise Python's own."""
     try:
         import pysqlite3.dbapi2 as other  # noqa: PLC0415  (an extra)
     except ImportError:
@@ -109,7 +109,7 @@ class Pool:
             )
 
     def _check_there(self) -> None:
-        """Raise BackendUnavailable if the path leads to another file by now: what is written would go into nothing."""
+        """Raise BackendUnavailable if the path leads to another file now: writes would go to a file without a name."""
         if self._in_memory:
             return
         there = _identity(self._database)
@@ -187,7 +187,7 @@ class Pool:
         return connection
 
     def connection(self) -> Loan[Any]:
-        """Lend a connection for a ``with`` block; what it left unfinished is rolled back."""
+        """Lend a connection for a ``with`` block; unfinished work is rolled back."""
         if self._closed and (self._in_memory or not cleans_up()):  # a database in memory ended with its connection
             raise StoreClosed
         if self._pool.pid != process_id():
@@ -263,7 +263,7 @@ def _warn_once() -> None:
 
 
 def make_private(database: str) -> None:
-    """Make a file that is not there for its owner alone; SQLite gives the files beside it (-wal, -shm) its mode."""
+    """Make a missing file that only its owner may read; SQLite gives the files beside it (-wal, -shm) its mode."""
     with suppress(OSError):  # if the file exists, the open below uses it; any other problem SQLite reports
         os.close(os.open(database, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 

@@ -1,19 +1,19 @@
 """Group commit: threads that write at the same time share one transaction, and one wait for the disk.
 
-The first thread *leads*: it begins to write at once. What comes meanwhile waits in a queue. When the leader has
-SQLite's one lock for writers, it takes what waits until now. It makes all of it one after the other in its own
-transaction, and commits once. Then one of those that came too late leads.
+The first thread *leads*: it begins to write at once. Changes that come meanwhile wait in a queue. When the leader has
+SQLite's one lock for writers, it takes what waits until now. It makes all of them one after the other in its own
+transaction, and commits once. Then a thread whose change came too late leads.
 
 A large change has a transaction for itself. Small ones that came before it are committed first. Those behind it wait
 for it alone.
 
-Each change stands behind a savepoint: one that fails is rolled back by itself, and hurts no other. It runs with the
+Each change has a savepoint: a change that fails is rolled back alone, and affects no other. A change runs with the
 deadline of the thread that asked for it. Nobody gets an answer before the COMMIT, so that a group means what its
 changes mean one after the other. If the transaction fails as a whole, each of the others goes alone, and meets its own
 error. An error of the COMMIT itself is the answer to all.
 
-A thread leads while its block runs (:mod:`metastore.block`). If an interrupt ends that, those that wait see that nobody
-leads, and one of them begins. A change whose own thread an interrupt met in the queue is not made.
+A thread leads while its block runs (:mod:`metastore.block`). If an interrupt ends that thread, the waiting threads see
+that nobody leads, and one of them begins. A change whose own thread an interrupt met in the queue is not made.
 """
 
 from __future__ import annotations
@@ -60,11 +60,13 @@ class _Turn(Block):
         return self
 
     def end(self, *_: object) -> None:
-        """Do nothing: what counts is that it does not run any more."""
+        """Do nothing: it matters only that the turn runs no more."""
 
 
 class _Fate:
-    """What became of a transaction that several changes share. What they came to counts only if it was committed.
+    """What became of a transaction that several changes share.
+
+    The results of the changes count only if the transaction was committed.
 
     An interrupt may end its thread anywhere, and a second one what the thread does about the first.
     """

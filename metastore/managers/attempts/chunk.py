@@ -40,7 +40,7 @@ def create_chunk(
     parents_of: Callable[[View], tuple[Node, ...]],
     if_exists: IfExists,
 ) -> Proposal[int] | int:
-    """Propose all of ``wishes`` below one parent; the count of those that were written."""
+    """Propose all of ``wishes`` below one parent; the result counts the entities that it wrote."""
     parents = parents_of(view)
     check_in_use(parents)
     parent = root_or_last(parents)

@@ -31,7 +31,7 @@ __all__ = ["Begin", "announce"]
 
 @dataclass(frozen=True)
 class Begin:
-    """What is to be dropped in steps, besides the target: a column or a partition of it; and for how long."""
+    """The thing to drop in steps, besides the target: a column or a partition of it; and for how long."""
 
     operation: UUID
     ttl: float
@@ -42,7 +42,7 @@ class Begin:
 
 
 def announce(view: View, kind: Kind, target: Target, begin: Begin) -> Proposal[OwnedRecord]:
-    """Propose to take ``target``, or a part of it, out of sight, and to note the drop."""
+    """Propose to hide ``target``, or a part of it, and to note the drop."""
     record = find(view, kind, target)
     check_in_use(record.chain[:-1])
     if begin.column is not None:

@@ -43,10 +43,11 @@ class Drops:
 
         ``handler`` gets each pending drop and does the destructive part again, from its beginning; None: the handler
         that ``ms.on_drop`` registered for its kind, and drops of other kinds are left. Those whose ttl has not passed
-        are left to their processes. What had started is finished when the ttl of the process before has passed once
-        more. What a user may not drop is left. If the handler fails, that drop stays pending, and the others go on; the
-        first such error is raised at the end. Raises InvalidArgument; BackendUnavailable at once if the database does
-        not answer: call again later. LeaseLost at once if the holder has lost the ``lease``, which each step requires.
+        are left to their processes. Drops that had started are finished when the ttl of the process before has passed
+        once more. Drops that the user may not make are left. If the handler fails, that drop stays pending, and the
+        others go on; the first such error is raised at the end. Raises InvalidArgument; BackendUnavailable at once if
+        the database does not answer: call again later. LeaseLost at once if the holder has lost the ``lease``, which
+        each step requires.
         """
         if handler is not None:
             checked(handler)

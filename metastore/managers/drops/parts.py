@@ -123,7 +123,7 @@ def part_of(drop: Drop) -> Part:
 
 
 def marked_by(row: OwnedRecord) -> UUID | None:
-    """Return the operation that is dropping a partition in steps; None: it is there."""
+    """Return the operation that is dropping a partition in steps; None: the partition is not being dropped."""
     # the text shows that at once, for all but a few rows; SQLite returns bytes that are not UTF-8 as bytes
     if not isinstance(row.doc, str) or f'"{MARKER}"' not in row.doc:
         return None

@@ -58,10 +58,10 @@ def _announced(written: Sequence[Step]) -> OwnedRecord:
 
 
 class PendingDrop:
-    """What is being dropped in steps: an entity, or one column or partition of it. One thread at a time uses it.
+    """A drop in steps: of an entity, or of one column or partition. One thread at a time uses it.
 
     ``begin_drop`` returns it *held*: this process has it in hand until the ttl passes after the last step, and longer
-    if no other process takes it over. Those of ``store.drops.pending()`` are not held; a step takes over first.
+    if no other process takes it over. The drops of ``store.drops.pending()`` are not held; a step takes over first.
     """
 
     def __init__(self, session: Session, drop: Drop, *, held: bool) -> None:

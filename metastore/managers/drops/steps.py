@@ -114,7 +114,7 @@ def finish(view: View, known: Drop) -> Proposal[bool] | bool:
 
 
 def _target(backend: Reads, drop: Drop) -> Known | None:
-    """Return the entity, wherever it stands by now; its path is what events say."""
+    """Return the entity, wherever it is now; events name its present path."""
     return backend.by_id([target_id(drop.name)])[0]
 
 

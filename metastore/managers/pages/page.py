@@ -1,7 +1,7 @@
 """A page and its token: where the next page begins.
 
 A token holds ids and the last key, and no path, so it stays valid through restarts and renames. It is signed with the
-epoch of the database's feed, so that a damaged token, or one of another database, is refused. The signature is no
+epoch of the database's feed, so that a damaged token, or one of another database, is refused. The signature is not a
 secret: a token gives its holder no further rights.
 """
 
@@ -42,7 +42,7 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True)
 class TokenScope:
-    """The listing that a token belongs to: what is listed, of which kind, with which prefix."""
+    """The listing that a token belongs to: its rows, their kind, their prefix."""
 
     what: str
     kind: str

@@ -1,4 +1,4 @@
-"""Many relations to one entity, in chunks: one commit each. What is there already is left."""
+"""Many relations to one entity, in chunks: one commit each. Existing relations are left."""
 
 from __future__ import annotations
 

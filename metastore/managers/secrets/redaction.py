@@ -99,7 +99,7 @@ def redact(session: Session, left: set[int]) -> int:
 
 
 class _Places:
-    """What the catalogs declare, and below which of them each entity of history stands or stood."""
+    """The declarations of the catalogs, and the catalog above each entity of history, now or before."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -130,7 +130,7 @@ class _Places:
 
 
 def _path_of_error(result: str | None) -> str | None:
-    """Return where an operation failed, which has no other trace of it."""
+    """Return the path of an operation that failed, which has no other trace of it."""
     if result is None or '"attributes"' not in result:
         return None
     path = json.loads(result)["attributes"].get("path")

@@ -77,7 +77,7 @@ def declared(session: ManagerSession) -> None:
 
 
 def as_seen(session: ManagerSession, seal: Seal, call: Callable[[Seal], T]) -> T:
-    """Make a call with what it encrypts. What is missing for that is not told of a catalog that the user does not see.
+    """Make a call with what it encrypts. If the user does not see the catalog, the error does not say what is missing.
 
     Then the call is made as below a catalog that does not exist, which guards nothing: see :meth:`Seal.guarding`.
     """

@@ -49,7 +49,7 @@ def parameters(wanted: Sequence[Below]) -> dict[str, Any]:
 def found(wanted: Sequence[Below], rows: Sequence[Row]) -> list[Record | bool]:
     """Return what FIND_BELOW's rows mean: the child, False for none, True where more must be asked.
 
-    That is so where the parents are not as they were, and where something of that name is being dropped.
+    That happens if the parents have changed, or if an entity of that name is being dropped.
     """
     held = {(entity_id, scope_version) for entity_id, scope_version in rows[0][0] or ()}
     chains = {id(one.parents): held.issuperset(_scopes(one.parents)) for one in wanted}
