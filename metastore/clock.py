@@ -47,7 +47,7 @@ class Waker(Protocol):
 
 
 class ThreadWaker:
-    """A thread waits on a lock of its own: nobody else is woken."""
+    """A thread waits on its own lock, so that a wake-up reaches no other thread."""
 
     __slots__ = ("_lock",)
 

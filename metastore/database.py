@@ -25,9 +25,9 @@ def connect(
 ) -> Backend:
     """Return the backend for ``url``, after a check of its schema. An embedded database is migrated first.
 
-    ``deadline`` (seconds) holds for calls that set none themselves; ``pool_size`` and ``max_wait`` (seconds) are those
-    of :func:`metastore.open`. With ``restoring``, an import may be unfinished. Raises MigrationNeeded,
-    BackendUnavailable, InvalidArgument.
+    ``deadline`` (seconds) holds for calls that set none themselves; ``pool_size`` and ``max_wait`` (seconds) are as in
+    :func:`metastore.open`. With ``restoring``, an import may be unfinished. Raises MigrationNeeded, BackendUnavailable,
+    InvalidArgument.
     """
     pool_size = positive_integer(pool_size, "pool_size")
     limits = Limits(pool_size, None if max_wait is None else positive_seconds(max_wait, "max_wait"))

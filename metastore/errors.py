@@ -151,7 +151,7 @@ class StoreClosed(InvalidArgument):
 
 
 class EntityNotFound(MetastoreError):
-    """There is no such live entity (or column, or partition). Next step: create it, or correct the path."""
+    """No such live entity (or column, or partition) exists. Next step: create it, or correct the path."""
 
     code = "entity_not_found"
     http_status = 404
@@ -167,7 +167,7 @@ class EntityNotFound(MetastoreError):
 
 
 class EntityAlreadyExists(MetastoreError):
-    """The name is taken. Next step: load what is there, or choose another name."""
+    """The name is taken. Next step: load the existing one, or choose another name."""
 
     code = "entity_already_exists"
     http_status = 409
@@ -335,7 +335,7 @@ class LeaseLost(MetastoreError):
 class OutcomeUnknown(MetastoreError):
     """The acknowledgement was lost and the database could not be asked within the deadline, or gc deleted the answer.
 
-    Next step: ``store.outcome(error.operation_id)`` says what became of it; or repeat the call with
+    Next step: ``store.outcome(error.operation_id)`` shows its outcome; or repeat the call with
     ``operation_id=error.operation_id``, which applies it at most once.
     """
 

@@ -36,7 +36,7 @@ class Core(greenlet):  # type: ignore[misc]  # greenlet brings no types
         self.task: asyncio.Task[Any] | None = None
         self.over = False
         self.cleaning = False
-        """The task was cancelled while this code waited: what the code does now cleans up."""
+        """The task was cancelled while this code waited: the code now cleans up."""
         self._abandoned = False  # the coroutine was closed: it can await nothing more
         self._error: BaseException | None = None
 

@@ -59,7 +59,7 @@ AT_ONCE: Final = frozenset(
 WHOLE: Final = frozenset(
     {"backup", "close", "create_many", "export_to", "gc", "import_from", "rotate", "scrub", "verify"}
 )
-"""Long work: it is done in a thread of its own, where it does not hold up the loop while Python runs."""
+"""Long work: it runs in a separate thread, where it does not block the loop while Python runs."""
 INTERNAL: Final = frozenset({"place", "relate", "unrelate"})
 """Methods that managers call on each other: they are not part of the surface."""
 OPENINGS: Final = frozenset({"Lease", "LeaseSet"})
@@ -209,7 +209,7 @@ def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 _CALLED: set[asyncio.Task[Any]] = set()
-"""Tasks that run and that nobody waits for: the loop itself keeps no task alive."""
+"""Running tasks that no code waits for: the loop itself keeps no task alive."""
 
 
 async def _awaited(result: Awaitable[T]) -> T:

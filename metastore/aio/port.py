@@ -1,8 +1,8 @@
 """The door between sync code and the event loop: a backend and a clock whose waits let other tasks run.
 
 A store on these is the async store's core. In a greenlet (:mod:`metastore.aio.core`) each call of the port goes to one
-of the store's threads, and the task waits for it. In a thread, as the heartbeat of a lease is one, each call is made at
-once.
+of the store's threads, and the task waits for the thread. In a thread, as the heartbeat of a lease is one, each call is
+made at once.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _until_over(core: Core, job: Job) -> None:
 
 
 def alone(threads: Threads, call: Callable[[], T], *, waits: bool = False) -> T:
-    """Make a call in a thread of its own while other tasks run; in a thread, make it at once."""
+    """Make a call in a separate thread while other tasks run; in a thread, make it at once."""
     core = current()
     return call() if core is None else cast(T, _finished(core, threads.alone(call, waits=waits)))
 
@@ -152,7 +152,7 @@ class _Rows(_Door):
 
 
 class _AioEar:
-    """Waits in a thread of its own: as many as follow the feed."""
+    """Waits in a separate thread: one for each follower of the feed."""
 
     def __init__(self, ear: Hearing, threads: Threads) -> None:
         self._ear, self._threads = ear, threads
@@ -162,7 +162,7 @@ class _AioEar:
 
 
 class _AioWaker:
-    """Waits in a thread of its own: as many as wait for leases."""
+    """Waits in a separate thread: one for each waiter for leases."""
 
     def __init__(self, waker: LeaseWaker, threads: Threads) -> None:
         self._waker, self._threads = waker, threads

@@ -144,7 +144,7 @@ class Threads:
         return job
 
     def _begin(self) -> None:
-        """Start one more thread. If none can be started, the call waits for one that is there, or fails."""
+        """Start one more thread. If none can be started, the call waits for an existing one, or fails."""
         name = f"metastore-async-{len(self._workers) + 1}"
         thread = threading.Thread(target=self._work, args=(self._calls,), name=name, daemon=True)
         try:
@@ -175,7 +175,7 @@ class Threads:
             self._under_way -= 1
 
     def alone(self, call: Callable[[], Any], *, waits: bool = False) -> Job:
-        """Make a call in a thread of its own: one that takes long. ``waits``: closing the store ends it early."""
+        """Make a long call in a separate thread. ``waits``: closing the store ends it early."""
         if os.getpid() != self._pid:
             self._be_new()
         job = Job(call)

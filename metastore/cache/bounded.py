@@ -1,8 +1,8 @@
 """Keep the answers that are used often, within a number and a size. One thread at a time calls it.
 
 W-TinyLFU (``theine_core``) decides. It estimates how often each answer is used, even after the answer has gone. A new
-answer stays if it is used more often than the one that would have to go for it. So a scan of things that are read once
-does not push out what is read again and again. W-TinyLFU bounds only the number of answers. So this module adjusts that
+answer stays if it is used more often than the one that it would replace. So a scan of things that are read once does
+not push out what is read again and again. W-TinyLFU bounds only the number of answers. So this module adjusts that
 number to the size in bytes, as answers come.
 
 A reader does not call it. It appends the answer that it used to the list ``used``, once until the list is counted. That

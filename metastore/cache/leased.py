@@ -181,7 +181,7 @@ class Leased:
             return self._announced.asked(lease)
 
     def _join(self) -> None:
-        """Let this process be a member of its own: it was forked, or an interrupt kept the thread from beginning."""
+        """Make this process a separate member: it was forked, or an interrupt kept the thread from beginning."""
         with self._lock:
             if not self._member.is_of_this_process:
                 # made before the thread starts: two running members would evict from one cache
@@ -235,7 +235,7 @@ class _Counter:
         self._looks = 0
 
     def total(self) -> int:
-        """Return how often it was called; one thread at a time. To look counts too, and is taken off."""
+        """Return how often it was called; one thread at a time. Looking counts too, and is subtracted."""
         self._looks += 1
         return self.add() - self._looks + 1
 

@@ -1,13 +1,11 @@
 """Keep one process a member: a thread joins, serves, is fenced, and joins again.
 
-========  =====================================================================================================
-joining   It is registered, and acknowledges. It keeps nothing before all transactions are over that began before its
-          generation.
+========  ===================================================================================================== joining
+It is registered, and acknowledges. It keeps nothing before all transactions are over that began before its generation.
 serving   It looks whenever a change is announced, evicts, acknowledges what is new; it renews its lease every third of
-          the ttl.
-fenced    The lease is over, or its row is gone. Entries are never used again; it joins with a new CacheLease.
-left      Its store was closed or dropped, or the process ends. Its row is removed: no writer waits for it.
-========  =====================================================================================================
+the ttl. fenced    The lease is over, or its row is gone. Entries are never used again; it joins with a new CacheLease.
+left      Its store was closed or dropped, or the process ends. Its row is removed: no writer waits for the member.
+======== =====================================================================================================
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ _SOON: Final = 0.01
 """How soon after a look the next one is not worth it, if nothing was announced (seconds)."""
 _LATELY: Final = 1.0
 _BLIND_POLLS: Final = 0.2
-"""How often a member that cannot listen looks if there was no change lately (seconds)."""
+"""How often a member that cannot listen looks if no change came lately (seconds)."""
 _LEAVES: Final = 1.0
 """How long leaving may take (seconds): after that, writers wait until the lease is over."""
 _WHY: Final = "its registration was removed while it joined"
@@ -53,7 +51,7 @@ class Shown(NamedTuple):
     pending: bool
     """A change is announced and not committed."""
     new: bool
-    """An announcement is there that no look before has shown."""
+    """An announcement exists that no earlier look has shown."""
 
 
 class Member:
@@ -97,7 +95,7 @@ class Member:
         return self._thread is not None and self.is_of_this_process
 
     def begin(self) -> None:
-        """Start the thread. After an interrupt nobody knows whether it was started: calling this again is safe."""
+        """Start the thread. After an interrupt it is unknown whether the thread started: calling this again is safe."""
         if not self.runs:
             threading.Thread(target=self._run, name="metastore cache", daemon=True).start()
 
@@ -112,7 +110,7 @@ class Member:
             self.look()
 
     def close(self) -> None:
-        """End the lease first; the thread ends the registration then, so that no writer waits for it."""
+        """End the lease first; the thread then ends the registration, so that no writer waits for this member."""
         self.lease.end()
         if not self.is_of_this_process:
             return
@@ -280,7 +278,8 @@ class Member:
     def _apply(self, lease: CacheLease, announced: Sequence[Announcement]) -> bool:
         """Evict what is new; return whether there is something to acknowledge.
 
-        What an earlier look on this connection has shown was acknowledged with it: no writer waits for this look.
+        An earlier look on this connection has acknowledged the announcements that it showed: no writer waits for this
+        look.
         """
         fresh, self._fresh = self._fresh, False
         shown = self._see(lease, announced, fresh)

@@ -37,7 +37,7 @@ _TOGETHER = 10_000
 
 
 class _Era:
-    """What is kept and applied since the cache began, or forgot everything."""
+    """The entries and the applied position since the cache began, or forgot everything."""
 
     def __init__(self, options: Cache) -> None:
         self.entries = Entries(options.max_entries, options.max_bytes)
@@ -95,7 +95,7 @@ class Validated:
         """Return nothing: each read asks what has changed."""
 
     def forget(self) -> None:
-        """Keep nothing of what was read: the server was started again."""
+        """Forget all entries: the server was started again."""
         if process_id() != self._pid:
             self._begin()
             return
@@ -148,7 +148,7 @@ class Validated:
     def _asked(self, wanted: Sequence[tuple[Hashable, Names]], ask: Callable[[], list[Found]]) -> list[Found]:
         """Ask the database, and keep what it says.
 
-        What is asked for before the first position is applied is not kept: nothing tells what it has missed.
+        Answers from before the first applied position are not kept: nothing tells which changes they missed.
         """
         with self._lock:
             self._misses += len(wanted)

@@ -1,6 +1,6 @@
 """Charts as SVG elements of a page, whose style sheet gives the colors.
 
-A mark that is pointed at shows its value (``<title>``). Nothing moves, and there is no script.
+A mark that is pointed at shows its value (``<title>``). Nothing moves, and the page has no script.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST: Final = 8
 
 
 def svg(chart: Chart) -> str:
-    """Return the chart as an ``<svg>`` element; a chart without values says that there is nothing to show."""
+    """Return the chart as an ``<svg>`` element; a chart without values says so."""
     parts = list(_bars(chart) if isinstance(chart, Bars) else _lines(chart))
     height = _HEIGHT if parts else _EMPTY
     if not parts:

@@ -34,7 +34,7 @@ _IN_THE_SHELL = (
     ("evict it with force", "evict it with --force"),
     ("give one as value=", "write TAG=VALUE"),
 )
-"""What a message tells a program to do, and what somebody at a shell does."""
+"""Each call in a message that a program should make, and the command for a shell."""
 
 
 class _Interrupted(Exception):
@@ -99,7 +99,7 @@ def _command() -> Any:
 
 
 class _Closed(TextIOBase):
-    """Stands for a standard output that was closed: what writes there is told so."""
+    """Stands for a closed standard output: a write to it raises an error."""
 
     def write(self, _: str) -> int:
         raise OSError(errno.EBADF, "standard output is closed")
@@ -115,7 +115,7 @@ def _open_streams() -> None:
 
 
 def _let_go() -> None:
-    """Drop what stdout does not take: Python would try again at its end, and tell of it."""
+    """Drop what stdout does not take: Python would try again at its exit, and print an error."""
     try:
         sys.stdout.flush()
     except OSError:

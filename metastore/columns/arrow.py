@@ -200,7 +200,7 @@ def _decoded(value: bytes) -> str:
 
 
 def _exact(column: Column, text: str | None) -> Column:
-    """Return ``column`` with the type ``text`` if that is one of which the Arrow type says only a part."""
+    """Return ``column`` with the type ``text`` if the Arrow type says only a part of that type."""
     if text is None or column.fields:
         return column
     try:

@@ -132,9 +132,9 @@ class Waiting(Generic[T]):
         self._lost("ancestor", record.chain[-1].id, record.version)
 
     def _found_again(self, record: Record) -> tuple[int, int]:
-        """Return the entity's parent and scope version.
+        """Return the entity's id and scope version.
 
-        If these have changed, an exclusive operation made the batch before lose.
+        If another one was seen before, an exclusive operation made the batch before lose.
 
         Such a batch is not a lost round. A mark or a locked row changes neither.
         """

@@ -6,7 +6,7 @@
                 decide, plan, commit straight into the store                     one task per share of data sets
     driver      settle tables whose files are gone; add up                       one small row per table or failure
 
-If nothing has changed, Spark is not started and nothing is written. The database's URL travels inside the tasks and
+If nothing has changed, the crawl neither starts Spark nor writes. The database's URL travels inside the tasks and
 is in no configuration. A task can run twice without harm. The crawler never holds a lock.
 """
 
@@ -45,9 +45,9 @@ from metastore.urls import reachable_url
 __all__ = ["Progress", "crawl"]
 
 Progress = Callable[[str, float], None]
-"""A function that is called with the current step and the fraction of it that is done, 0 to 1.
+"""A function that is called with the current step and its progress, 0 to 1.
 
-Of some steps nobody knows the fraction, such as the listing and Spark's start: it stays 0."""
+The progress of some steps is unknown, such as the listing and Spark's start: it stays 0."""
 
 
 def crawl(
@@ -241,7 +241,7 @@ class _Job:
         return Interrupted(written, missing)
 
     def _ended(self, state: str, reason: str) -> tuple[int, list[str]]:
-        """End the record. Return how many data sets were written, and the locations of those that were not."""
+        """End the record. Return how many data sets were written, and the locations of the others."""
         written, left = 0, [candidate.location for candidate in self.selection.todo]
         if self.dry_run:
             return written, left

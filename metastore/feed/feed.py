@@ -2,7 +2,7 @@
 
 A position is opaque and ordered. It has three parts: an epoch, which a restored copy of a database does not share; the
 number that the commit drew after its last lock; a random part of the operation's id. By that part a reader notices that
-a backup was put back in place: the change at the position is missing, or another operation made it.
+a backup was put back: the change at the position is missing, or another operation made it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ __all__ = [
 
 _PAGE = 500
 _LONGEST: Final = 8000
-"""How many changes a page has at most. After a page of which little is shown, the next is twice as long, and without
-texts, which may have a megabyte each: so what is hidden takes few statements, and little memory."""
+"""How many changes a page has at most. If a page shows little, the next one is twice as long, and without texts, which
+may have a megabyte each: so hidden changes take few statements, and little memory."""
 
 _RARE: Final = 16
 """A page shows little if it shows less than one in so many of its changes."""
@@ -112,7 +112,7 @@ def changes(
 ) -> Iterator[Change]:
     """Yield the changes after a position, oldest first, up to the last one that is decided.
 
-    ``sight``: what is shown of them; None: all. Raises as :func:`read` does.
+    ``sight``: which changes are shown; None: all. Raises as :func:`read` does.
     """
     found = read(backend, clock, after, limit, unreadable, sight)
     return cast(Iterator[Change], found) if sight is None else (one for one in found if isinstance(one, Change))
@@ -128,9 +128,9 @@ def read(
 ) -> Iterator[Change | Passed]:
     """Yield what ``changes`` does, and, with a ``sight``, how far the feed was read beyond what it shows.
 
-    A reader that goes on from there neither reads hidden changes again, nor is it behind when gc removes them.
-    Raises InvalidArgument for a position of another database and for one that was lost when a backup was put back,
-    HistoryGone for one after which gc has removed changes, before the call or between two pages of it.
+    A reader that goes on from there neither reads hidden changes again, nor is it behind when gc removes them. Raises
+    InvalidArgument for a position of another database and for one that was lost when a backup was put back, HistoryGone
+    for one after which gc has removed changes, before the call or between two of its pages.
     """
     check_unreadable(unreadable)
     if limit is not None:

@@ -1,4 +1,4 @@
-"""What stands below a path. Changes are compared with it as loads compare names: below a folding catalog, folded."""
+"""The entities below a path. Changes are compared with it as loads compare names: below a folding catalog, folded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Scope:
     there: bool
     """Whether the path leads to a live entity."""
     families: tuple[str, ...] | None
-    """Through which families the path leads; None: any, because nothing is there now."""
+    """The families on the path; None: any, because nothing is at the path now."""
     _inside: set[tuple[int | None, int | None]] = field(default_factory=set, compare=False)
 
     @classmethod

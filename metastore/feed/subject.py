@@ -1,4 +1,4 @@
-"""What a step of the feed is about: an entity, or the owner of an owned row, or the object of a relation."""
+"""The subject of a step of the feed: an entity, the owner of an owned row, or the object of a relation."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The changes of one entity and of what is below it, where its id is known.
+"""The changes of one entity and everything below it, if its id is known.
 
-So what has the same path but is of another family, or came after the entity, is not taken for it.
+So another entity at the same path, of another family or made later, is not taken for it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _ALL = 1_000_000
 
 @dataclass
 class Tracked:
-    """An entity, and where it stands after each change."""
+    """An entity, and its place after each change."""
 
     backend: Backend
     standing: Standing
     seq: int
-    """The position at which it stands there. Rows up to it whose commit ends later are not in that."""
+    """The position since which it is there. Rows up to it whose commit ends later are not in that."""
     _begun: set[UUID] = field(default_factory=set)
     """The commits of several rows that the feed is in the middle of."""
     _inside: set[tuple[int | None, int | None]] = field(default_factory=set)
@@ -71,7 +71,7 @@ class Tracked:
         return {i for run in _runs(purges) for i in self._below(run)}
 
     def _below(self, run: Sequence[Step]) -> list[int]:
-        """Return which of the entities that are purged one after another stood below this one before."""
+        """Return which of the entities that are purged one after another were below this one before."""
         ids = [step.entity_id or 0 for step in run]
         try:
             known = self.backend.past.by_id((run[0].seq or 0) - 1, ids, docs=False)

@@ -1,8 +1,8 @@
 """Import every catalog that a Spark session sees, the Hive metastore included, through Spark's own catalog API.
 
 The driver lists and describes the tables, because only it has a session. Each executor writes a share of them to the
-store. Needs the extra [spark]. Repeat it as often as you like: a table that is up to date is not written. What was made
-or changed here stays: if a table has changed here and there since the last import, it is a failure.
+store. Needs the extra [spark]. Repeat it as often as you like: a table that is up to date is not written. Changes made
+here stay: if a table has changed on both sides since the last import, it is a failure.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def spark_session(master: str, options: Mapping[str, str]) -> Iterator[SparkSess
 
 
 def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell | None = None) -> ImportCounts:
-    """Import all catalogs of a session below the metalake ``into``, which is made where it is missing.
+    """Import all catalogs of a session below the metalake ``into``, which is created if it is missing.
 
     The executors open ``url``, so it names a place that they reach. Raises InvalidArgument.
     """
@@ -191,7 +191,7 @@ def _writer(url: str, lake: Names) -> Any:
 
 
 _OF_A_TABLE: Final = (EntityAlreadyExists, EntityNotFound, NotInUse, DropPending, InvalidArgument)
-"""Errors that say nothing of other tables."""
+"""Errors that concern one table only."""
 
 
 def _written(store: Store, path: Names, one: Described) -> bool:

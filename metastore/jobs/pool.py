@@ -39,8 +39,8 @@ class WorkerPool:
     """Runs jobs until it is closed: ``with WorkerPool(store, workers=2): …``.
 
     ``workers``: how many jobs run at once. ``ttl``: how long after a server's last renewal others take its jobs over
-    (seconds); they notice up to half a second later. ``take_over``: run the jobs too that were submitted to another
-    database, of which this one is a copy; where the original runs too, they run twice. Close the pool before its store.
+    (seconds); they notice up to half a second later. ``take_over``: also run jobs that were submitted to another
+    database, of which this one is a copy; if the original runs too, they run twice. Close the pool before its store.
     """
 
     def __init__(self, store: Store, *, workers: int = 2, ttl: float = 6.0, take_over: bool = False) -> None:

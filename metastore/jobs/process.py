@@ -1,7 +1,7 @@
 """Start a job's command under a guard, let it run, end it, and read its output.
 
 The server never opens by its name what a job can touch: a job may clean its folder, or put a FIFO or a link there. Its
-output goes to a file without a name, of which the server keeps the descriptor.
+output goes to a file without a name, whose descriptor the server keeps.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@
 * ``distinct``: how many different values there are; an estimate, mostly within 4 %.
 * ``min``, ``max``: exact; of texts the first 256 characters, of bytes the first 256 hexadecimal digits.
 * ``quantiles``: of numbers and times, at 25, 50 and 75 %; each is a value whose rank is within 0.01 % of the rows.
-* ``top``: the most frequent values (of texts: beginnings) and how often they are there, most frequent first. Exact up
+* ``top``: the most frequent values (of texts: beginnings) and how often each occurs, most frequent first. Exact up
   to ten thousand different values, estimates beyond. Needs Spark 4.1; before, it is left out.
 
 Values are written as the statistic ``crawl`` has them. NaN is neither null nor a value. A text with a NUL is left
-out: PostgreSQL stores none. Of nested columns and intervals only the nulls are counted.
+out: PostgreSQL stores none. For nested columns and intervals only the nulls are counted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Folders of an object store: one listing of all keys below a root, in pages of the store's size.
 
 Keys that file systems cannot have (``a//b``, ``a/../b``) are failures: other readers would read another file. An empty
-object that marks a folder is not a file. Sizes and times come from the listing; pyarrow gives no ETags. If there are
-no times either (most of fsspec), a hash of all that the store says of a file replaces its ETag.
+object that marks a folder is not a file. Sizes and times come from the listing; pyarrow gives no ETags. If the storage
+has no times either (most of fsspec), a hash of everything that it says about a file replaces its ETag.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class _Folders:
         return False
 
     def _is_plain(self, parts: tuple[str, ...]) -> bool:
-        """Tell whether a folder is not a table of a format of its own; a failure says that it is."""
+        """Whether a folder is plain, and not a table in a table format; note a failure for such a table."""
         if parts in self.formats:
             self.listing.fail(join(self.root, *parts), why_not(self.formats[parts]))
         return parts not in self.formats

@@ -70,7 +70,7 @@ class Seen:
     """The entities that were seen there, whether they came over or not. Only what was not seen is gone."""
 
     left: set[Key] = field(default_factory=set)
-    """Entities that are there and did not come over."""
+    """Entities that exist there but were not imported."""
     unsure: set[Key] = field(default_factory=set)
     """Entities whose relations are not all known."""
 
@@ -131,7 +131,7 @@ class _Earlier(NamedTuple):
 class _History:
     """The steps of history: one for each row, and before an entity's those of its earlier versions.
 
-    The database counts as one whose older history gc removed: of most versions nothing is known.
+    The database counts as one whose older history gc removed: most versions are unknown.
     """
 
     def __init__(self, stream: BinaryIO) -> None:

@@ -45,7 +45,7 @@ def import_gravitino(
 ) -> Report:
     """Import Gravitino's database at ``source`` into the store at ``url``; return the report.
 
-    An empty store gets versions, audits and times as they are there. A store that has an earlier import follows:
+    An empty store gets Gravitino's versions, audits and times. A store that has an earlier import follows:
     entities keep their ids through renames, and entities that are gone there are dropped. ``file``: where the import
     writes what it read; call again after a kill, and it goes on with the file. Raises InvalidArgument for a source that
     cannot be read, EntityAlreadyExists if an entity gets a name meanwhile that the import needs: rename that one.

@@ -86,7 +86,7 @@ def _catalog(row: Row, _: Parts) -> Thing:
 
 
 def _current(row: Row, versions: list[Row], column: str = "current_version") -> list[Row]:
-    """Return the rows of the current version; where that is missing, those of the newest."""
+    """Return the rows of the current version; if they are missing, those of the newest."""
     wanted = row.get(column)
     current = [one for one in versions if one["version"] == wanted]
     return current or [one for one in versions if one["version"] == versions[-1]["version"]]

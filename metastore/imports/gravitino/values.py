@@ -35,7 +35,7 @@ DAMAGED: Final = (
 
 _IN_USE: Final = "in-use"
 IDENTIFIER: Final = "gravitino.identifier"
-"""The property in which Gravitino keeps an entity's id; it shows it to nobody."""
+"""The property in which Gravitino keeps an entity's id, which it does not show."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -97,7 +97,7 @@ def _name(value: Any) -> str | None:
 
 
 def known_audit(row: Row, report: Report | None = None, what: str = "") -> dict[str, Any]:
-    """Return the audit of a row; of a damaged one, that nothing is known. The report names it."""
+    """Return the audit of a row; for a damaged row, an empty one. The report names it."""
     try:
         return audit(row)
     except DAMAGED as error:
