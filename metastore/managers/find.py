@@ -199,7 +199,7 @@ class _Looking:
 
     @property
     def _before(self) -> str:
-        """The condition on the rows after the names. If only one name fits: the least text that comes after it."""
+        """The text before which the names end. If only one name fits: the least text that comes after it."""
         return self._prefix + ("\x01" if self._prefix == self.wanted.glob else _BEYOND)
 
     def records(self) -> Iterator[Record]:
