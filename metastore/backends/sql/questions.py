@@ -76,7 +76,10 @@ class Texts:
 
 
 class Questions(ABC):
-    """Reads for a backend to inherit. What is below the line in the class is what a database says."""
+    """Reads for a backend to inherit.
+
+    The part of the class below the line is the database's: it runs the statements.
+    """
 
     sql: Texts
 
