@@ -135,7 +135,7 @@ class Leased:
         lease, number = self._member.lease, self._announced.number
         entries = [lease.entries.get(key) for key, _ in wanted]
         if None not in entries and lease.holds():
-            with self._lock:  # no entry was announced since, so all of them were true at one moment
+            with self._lock:  # no change was announced since, so all of them were true at one instant
                 one_instant = number == self._announced.number and lease is self._member.lease
             if one_instant:
                 for entry in entries:
@@ -159,7 +159,7 @@ class Leased:
             return entry.found  # type: ignore[return-value]
         asked = self._asked(1)
         listed = ask()
-        if asked is not None and listed.found:  # otherwise the answer is true until something is created at its path
+        if asked is not None and listed.found:  # otherwise the answer is true only until an entity comes to its path
             self._keep(asked, key, listing_of(listed))
         return listed
 

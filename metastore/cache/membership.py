@@ -1,11 +1,13 @@
 """Keep one process a member: a thread joins, serves, is fenced, and joins again.
 
-========  ===================================================================================================== joining
-It is registered, and acknowledges. It keeps nothing before all transactions are over that began before its generation.
+========  =====================================================================================================
+joining   It is registered, and acknowledges. It keeps nothing before all transactions are over that began before its
+          generation.
 serving   It looks whenever a change is announced, evicts, acknowledges what is new; it renews its lease every third of
-the ttl. fenced    The lease is over, or its row is gone. Entries are never used again; it joins with a new CacheLease.
-left      Its store was closed or dropped, or the process ends. Its row is removed: no writer waits for the member.
-======== =====================================================================================================
+          the ttl.
+fenced    The lease is over, or its row is gone. Entries are never used again; it joins with a new CacheLease.
+left      Its store was closed or dropped, or the process ends. Its row is removed: no writer waits for it.
+========  =====================================================================================================
 """
 
 from __future__ import annotations

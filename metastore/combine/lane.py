@@ -29,7 +29,7 @@ child begins with an empty lane.
 **Who looks.** A look costs a thread or a task its sleep, so not all that wait may look often. One of them, the
 *watcher*, looks after each ``patience`` whether a leader is stuck. It is the newest of the queue, which waits longest.
 The others look seldom, all of them together ``_LOOKS`` times a second: whether an interrupt has lost them, or the
-watcher. The time that a call spends in the lane does not depend on the number of waiting calls.
+watcher. The work that a call makes for the lane does not depend on the number of waiting calls.
 
 **Threads and tasks.** A request waits with a waker of the lane's clock: a thread waits on a lock, a task of an event
 loop lets other tasks run. A leader is then a task. :meth:`Lane.submit` and :meth:`Lane.result` are the two halves of
@@ -174,7 +174,7 @@ class Lane(Generic[Q, A]):
                     stay.end()  # a batch has it, and its time is over: it continues alone
             except BaseException:
                 if not handle.stay.decide("left") and handle.leads:
-                    self.leave(handle.stay.term)  # it may have to lead: its batch put it back, and it was elected again
+                    self.leave(handle.stay.term)  # a second term: its batch put it back, and it was elected again
                 self._let_watch()
                 raise
             finally:

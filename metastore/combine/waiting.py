@@ -33,8 +33,7 @@ T = TypeVar("T")
 
 ROUNDS: Final = 4
 """How many batches a request loses before it is announced. A lost batch costs one round trip for all its members, an
-announced change several round trips alone: with two processes on one hot table, 4 took 40 % less processor time than
-2."""
+announced change several for itself: with two processes on one hot table, 4 took 40 % less processor time than 2."""
 _UNDER_WAY: Final = Unknown("its batch was under way when its time was over")
 
 
@@ -142,9 +141,8 @@ class Waiting(Generic[T]):
     def _found_again(self, record: Record) -> tuple[int, int]:
         """Return the entity's id and scope version.
 
-        If another one was seen before, an exclusive operation made the batch before lose.
-
-        Such a batch is not a lost round. A mark or a locked row changes neither.
+        If they differ from those seen before, an exclusive operation made the batch before lose: that is not a lost
+        round. A mark or a locked row changes neither.
         """
         own = record.chain[-1]
         here, stood = (own.id, own.scope_version), self.stood

@@ -2,7 +2,7 @@
 
 A position is opaque and ordered. It has three parts: an epoch, which a restored copy of a database does not share; the
 number that the commit drew after its last lock; a random part of the operation's id. By that part a reader notices that
-a backup was put back: the change at the position is missing, or another operation made it.
+a backup was put back in place: the change at the position is missing, or another operation made it.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def check_drawn(backend: Feed, position: str, seq: int) -> None:
 def _check_restored(backend: Feed, position: str, seq: int, mark: str, collected: int) -> int:
     """Refuse a position whose change is missing although gc has not removed it; return up to where gc has by now."""
     operation_id, replica = backend.event_at(seq)
-    if operation_id is None and seq > collected:  # gc may have removed it since the check
+    if operation_id is None and seq > collected:  # gc may have removed it since ``collected`` was read
         collected = backend.feed_start()[1]
     gone_rightly = replica or seq <= collected
     if (gone_rightly and operation_id is None) or _mark(operation_id) == mark:

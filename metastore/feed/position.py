@@ -20,7 +20,7 @@ from metastore.port.records import Step
 __all__ = ["check_whole", "earlier", "gone", "last", "newest", "now", "position_before", "position_in"]
 
 _WALK = 1000
-"""How many changes before the found one the bisection checks, again and again until none is later."""
+"""How many changes before the one that the bisection found are checked at a time, until none is stamped later."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOOKS = 0.005
 """How often a reader looks whether the commits in flight are over (seconds)."""

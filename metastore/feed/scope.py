@@ -46,7 +46,7 @@ class Scope:
         there = record is not None or (kind is None and _is_owner(session.backend, names[:-1]))
         of = kind if record is None else record.chain[-1].kind
         families = None if of is None else families_of(kind_named(of), len(names))
-        # a user may not see the ancestors
+        # the ancestors may be hidden from the user
         whole = session.backend if session.access is None else session.access.backend
         return cls(whole, _folded(names, exact), exact, there, families)
 

@@ -40,7 +40,7 @@ def tracked(session: Session, target: Target, kind: str | None, after: str | Non
     else:
         node = led_to(session.backend, target, kind).chain[-1]
         entity_id, of = node.id, node.kind
-    backend = session.backend if session.access is None else session.access.backend  # a user may not see the ancestors
+    backend = session.backend if session.access is None else session.access.backend  # ancestors may be hidden
     seq = 0 if after is None else number_in(backend, after)
     return Tracked(backend, _standing(backend, session.clock, entity_id, of, seq), seq)
 

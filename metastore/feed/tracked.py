@@ -31,7 +31,7 @@ class Tracked:
     backend: Backend
     standing: Standing
     seq: int
-    """The position since which it is there. Rows up to it whose commit ends later are not in that."""
+    """The position of ``standing``. Rows up to it whose commit ends later are not in that."""
     _begun: set[UUID] = field(default_factory=set)
     """The commits of several rows that the feed is in the middle of."""
     _inside: set[tuple[int | None, int | None]] = field(default_factory=set)

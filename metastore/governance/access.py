@@ -69,9 +69,9 @@ def guesses() -> list[bool] | None:
 
 
 class Want(NamedTuple):
-    """An access of a write to an object, for which the user needs a right.
+    """An action of a write on an object, for which the user needs a right.
 
-    ``operation`` is in :data:`metastore.governance.privileges.OPERATIONS`, or in :meth:`any_of`. ``kind``:
+    ``operation`` is one of :data:`metastore.governance.privileges.OPERATIONS`, or of those in :meth:`any_of`. ``kind``:
     of what is created below the object, or of the row that it owns.
     """
 

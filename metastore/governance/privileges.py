@@ -45,12 +45,12 @@ REVEAL: Final = "use_secret"
 """The privilege to reveal the secrets of an object."""
 
 OWNERSHIP: Final = "ownership"
-"""Replaces the privilege if none exists: only owners may do it."""
+"""Stands for the privilege where only owners may do it."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """The privileges of one kind: for each operation, the ones that are enough. None: only an owner may do it."""
+    """The privileges of one kind: for each operation, any one of these is enough. None: only an owner may do it."""
 
     see: tuple[str, ...] = ()
     create: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """A backend that shows one user what it may see. Everything above it stays as it is.
 
-Hidden entities are left out: a path ends before them, an id leads nowhere, a listing skips them. The one trace that it
-leaves is a taken name: a path to something hidden has all its nodes, and no record.
+Hidden entities are left out: a path ends before them, an id leads nowhere, a listing skips them. The one trace that
+they leave is a taken name: a path to a hidden entity has all its nodes, and no record.
 
 Rows are read first and the rights after them, or both at one instant. So nothing is shown that was written after the
 user lost the right to see it. A method of the port that is neither here nor in ``PASSED`` is refused.
@@ -269,7 +269,7 @@ class Seen:
     # --- relations
 
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
-        """Return what goes from an entity that the user sees. A path to a hidden entity leads nowhere."""
+        """Return what goes from an entity that the user sees. A relation to a hidden entity has the end GONE."""
         relations = self._base.related(target, kind, above=above, doc=doc)
         if relations is None or not relations.end.chain or self._access.visible([relations.end.chain])[0] is None:
             return None
@@ -280,11 +280,11 @@ class Seen:
     def relating(
         self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
     ) -> Relating | None:
-        """Return what leads to an entity that the user sees. A relation from a hidden entity is left out."""
+        """Return what leads to an entity that the user sees. A relation from a hidden entity has the end GONE."""
         return self._page(self._base.relating(to_id, kind, value, after, limit))
 
     def related_page(self, from_id: int, kind: str, after: tuple[int, int, str], limit: int) -> Relating | None:
-        """Return what goes from an entity that the user sees. A path to a hidden entity leads nowhere."""
+        """Return what goes from an entity that the user sees. A relation to a hidden entity has the end GONE."""
         return self._page(self._base.related_page(from_id, kind, after, limit))
 
     def _page(self, found: Relating | None) -> Relating | None:

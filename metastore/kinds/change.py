@@ -167,7 +167,7 @@ class SetProperty(EntityChange):
     expected: str | _Unset | None = dataclasses.field(default=UNSET, kw_only=True)
 
     def __post_init__(self) -> None:
-        # documents, history and other processes compare and apply the stored form of a secret
+        # a secret is compared, kept in history and applied by other processes in its stored form
         if isinstance(self.value, Secret):
             object.__setattr__(self, "value", self.value.stored)
         if isinstance(self.expected, Secret):

@@ -118,7 +118,7 @@ def _request(
 
 
 def _nowhere() -> None:
-    """Return the entities whose change could be announced: a create has none."""
+    """Return the existing entity that a create changes: there is none."""
 
 
 def _make_all_parents(session: ManagerSession, kind: Kind, path: Path, options: CreateOptions, call: Call) -> None:

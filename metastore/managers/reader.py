@@ -144,7 +144,7 @@ class Reader(Generic[E]):
     def children(self, parent: Target | None, state: int, page_size: int, unreadable: Unreadable | None) -> Iterator[E]:
         """Yield the children in ``state``, by name, then oldest first.
 
-        Their origin is read before the first read: the server may be started again while the caller holds a page.
+        Their origin is taken before the first read: the server may be started again while the caller holds a page.
         """
         check_unreadable(unreadable)
         page_size = positive_integer(page_size, "a page size")

@@ -94,7 +94,7 @@ def _ask_first(access: Access, request: Request[T], view: View, error: Metastore
     """Raise PermissionDenied if the user may not do what an attempt found this against: it is told no more."""
     taken = isinstance(error, EntityAlreadyExists)
     asked = as_if_free(view, error.path) if isinstance(error, EntityAlreadyExists) else as_if_expected(view)
-    with suppress(EntityNotFound, VersionConflict):  # then the name is not the reason for the refusal
+    with suppress(EntityNotFound, VersionConflict):  # then the call fails for another reason than a missing right
         try:
             decided = request.attempt(asked)
         except EntityAlreadyExists as also:

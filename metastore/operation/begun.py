@@ -1,4 +1,4 @@
-"""The work for an operation before it runs as a whole: by a call that was alone at first, or by batches."""
+"""The state of an operation before it runs as a whole: a call that was alone at first, or batches began it."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ def decide(
 ) -> tuple[Proposal[T] | T, bool, str | None]:
     """Return what to commit, or the value that the caller gets; whether it rests on a guess; and the server's run.
 
-    ``trusting``: remembered entities may be used instead of a read. No value and no error rests on such a guess.
-    ``naming``: see :class:`View`.
+    ``trusting``: loaded and remembered entities may be used instead of a read. No value and no error rests on such a
+    guess. ``naming``: see :class:`View`.
     """
     run = session.backend.origin.run  # read before everything else
     view = View(session.backend, trusting, session.recent, naming=naming)

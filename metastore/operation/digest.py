@@ -34,7 +34,7 @@ def digest(request: Request[Any]) -> str:
 
 
 def is_digest_of(first: str, request: Request[Any], own: str) -> bool:
-    """Whether ``first`` is the fingerprint of a call with ``request``'s arguments; ``own``: ``request``'s own one.
+    """Whether ``first`` is the fingerprint of a call with the arguments of ``request``, whose fingerprint is ``own``.
 
     Secrets whose data key was destroyed since count as equal: nothing can compare them any more. Raises
     SecretKeyMissing, SecretKeyWrong.

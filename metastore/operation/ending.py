@@ -1,4 +1,4 @@
-"""End an operation whose attempts are over, without a commit; leave none of its rows behind."""
+"""End an operation whose attempts are over, without a commit; leave no intent and no mark behind."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def clean_up(session: Session, row: OperationRow, mark: OwnMark, life: float) ->
     """
     if not row.sent and row.pending_on is None and mark.held is None:
         return
-    with cleaning(session.clock.monotonic() + GRACE), suppress(MetastoreError):  # marks and tickets end by themselves
+    with cleaning(session.clock.monotonic() + GRACE), suppress(MetastoreError):  # both end by themselves
         if row.sent or row.pending_on is not None:
             withdraw(session, row.id, life, sent=row.sent)
         mark.remove()

@@ -213,7 +213,7 @@ class Intent:
             self._row.claim_again()
         if own.action == "expired":
             if self._session.clock.monotonic() < self._row.ends - _CLOSE:
-                self._row.claim_again()  # another call's deadline ended the wait
+                self._row.claim_again()  # the deadline of another call with this id has expired it
             self._row.pending_on = None
             raise DeadlineExceeded(f"{self._what()} was not applied within its deadline; call again")
         return with_origin([own], self._session.backend)[0]

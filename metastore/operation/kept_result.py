@@ -120,7 +120,7 @@ def with_origin(steps: list[Step], backend: Backend) -> list[Step]:
 
 
 def _with_origin(step: Step, backend: Backend) -> Step:
-    made_here = step.action == "create"  # otherwise the step itself says who made it, and when
+    made_here = step.action == "create"  # then the step itself says who made it, and when
     if step.created_at is not None or step.seq is None or step.entity_id is None or made_here:
         return step
     for origin in backend.history(step.entity_id, 0, 1):

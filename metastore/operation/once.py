@@ -1,7 +1,7 @@
 """A call without competition: decide, commit, finish. Most calls are no more than this.
 
-If the first attempt meets a conflict, the full :class:`~metastore.operation.operation.Operation` takes it up as its own
-first attempt: nothing here reacts to a conflict. A call under a lease, one with its caller's operation id, and one on
+If the first attempt fails, the full :class:`~metastore.operation.operation.Operation` takes it up as its own first
+attempt: nothing here reacts to a conflict. A call under a lease, one with its caller's operation id, and one on
 an entity that others changed a moment ago are such an operation from the beginning.
 """
 

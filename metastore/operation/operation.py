@@ -89,9 +89,9 @@ class Operation(Generic[T]):
         self._lost_to: int | None = None  # the entity of the last conflict
         self._unavailable: BackendUnavailable | None = None  # what the last attempt met
         self._exclusive = request.exclusive
-        self._guessed = False  # whether the last commit rested on remembered entities
+        self._guessed = False  # whether the last commit rested on loaded or remembered entities
         self._overlook = False  # whether the entity has pending intents that this program does not understand
-        self._again: Proposal[T] | None = None  # the commit to repeat, if only a lock was in the way
+        self._again: Proposal[T] | None = None  # the proposal to send once more, if only a lock was in the way
 
     def _announceable(self, source: Request[T] | Proposal[T]) -> Merge | None:
         """Return what can be announced. Nothing under a lease: a helper that applied it would not hold the lease."""
@@ -352,7 +352,7 @@ class Operation(Generic[T]):
         elif self._exclusive and (updated is not None or cause == "busy"):
             reaction = row.exclusive
         if self._guessed and cause != "busy" and reaction in (Reaction.MARK, Reaction.BACK_OFF):
-            return Reaction.AT_ONCE  # the remembered entity was old: that is not contention, and the next attempt reads
+            return Reaction.AT_ONCE  # the guess was outdated: that is not contention yet, and the next attempt reads
         return reaction
 
     # --- the outcome
@@ -369,7 +369,7 @@ class Operation(Generic[T]):
         self._decided_by = "self" if row.pending_on is None else "other"
         row.pending_on = None
         result = self._result_of(steps)
-        # the helper that applied a first call's change has just judged and guarded its evidence
+        # a first call whose change a helper applied was judged before, and the helper guarded its evidence
         if self._request.judge is not None and (row.is_repeat or self._decided_by == "self"):
             self._request.judge(steps, result)
         return result

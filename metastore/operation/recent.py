@@ -31,7 +31,7 @@ class Recent:
         self._led.set(path, chain)
 
     def note_parents(self, path: Lookup, nodes: tuple[Node, ...]) -> None:
-        """Note the nodes above an entity's path, or that the path leads nowhere."""
+        """Note the nodes above the entity at a path, or forget them if they are gone."""
         above = len(path.names) - 1
         if not above:
             return

@@ -79,7 +79,7 @@ class OperationRow:
         if not steps:
             if self._may_be_absent:
                 raise Conflict("operation", "nothing is kept of the operation")
-            raise outcome_forgotten(self.id)  # the operation was applied: sending the change again could apply it twice
+            raise outcome_forgotten(self.id)  # the row existed: sending the change again could apply it twice
         first = steps[0]
         if first.ordinal != 0:  # the fingerprint of the arguments was in the row that gc has deleted
             raise outcome_forgotten(self.id)

@@ -1,4 +1,4 @@
-"""A request: a manager hands it over, with the options of the call; and the view through which an attempt reads.
+"""A request of a manager, the options of its call, and the view through which an attempt reads.
 
 A request holds an *attempt*: a function that reads through a :class:`View`, decides with pure functions, and returns
 either a :class:`Proposal` to commit or the value itself. On the first attempt the view trusts the entities that the
@@ -311,7 +311,7 @@ class Request(Generic[T]):
     exclusive: bool = False
     """It bumps a scope version, and may mark the scope when it loses."""
     read_first: bool = False
-    """It is announced only after an attempt that read: a remembered entity may be below another catalog now, which
+    """It is announced only after an attempt that read: a loaded entity may be below another catalog now, which
     declares other properties secret."""
     id: UUID | None = None
     """The operation id, if the document must contain it; None: the operation draws one."""

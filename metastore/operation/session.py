@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Combines(Protocol):
-    """The door to :mod:`metastore.combine`, a folder above this one."""
+    """The door to :mod:`metastore.combine`, which is a layer above."""
 
     def resolve(self, lookup: Lookup) -> Resolved:
         """Follow a path over live nodes as far as it leads."""
@@ -57,7 +57,7 @@ class Listed(NamedTuple):
 
 
 class Caches(Protocol):
-    """The door to :mod:`metastore.cache`, a folder above this one."""
+    """The door to :mod:`metastore.cache`, which is a layer above."""
 
     def held(self, kind: str, target: object) -> Found | None:
         """Return what is kept of a path as it is written, or of an id; None: ask with :meth:`read`. It asks nobody."""

@@ -72,7 +72,7 @@ class AlterTogether(NamedTuple):
     id: int
     version: int
     scope_version: int
-    """The entity's own scope version: it has not moved since it was seen."""
+    """The entity's own scope version: while it is the same, the entity is where it was seen."""
     kind: str
     path: str
     steps: tuple[AlterStep, ...]

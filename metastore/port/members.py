@@ -112,7 +112,7 @@ class MemberRow(NamedTuple):
 
 
 class Wake(Protocol):
-    """A member waits with it: an announcement wakes it."""
+    """The wait of a member: an announcement ends it."""
 
     def wait(self, seconds: float) -> None:
         """Wait for an announcement, at most so many seconds."""
@@ -133,7 +133,7 @@ class Wake(Protocol):
 
 
 class MemberRows(Protocol):
-    """The questions of a member and an operator to the database. Raises BackendUnavailable where it does not answer.
+    """The queries of a member and of an operator. Raises BackendUnavailable if the database does not answer.
 
     A member asks on the connection of its ``wake``: writers wait for it, so it must not wait for a connection from the
     pool.

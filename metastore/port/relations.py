@@ -101,7 +101,7 @@ GONE = End((), live=False)
 
 
 def in_one_metalake(one: End, other: End) -> bool:
-    """Whether two ends are live and in one metalake: then their relation is live, except for its column."""
+    """Whether two ends are live and in one metalake: then their relation is live, if its column exists."""
     return one.live and other.live and one.chain[0].id == other.chain[0].id
 
 
@@ -153,4 +153,4 @@ class Sweep:
     """The id of the last one; None: there were none."""
     deleted: int
     columns: tuple[tuple[int, int, str], ...]
-    """The grants on columns: id, column, and the document of the entity that has, or had, it."""
+    """The relations of columns: id, column, and the document of the entity that has, or had, it."""

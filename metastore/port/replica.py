@@ -1,4 +1,4 @@
-"""How new the state is that a backend shows: a replica, and the primary in the same way.
+"""How new the state is that a backend shows, for a replica and for the primary alike.
 
 A server that was started again may show an older state: see :class:`Restarts`.
 

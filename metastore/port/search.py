@@ -1,4 +1,4 @@
-"""The questions of ``store.find`` to a backend: one page of a scan, all of it true at one instant."""
+"""The query of ``store.find`` to a backend: one page of a scan, all of it true at one instant."""
 
 from __future__ import annotations
 

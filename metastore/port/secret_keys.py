@@ -1,4 +1,4 @@
-"""The storage of a backend for encrypted properties: the wrapped data keys, and the redaction of history."""
+"""The operations of a backend for encrypted properties: the wrapped data keys, and the redaction of history."""
 
 from __future__ import annotations
 

@@ -107,6 +107,6 @@ class CacheStats:
     clears: int = 0
     """How often everything was forgotten: too many changes at once, or another epoch of the feed."""
     entries: int = 0
-    """The entries at this moment."""
+    """How many it keeps at this moment."""
     bytes: int = 0
     """An estimate of its memory."""

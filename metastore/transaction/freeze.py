@@ -138,7 +138,7 @@ class Freeze(Transaction):
 
     def _take(self, parents: tuple[Node, ...], own: Node) -> CommitOutcome:
         backend = self._outer.backend
-        # first without waiting for writers in flight, so that a stream of writers does not keep the next writer waiting
+        # the first mark waits for no writer in flight; after it, no stream of writers keeps the second mark waiting
         lost, self._mark.held = self._mark.held, own.id  # from now on a mark may exist
         outcome = backend.mark(Mark(self._id, own.id, min(self._ttl, MARK_TTL)))
         if not isinstance(outcome, Committed):
@@ -155,7 +155,7 @@ class Freeze(Transaction):
         try:
             super().__exit__(kind, error, trace)
         finally:
-            # after an error of the block the removal may take a whole deadline, after an interrupt only GRACE
+            # after an error of the block the removal may take a whole deadline, otherwise only GRACE
             failed = kind is not None and issubclass(kind, Exception)
             self._release(self._outer.policy_of(self._call).deadline if failed else GRACE)
 

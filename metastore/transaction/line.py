@@ -29,8 +29,8 @@ from metastore.transaction.turns import Door, door_at
 __all__ = ["InLine"]
 
 _MOST = 256
-"""With more entities the transaction takes no tickets: its commit would block all others for too long. Then a run is in
-line for those alone that it lost on."""
+"""With more entities, a run takes tickets only for those that it lost on: its commit would block all others for too
+long."""
 _BARRED = 1.0
 """How long a scope stays marked at least, if the owner of the mark has died (seconds)."""
 _LONGEST_BAR = 5.0
@@ -153,7 +153,7 @@ class InLine:
         ids = {w.id for w in commit.writes if isinstance(w, Update)}
         ids |= {r.id for r in commit.reads if isinstance(r, Expect) and not r.owned}
         if len(ids | self._ids) > _MOST:
-            ids &= {lost_on}  # without a bound, each loss would add an entity on which others write
+            ids &= {lost_on}  # each loss adds an entity on which others write
         if len(ids | self._ids) <= _MOST:
             self._ids |= ids
         self.note(self._ids, addresses)

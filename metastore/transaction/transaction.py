@@ -96,7 +96,7 @@ class Transaction(Managers):
         self._check_new()
         self._begun = True
         access = self._outer.access
-        # the overlay notes everything that exists, so that its commit can validate that; a user sees a part of it
+        # the overlay notes all that it reads, so that its commit can validate it; a user sees a part of it
         shown = self._overlay if access is None else Seen(cast(Backend, self._overlay), access)
         self._inner.backend = cast(Reads, OneAtATime(shown))
         return self

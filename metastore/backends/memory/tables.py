@@ -1,6 +1,7 @@
 """The tables of the memory model: rows in dictionaries, and the questions about them.
 
-The rows have the columns of :mod:`metastore.backends.sql.tables`. It has no index: every question walks over all rows.
+The rows have the columns of :mod:`metastore.backends.sql.tables`. No table has an index: every question walks over all
+rows.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def queue(tables: Tables, ids: Sequence[int], patience: float, now: int) -> int:
 
 
 def line(tables: Tables, ids: Sequence[int], ticket: int | None, now: int) -> Line:
-    """Return the tickets before a ticket; without one, all tickets whose turn has begun."""
+    """Return the tickets before a ticket; without one, all tickets that count now."""
     there = [(number, entity_id, one) for entity_id in ids for number, one in _standing(tables, entity_id)]
     mine = [one for number, _, one in there if number == ticket]
     exists = sum(entity_id in tables.stands for entity_id in ids)
@@ -73,7 +73,7 @@ def check_tickets(tables: Tables, commit: Commit, now: int) -> None:
 
 
 def check_line(tables: Tables, entity_id: int, ticket: int | None, now: int) -> None:
-    """Refuse a write of an entity that an older ticket waits for."""
+    """Refuse a write of an entity for which another ticket waits that is older than the caller's."""
     own = tables.tickets.get((entity_id, -1 if ticket is None else ticket))
     for number, one in _standing(tables, entity_id):
         if one.since <= now and (own is None or ticket is None or number < ticket):

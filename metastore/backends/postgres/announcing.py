@@ -111,7 +111,7 @@ class Announcing:
     def __init__(self, ask: Asks, timeout: float, clock: Clock = SYSTEM) -> None:
         self._ask, self._timeout, self._clock = ask, timeout, clock
         self.alone: Pass | None = None
-        """What a commit may assume while this process sees no members; None: it has not looked, or there are some."""
+        """The pass of each commit while this process sees no members; None: it has not looked, or there are some."""
         self._some = False
         """There were members when this process looked last."""
         self._lock = threading.Lock()  # the callers' threads and the watching thread change these values
@@ -128,7 +128,7 @@ class Announcing:
         """Begin again in a forked child: a thread of the parent may hold the locks, and watches for the parent only."""
         self._lock, self._watcher, self._stop = threading.Lock(), None, threading.Event()
         self.silence.fork()
-        self._kept, self._gone = OrderedDict(), []  # the parent's operations use the entries of before the fork
+        self._kept, self._gone = OrderedDict(), []  # these belong to the parent's operations
 
     # --- sending
 
@@ -177,7 +177,7 @@ class Announcing:
         return outcome
 
     def _looked(self) -> Pass | None:
-        """Return what a commit may assume if there are no members.
+        """Return the pass of each commit if there are no members.
 
         The generation is read first: see members.ANY_MEMBERS.
         """

@@ -54,7 +54,7 @@ _NEWEST = fails_if(
 _MEMBERS = {
     False: f"""SELECT g.id, e.version FROM guard g CROSS JOIN {each("entity", "e", "e.id = g.id")}
     WHERE g.parent_id = %(parent_id)s::bigint AND g.kind = %(kind)s::text AND g.state = %(state)s::smallint""",
-    # relations.py checks the owner relation, in a row of its own
+    # the id of the owner comes from a row of its own (unnest): relations.py says why
     True: f"""SELECT o.id, o.version FROM unnest(ARRAY[%(parent_id)s::bigint]) AS w(id)
     CROSS JOIN {each("owned", "o", "o.owner_id = w.id AND o.kind = %(kind)s::text")}""",
 }

@@ -198,7 +198,7 @@ class Pool:
                 connection.close()
                 return None
             try:
-                with self.in_time():  # a connection from the pool may be dead
+                with self.in_time():  # a kept connection may be dead
                     connection.execute(first.encode())
                 connection.timeout = math.inf
                 return connection

@@ -145,7 +145,7 @@ class Connection(psycopg.Connection[Any]):
         A server that is asked before it has read the statement ignores the order, and would go on until its time-out.
         """
         self.stop()
-        SYSTEM.sleep(_OVERTAKEN)  # selectors, not select(2), which refuses sockets whose number is 1024 or more
+        SYSTEM.sleep(_OVERTAKEN)  # a sleep, not select(2), which refuses sockets with numbers from 1024 on
         self.stop()
 
 

@@ -58,5 +58,5 @@ def _says_so(notice: Diagnostic) -> bool:
     where = (notice.source_function, notice.source_file)
     if any(where):
         return bool({*where} & {*_WAITS})
-    # None: a server hides where a notice comes from, so this may be such a notice
+    # the server hides where its notices come from, so any warning may be this one
     return notice.severity_nonlocalized in (None, "WARNING")

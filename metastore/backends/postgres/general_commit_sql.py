@@ -53,8 +53,8 @@ THROUGH = f"""UPDATE operation
 SET through = (SELECT max(seq) FROM operation WHERE operation_id = %(operation_id)s::uuid)
 WHERE operation_id = %(operation_id)s::uuid AND {DURABLE}"""
 """After several statements of one commit: notes its last position on all its rows."""
-# After the statements of a commit that takes a right away. The statements before hold these guards exclusively, and
-# fail if a precondition fails, so that this counts nothing alone.
+# After the statements of a commit that takes a right away. They hold these guards exclusively, and fail if a
+# precondition fails, so that the scope versions never grow without them.
 BUMP = f"UPDATE guard SET scope_version = scope_version + 1 WHERE id = ANY(%(ids)s::bigint[]) AND {DURABLE}"
 """Counts the scope versions of guards up that ``barred`` holds."""
 

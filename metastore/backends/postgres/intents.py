@@ -1,8 +1,8 @@
 """Write operations down, help, forbid and cancel them, and set marks: statements, parameters, what their rows mean.
 
 An intent becomes applied, failed, moved or expired by an update of its row that finds it pending, in the statement that
-changes the entity. A cancellation that came first leaves that update without its row, and then the commit changes
-nothing. Every statement locks the entity before its intents.
+changes the entity. A cancellation that came first leaves that update without its row, and then the statement
+changes nothing. Every statement locks the entity before its intents.
 
 Each statement that writes is durable (``fragments.DURABLE``). A crash that took back a tombstone, a cancellation or a
 new scope version after it was acknowledged would let a late original, or a stale guard, pass.

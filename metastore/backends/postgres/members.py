@@ -105,8 +105,8 @@ _OLDEST = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 _LOOK = """SELECT pg_current_snapshot()::text, a.id, a.xid, a.ids, a.scopes, a.parents
 FROM (SELECT 1) AS one LEFT JOIN cache_announcement a ON true"""
 _WHO = "WHERE id = %(id)s::bigint AND incarnation = %(incarnation)s::text"
-# Renewals are durable: a row with fewer renewals comes from a restore, and so does everything that this process read
-# since.
+# Renewals are durable: a row with fewer renewals was put back by a restore, which undid everything that this process
+# read since.
 _STILL = f"{_WHO} AND renewals >= %(renewals)s::bigint"
 _ACKNOWLEDGE = f"UPDATE cache_member SET seen = %(seen)s::text {_STILL} AND {_ASYNCHRONOUS} RETURNING renewals"
 _RENEW = f"""UPDATE cache_member SET seen = %(seen)s::text, renewals = renewals + 1, renewed_at = {NOW}

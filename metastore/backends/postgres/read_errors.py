@@ -1,4 +1,4 @@
-"""Turn an error of PostgreSQL into the caller's error, if nothing was applied for sure."""
+"""Turn an error of PostgreSQL into the caller's error, if certainly nothing was applied."""
 
 from __future__ import annotations
 

@@ -353,7 +353,7 @@ def _resolve_many(connection: psycopg.Connection[Any], lookups: Sequence[Lookup]
 
 
 class _Decided(NamedTuple):
-    """The known positions of one server.
+    """How far the positions of one server are known to be decided.
 
     A new connection may lead to another server. After a fail-over that lost commits, that one gives their positions to
     other changes. So this counts only until a connection is opened.

@@ -64,8 +64,8 @@ def in_line(entity_id: str, own: str | None = None) -> str:
 def line_of(ids: str, own: str) -> str:
     """Return a SELECT of one row: the columns that :func:`line` reads."""
     there = f"SELECT * FROM ticket WHERE entity_id = ANY({ids}) AND number > 0"
-    # there: all tickets at these entities; before: the tickets ahead of the caller's own, or, without one, those whose
-    # turn has begun; mine: the caller's own, one for each entity
+    # there: all tickets at these entities; before: the tickets ahead of the caller's own, or, without one, those that
+    # count now; mine: the caller's own, one for each entity
     return f"""WITH there AS MATERIALIZED ({there}),
 before AS MATERIALIZED (SELECT * FROM there WHERE CASE WHEN {own} IS NULL THEN since <= {NOW} ELSE number < {own} END),
 mine AS MATERIALIZED (SELECT * FROM there WHERE number = {own})
@@ -83,7 +83,7 @@ LEAVE = without_comments(f"""WITH
 gone AS (
   DELETE FROM ticket WHERE entity_id = ANY(%(ids)s::bigint[]) AND number = %(own)s::bigint AND {_SOON}
   RETURNING entity_id),
--- the others' turn, for the waiting tickets and for later ones
+-- the others' turn: the waiting tickets count only after it
 rest AS (
   UPDATE ticket t SET since = greatest(t.since, {NOW} + %(gap)s::bigint)
   FROM gone WHERE t.entity_id = gone.entity_id AND t.number > 0 AND t.number <> %(own)s::bigint

@@ -162,7 +162,7 @@ def _texts(parameters: Mapping[str, Any], names: Sequence[str]) -> list[bytes | 
             texts.append(b"true" if value else b"false")
         else:
             sent = str(value).encode()
-            if b"\x00" in sent:  # libpq would cut the text at the NUL, and send the rest
+            if b"\x00" in sent:  # libpq would send only the part before the NUL
                 raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
             texts.append(sent)
     return texts

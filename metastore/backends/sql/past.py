@@ -1,6 +1,6 @@
 """Read the past, on both SQL databases: rows of the operation table as they were at a position.
 
-``operation`` has one row for each version of an entity. The step shows the entity's place after it. The rows in
+``operation`` has one row for each version of an entity. It says where the entity was after the step. The rows in
 which an entity took a name also have its key, and an index over (parent, family, key). So a path is followed in two
 looks for each level: who took the name last, and what that entity's newest version was then, which must still have the
 name. A listing goes through all that ever had a name below the parent, and keeps what has it then.

@@ -76,10 +76,7 @@ class Texts:
 
 
 class Questions(ABC):
-    """Reads for a backend to inherit.
-
-    The part of the class below the line is the database's: it runs the statements.
-    """
+    """Reads for a backend to inherit. Each database implements the methods below the line in the class."""
 
     sql: Texts
 

@@ -203,7 +203,7 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
     @cached_property
     def gone(self) -> str:
         """The child of this kind and name that was dropped last."""
-        # "is not live" stands beside "is dropped", because the partial index has this condition
+        # "is dropped" implies "is not live", which is repeated because the partial index has that condition
         return from_named(
             f"""SELECT g.key, {NODE.format("g")}, g.state, {ENTITY}
 FROM guard g JOIN entity e ON e.id = g.id

@@ -79,7 +79,7 @@ def _below(each: Callable[[str, str, str], str]) -> tuple[str, str]:
     There are two ways: from all that the user has anywhere, and from the children. A row of ``way`` says which is the
     shorter. It is in the first condition of each join, so that the longer way reads nothing.
     """
-    # two statements, because each part has its own index
+    # two selects, because live children and all others have an index each
     children = [
         each("guard", "c", f"{{}} AND c.parent_id = :below AND c.state {state}") + " {}" for state in ("= 0", "<> 0")
     ]
@@ -101,7 +101,7 @@ def _below(each: Callable[[str, str, str], str]) -> tuple[str, str]:
 way AS (SELECT {_are_fewer(all_children(""), f"{one} {owned}")} AS owns,
   {_are_fewer(all_children(mine), f"{one} {granted}")} AS grants)"""
     selects = [
-        # what the user owns, and what its roles grant
+        # from what the user owns, and from what its roles grant
         f"{owner} {owned} {each('guard', 'c', 'c.id = r.from_id AND c.parent_id = :below')}",
         f"{grant} {granted} {each('guard', 'c', 'c.id = r.to_id AND c.parent_id = :below')}",
         # from the children
@@ -137,7 +137,7 @@ def nodes(ids: str, join: str) -> str:
     columns = f"{NODE.format('g')}, g.parent_id"
     return without_comments(f"""WITH RECURSIVE up AS (
   SELECT {columns} FROM guard g WHERE g.id IN ({ids})
-  -- not ALL: a parent of many is looked up once, and a circle of parents in a damaged table ends
+  -- not ALL: the parent of many is looked up once, and a circle of parents in a damaged table ends
   UNION
   SELECT {columns} FROM up {join.format(table="guard", alias="g", condition="g.id = up.parent_id AND g.id <> 0")})
 SELECT * FROM up WHERE id <> 0""")

@@ -130,7 +130,7 @@ def _members(fetch: Fetch, statement: str) -> int | None:
 
 
 def sqlite_stats(fetch: Fetch, now: int, since: int, limit: int) -> DatabaseStats:
-    """Ask SQLite, whose time is ``now``; as :func:`postgres_stats`. Its feed has no gaps, and it no MultiXacts."""
+    """Ask SQLite, whose time is ``now``; as :func:`postgres_stats`. No gaps in the feed, no MultiXacts."""
     (common,) = fetch(_SQLITE, {"now": now, "since": since, "page_size": limit})
     return _stats(common)
 

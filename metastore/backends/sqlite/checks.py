@@ -1,6 +1,6 @@
 """Check the preconditions of a commit on SQLite, before it writes: it fails at the first one that does not hold.
 
-As in :mod:`metastore.backends.sqlite.commit`, no other process writes meanwhile: a check stays true.
+As in :mod:`metastore.backends.sqlite.commit`, no other process writes meanwhile: what a check saw stays true.
 """
 
 from __future__ import annotations

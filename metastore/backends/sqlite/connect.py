@@ -153,7 +153,8 @@ class Pool:
                 if self._in_memory or not denied or not os.access(self._database, os.R_OK):
                     raise
             return self._opened_immutable()
-        except (DRIVER.Error, UnicodeDecodeError) as error:  # SQLite's message would show the text of a damaged schema
+        # UnicodeDecodeError: SQLite's message quotes the text of a damaged schema
+        except (DRIVER.Error, UnicodeDecodeError) as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             raise (BackendRefused if code == sqlite3.SQLITE_NOTADB else BackendUnavailable)(
                 f"cannot open the SQLite database {self._database}: {error}; check the path and its permissions"
@@ -265,7 +266,7 @@ def _warn_once() -> None:
 
 def make_private(database: str) -> None:
     """Make a missing file that only its owner may read; SQLite gives the files beside it (-wal, -shm) its mode."""
-    with suppress(OSError):  # if the file exists, the open below uses it; any other problem SQLite reports
+    with suppress(OSError):  # the file exists, or SQLite will report the problem
         os.close(os.open(database, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 

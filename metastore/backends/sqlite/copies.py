@@ -58,7 +58,7 @@ def put_back(database: str, source: Path, *, dry_run: bool = False) -> None:
 
 
 def _write(source: str, target: Path) -> None:
-    """Let SQLite copy a database to ``target``; the file is then whole and on the disk, or does not exist."""
+    """Let SQLite copy a database to ``target``; the whole copy is there, and on the disk, or none of it."""
     part = target.with_name(target.name + _PART)
     try:
         part.unlink(missing_ok=True)
@@ -123,7 +123,7 @@ def _check(source: Path) -> None:
         with closing(_connect(str(source))) as connection:
             ((compatible_from,),) = connection.execute("SELECT compatible_from FROM info").fetchall()
             problem = _problem(connection)
-    except (DRIVER.Error, UnicodeDecodeError) as error:  # SQLite's message would show the damaged text
+    except (DRIVER.Error, UnicodeDecodeError) as error:  # UnicodeDecodeError: SQLite's message quotes damaged text
         raise InvalidArgument(
             f"{source} is not a backup of a metastore: {error}; name a file of: metastore backup"
         ) from None

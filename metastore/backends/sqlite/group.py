@@ -1,7 +1,7 @@
 """Group commit: threads that write at the same time share one transaction, and one wait for the disk.
 
 The first thread *leads*: it begins to write at once. Changes that come meanwhile wait in a queue. When the leader has
-SQLite's one lock for writers, it takes what waits until now. It makes all of them one after the other in its own
+SQLite's one lock for writers, it takes the changes that wait by then. It makes them one after the other in its own
 transaction, and commits once. Then a thread whose change came too late leads.
 
 A large change has a transaction for itself. Small ones that came before it are committed first. Those behind it wait
@@ -12,7 +12,7 @@ deadline of the thread that asked for it. Nobody gets an answer before the COMMI
 changes mean one after the other. If the transaction fails as a whole, each of the others goes alone, and meets its own
 error. An error of the COMMIT itself is the answer to all.
 
-A thread leads while its block runs (:mod:`metastore.block`). If an interrupt ends that thread, the waiting threads see
+A thread leads while its block runs (:mod:`metastore.block`). If an interrupt ends the block, the waiting threads see
 that nobody leads, and one of them begins. A change whose own thread an interrupt met in the queue is not made.
 """
 

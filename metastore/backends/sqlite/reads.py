@@ -67,8 +67,7 @@ _TEXTS = Texts(
     READ_RELATIONS,
     _FIND,
     places="(SELECT value AS id FROM json_each(:places)) AS w",
-    # CROSS JOIN: CROSS JOIN keeps SQLite to this order; otherwise it would read all guards first, and then search the
-    # few rows on the left
+    # CROSS JOIN: SQLite keeps this order; otherwise it would read all guards first, and search the few rows on the left
     join="CROSS JOIN {table} {alias} ON {condition}",
     gathered="json_group_array(json_array(what, one, other, number, word, name))",
 )

@@ -19,8 +19,8 @@ READ_RELATIONS = RelationSql(
     gathered="json_group_array",
     nested="json",
     text="",
-    # CROSS JOIN: CROSS JOIN keeps SQLite to this order; otherwise it would read all relations, and then search the few
-    # rows on the left
+    # CROSS JOIN: SQLite keeps this order; otherwise it would read all relations first, and search the few rows on the
+    # left
     each="CROSS JOIN {table} {alias} ON {condition}",
     maybe="LEFT JOIN {table} {alias} ON {condition}",
     slots="""(SELECT json_extract(value, '$[0]') AS from_id, json_extract(value, '$[1]') AS slot

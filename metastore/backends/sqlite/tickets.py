@@ -22,7 +22,7 @@ _QUEUE = """INSERT INTO ticket (entity_id, number, time, patience, since)
   SELECT g.id, :number, :now, :patience,
     max(:now, coalesce((SELECT max(t.since) FROM ticket t WHERE t.entity_id = g.id), 0))
   FROM guard g WHERE g.id IN (SELECT value FROM json_each(:ids))"""
-# before: the tickets ahead of the caller's own, or, without one, those whose turn has begun; mine: the caller's own
+# before: the tickets ahead of the caller's own, or, without one, those that count now; mine: the caller's own
 _LINE = """WITH before AS (SELECT * FROM ticket
     WHERE entity_id IN (SELECT value FROM json_each(:ids)) AND number > 0
       AND CASE WHEN :own IS NULL THEN since <= :now ELSE number < :own END),
@@ -39,7 +39,7 @@ def stands(connection: Any, entity_id: int, now: int) -> bool:
 
 
 def check_line(connection: Any, entity_id: int, ticket: int | None, now: int) -> None:
-    """Refuse a write of an entity that an older ticket waits for."""
+    """Refuse a write of an entity for which another ticket waits that is older than the caller's."""
     if connection.execute(_HINDERS, {"id": entity_id, "own": ticket, "now": now}).fetchone():
         raise PreconditionFailed("ticket", entity_id)
 
@@ -55,7 +55,7 @@ def queue(connection: Any, ids: Sequence[int], patience: float, now: int) -> int
 
 
 def line(rows: Callable[[str, Any], list[Any]], ids: Sequence[int], ticket: int | None, now: int) -> Line:
-    """Return the tickets before a ticket; without one, all tickets whose turn has begun."""
+    """Return the tickets before a ticket; without one, all tickets that count now."""
     standing = rows(_LINE, {"ids": json.dumps(list(ids)), "own": ticket, "now": now})
     held, head, ahead, patience, moves, since = standing[0]
     gap = max(0, (since or 0) - now) / 1e6

@@ -57,7 +57,7 @@ class ObjectQueue:
         now = self._clock.monotonic()
         if now - self._shown >= _SHOW:
             self._shown = now
-            with suppress(MetastoreError):  # the next read asks for the lease, and reports the problem
+            with suppress(MetastoreError):  # the caller asks for the lease next, which reports the problem
                 for name in self._names:
                     self._show(name, now + _SHOW)
         look = min(_MOST, max(_LEAST, (now - self._since) * _SHARE))

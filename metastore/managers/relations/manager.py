@@ -119,7 +119,7 @@ class RelationManager:
         return Proposal(both(target.chain, other.chain), (write,), finish)
 
     def _found(self, view: View, wanted: WantedRelation) -> tuple[Record, Record]:
-        # a read in the call, never a guess, finds a column and judges what a tag or a policy allows
+        # a column, and what a tag or a policy allows, are judged by a read in the call, never by a guess
         fresh = wanted.column is not None or self._judge is not no_judge
         target, other = find_ends(View(view.backend, False) if fresh else view, wanted.target, wanted.other)
         if target.chain[0].id != other.chain[0].id:
