@@ -129,7 +129,7 @@ def commit(members: Sequence[Decided], batch: Batch, backend: Batches) -> Writte
 
 
 def _settle(sent: Sequence[Waiting[Any]], doubt: Unknown | None) -> None:
-    """Note what is known of a message that was not applied, or perhaps was."""
+    """Note the outcome of a message that was not applied, or whose answer was lost."""
     for one in sent:
         one.doubt = doubt
 

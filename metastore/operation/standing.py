@@ -1,8 +1,8 @@
 """What a user's write may keep but not set: references to secrets, and pointers to files of Iceberg.
 
-A client that writes all properties back names them too. That is allowed while the entity has them, which the version in
-the write's own commit proves. Such a change is never announced to be applied later: it would bring back what others
-have replaced since.
+A client that writes all properties back names them too. That is allowed while the entity has them: the commit of
+the write expects the version that proves it. Such a change is never announced to be applied later: it would bring back
+what others have replaced since.
 """
 
 from __future__ import annotations

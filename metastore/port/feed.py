@@ -42,7 +42,7 @@ class Feed(Protocol):
         ...
 
     def hearing(self) -> AbstractContextManager[Hearing | None]:
-        """Hear hints while the block runs; None: this backend sends no hints."""
+        """Hear hints while the block runs; None: no hint can be heard."""
         ...
 
     def hint(self, *, send: bool) -> bool:

@@ -51,7 +51,7 @@ class Tickets(Protocol):
         ...
 
     def line(self, ids: Sequence[int], ticket: int | None) -> Line:
-        """Return the tickets before a ticket on any of these entities; None: all tickets."""
+        """Return the line before a ticket on any of these entities; None: the whole line."""
         ...
 
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:

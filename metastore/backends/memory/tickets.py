@@ -27,7 +27,7 @@ def queue(tables: Tables, ids: Sequence[int], patience: float, now: int) -> int:
 
 
 def line(tables: Tables, ids: Sequence[int], ticket: int | None, now: int) -> Line:
-    """Return the tickets before a ticket; without one, all tickets that count now."""
+    """Return the line before a ticket; without one, the line of all tickets that count now."""
     there = [(number, entity_id, one) for entity_id in ids for number, one in _standing(tables, entity_id)]
     mine = [one for number, _, one in there if number == ticket]
     exists = sum(entity_id in tables.stands for entity_id in ids)

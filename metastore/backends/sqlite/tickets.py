@@ -55,7 +55,7 @@ def queue(connection: Any, ids: Sequence[int], patience: float, now: int) -> int
 
 
 def line(rows: Callable[[str, Any], list[Any]], ids: Sequence[int], ticket: int | None, now: int) -> Line:
-    """Return the tickets before a ticket; without one, all tickets that count now."""
+    """Return the line before a ticket; without one, the line of all tickets that count now."""
     standing = rows(_LINE, {"ids": json.dumps(list(ids)), "own": ticket, "now": now})
     held, head, ahead, patience, moves, since = standing[0]
     gap = max(0, (since or 0) - now) / 1e6
