@@ -120,8 +120,8 @@ _MESSAGES = (
     Fault(
         "PostgreSQL: a kept session that is dead holds its next user up for ever",
         f"{_PG}/connect.py",
-        "                with self.in_time():  # a connection",
-        "                if True:  # a connection",
+        "                with self.in_time():  # a kept",
+        "                if True:  # a kept",
         f"{_SILENCE} -k kept",
     ),
     Fault(
