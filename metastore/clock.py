@@ -47,7 +47,7 @@ class Waker(Protocol):
 
 
 class ThreadWaker:
-    """A thread waits on a lock of its own: nobody else is woken."""
+    """A thread waits on its own lock, so that a wake-up reaches no other thread."""
 
     __slots__ = ("_lock",)
 
@@ -63,7 +63,7 @@ class ThreadWaker:
         """Let the thread go on."""
         try:  # noqa: SIM105  (a context manager takes longer, in each call)
             self._lock.release()
-        except RuntimeError:  # it was woken already
+        except RuntimeError:  # the lock is free: it was woken already
             pass
 
 
@@ -88,7 +88,7 @@ def _random_bytes() -> bytes:
 def _in_child() -> None:
     global _pid  # noqa: PLW0603  (a fork is an event of the whole process)
     _pid = os.getpid()
-    _drawn.clear()  # the parent draws the same ones
+    _drawn.clear()  # after a fork, the parent draws the same numbers
 
 
 os.register_at_fork(after_in_child=_in_child)

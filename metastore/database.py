@@ -25,9 +25,9 @@ def connect(
 ) -> Backend:
     """Return the backend for ``url``, after a check of its schema. An embedded database is migrated first.
 
-    ``deadline`` (seconds) holds for calls that set none themselves; ``pool_size`` and ``max_wait`` (seconds) are those
-    of :func:`metastore.open`. With ``restoring``, an import may be unfinished. Raises MigrationNeeded,
-    BackendUnavailable, InvalidArgument.
+    ``deadline`` (seconds) holds for calls that set none themselves; ``pool_size`` and ``max_wait`` (seconds) are as in
+    :func:`metastore.open`. With ``restoring``, an import may be unfinished. Raises MigrationNeeded, BackendUnavailable,
+    InvalidArgument.
     """
     pool_size = positive_integer(pool_size, "pool_size")
     limits = Limits(pool_size, None if max_wait is None else positive_seconds(max_wait, "max_wait"))
@@ -36,7 +36,8 @@ def connect(
         _check_format(url, backend, restoring)
         if not restoring:
             backend.identify()
-    except MetastoreError as error:  # the message is complete: the frames of the pool and the driver would hide it
+    # raised without its cause: the frames of the pool and the driver would hide the message
+    except MetastoreError as error:
         backend.close()
         raise error.with_traceback(None) from None
     except BaseException:

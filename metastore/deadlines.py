@@ -55,7 +55,7 @@ class _Until(Block):
         _blocks.set(self)
 
     def end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if _blocks.get() is self:  # a generator that ends late must not end the block of its consumer
+        if _blocks.get() is self:  # a generator that ends late must not end its consumer's block
             _blocks.set(self.around)
 
 
@@ -73,7 +73,7 @@ def _innermost() -> _Until | None:
 until: Final = _Until
 """``with until(ends)``: set the deadline of a block to the instant ``ends``, or keep an earlier one around it.
 
-``math.inf``: the block has no deadline of its own, and no default of a backend holds in it. Raises nothing.
+``math.inf``: the block has no deadline, and no default of a backend applies in it. Raises nothing.
 """
 
 

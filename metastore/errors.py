@@ -57,11 +57,12 @@ class MetastoreError(Exception):
     """After how many seconds the same call may succeed; None: only after something has changed."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # __init__ takes other arguments than the message: a copy in another process keeps message and attributes
+        # a copy in another process keeps message and attributes, although __init__ takes other arguments than the
+        # message
         return _copy, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
-        # a name may have these two; all other line breaks are control characters, which no name has
+        # a name may have these two line breaks; all others are control characters, which no name has
         return super().__str__().replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,7 +151,7 @@ class StoreClosed(InvalidArgument):
 
 
 class EntityNotFound(MetastoreError):
-    """There is no such live entity (or column, or partition). Next step: create it, or correct the path."""
+    """No such live entity (or column, or partition) exists. Next step: create it, or correct the path."""
 
     code = "entity_not_found"
     http_status = 404
@@ -166,7 +167,7 @@ class EntityNotFound(MetastoreError):
 
 
 class EntityAlreadyExists(MetastoreError):
-    """The name is taken. Next step: load what is there, or choose another name."""
+    """The name is taken. Next step: load the existing one, or choose another name."""
 
     code = "entity_already_exists"
     http_status = 409
@@ -334,7 +335,7 @@ class LeaseLost(MetastoreError):
 class OutcomeUnknown(MetastoreError):
     """The acknowledgement was lost and the database could not be asked within the deadline, or gc deleted the answer.
 
-    Next step: ``store.outcome(error.operation_id)`` says what became of it; or repeat the call with
+    Next step: ``store.outcome(error.operation_id)`` shows its outcome; or repeat the call with
     ``operation_id=error.operation_id``, which applies it at most once.
     """
 

@@ -82,7 +82,7 @@ def collect(
     """Delete what was dropped longer ago than ``retention``, and history beyond the newest ``keep_versions``.
 
     Changes that a consumer of the feed has not read stay for ``keep_unread``. Raises InvalidArgument; LeaseLost if the
-    holder has lost the ``lease``: what was deleted before is gone, and the next gc deletes the rest.
+    holder has lost the ``lease``: earlier deletions stay, and the next gc deletes the rest.
     """
     if not isinstance(keep_unread, timedelta) or keep_unread < timedelta(0):
         raise InvalidArgument(f"keep_unread is a timedelta of zero or more, not {shown(keep_unread)}")
@@ -92,10 +92,10 @@ def collect(
     call = Call(deadline=_PATIENCE, lease=lease)
     backend = session.backend if lease is None else cast("Backend", _Fenced(session.backend, lease))
     began = session.metrics.gc_begun()
-    # The earlier of two clocks: one that is ahead must not make gc forget what a caller may still ask for.
+    # The earlier of two clocks: a fast clock must not make gc forget what a caller may still ask for.
     now = min(backend.now(), session.clock.micros())
     before = max(0, now - retention // timedelta(microseconds=1))
-    # read after ``before``: what is begun from now on is below something that was not dropped before that
+    # read after ``before``: a drop that begins later is below an entity that was not dropped before that time
     pending = above_pending(backend)
     _make_unrestorable(session, backend, before, pending, call)
     entities = _delete_trees(backend, pending)
@@ -137,13 +137,13 @@ def _delete_trees(backend: Upkeep, pending: set[int]) -> int:
     """Delete every entity that is purging, and all below it, unless a drop is pending there; return how many."""
     deleted, after = 0, BEFORE_ALL
     while gone := backend.purging(after, _ROOTS):
-        after = gone[-1]  # another gc may delete the rest of a root: this one tries each once
+        after = gone[-1]  # another gc may delete the rest of a root: this one tries each root once
         deleted += delete_trees(backend, [one.id for one in gone if one.id not in pending])
     return deleted
 
 
 def _end_destroyed(session: Session, backend: Backend) -> None:
-    """End the drops of columns and partitions that are destroyed, where their table is live again, or deleted."""
+    """End the drops of destroyed columns and partitions, if their table is live again, or deleted."""
     for drop in list(pending_drops(backend)):
         if is_destroyed(drop):
             with suppress(EntityNotFound, DropPending, ScopeFrozen, DeadlineExceeded, UnreadableRow):  # another ends it
@@ -151,7 +151,7 @@ def _end_destroyed(session: Session, backend: Backend) -> None:
 
 
 def _sweep_relations(backend: Upkeep) -> None:
-    """Delete relations that lost an end, where an older program's gc deleted it, and those of dropped columns."""
+    """Delete relations without an end, which an older program's gc left, and those of dropped columns."""
     after: int | None = 0
     while after is not None:
         swept, paths = backend.sweep_relations(after, _STEPS), cache(column_paths)

@@ -225,11 +225,11 @@ class Metrics:
         self._pending: tuple[int, float] | None = None
         self._ambiguous: dict[str, int] = {}
         self._overtaken = 0
-        self._overtaken_before = 0  # as far as it is in the mean
+        self._overtaken_before = 0  # the part of it that is in the mean already
         self._others = 0.0
         self._reads: dict[str, _Buckets] = {}
         self._feed_read: dict[str, float] = {}
-        self._gc_done: float | None = None  # when the last complete gc began, or else the first one
+        self._gc_done: float | None = None  # when the last complete gc began, or else the first gc
         self._gc_deleted: Counter[str] = Counter()
 
     def begun(self) -> None:

@@ -85,7 +85,7 @@ def parse_url(url: str | None) -> Url:
     text = url if url is not None else os.environ.get("METASTORE_URL") or DEFAULT_URL
     if not issubclass(type(text), str):
         raise InvalidArgument(f"a URL must be a string, not {type(text).__name__}")
-    text = str.__str__(text)  # a subclass could have methods that disagree with its characters
+    text = str.__str__(text)  # taken as a plain string: a subclass may have methods that disagree with its characters
     try:
         parsed = _parsed(text)
     except ValueError:
@@ -153,7 +153,8 @@ def _check_parts(url: Url, driver: str, text: str) -> None:
     """Refuse parts that a driver would ignore or cut short, and a password that was parsed as another part."""
     if any(part and "\x00" in part for part in (url.host, url.database, url.username, str(url.password or ""))):
         raise InvalidArgument("the database URL has a NUL character; remove it")
-    if url.host and not all(_is_host(host) for host in url.host.split(",")):  # the codec of host names is large
+    # loaded only if needed: the codec of host names is large
+    if url.host and not all(_is_host(host) for host in url.host.split(",")):
         raise InvalidArgument(
             "the database URL has a host whose name cannot be looked up: a part of it is empty, or has more than 63 "
             "characters; write another host"
@@ -178,7 +179,7 @@ def _is_cut_wrongly(url: Url, text: str) -> bool:
     if url.port is not None and not 0 < url.port < 1 << 16:
         return True
     user, _, rest = text.partition("://")[2].partition("@")
-    option = "=" in user.partition("?")[2]  # host:1/db?password=…@… has a password with a user "host"
+    option = "=" in user.partition("?")[2]  # in "host:1/db?password=…@…", a parser takes "host" for the user
     return "@" in text and ("@" in rest or option or url.username is None or "?" in url.username)
 
 

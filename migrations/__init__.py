@@ -62,7 +62,7 @@ def upgrade(url: Url, revision: str = "head", *, force: bool = False) -> None:
     known = {"head", *[one.revision for one in _scripts().walk_revisions()]}
     if revision not in known:
         raise InvalidArgument(f"there is no revision {revision!r}; known are {', '.join(sorted(known))}")
-    if revision == "head" and _is_done(url):  # a role that may not migrate finds that nothing is to be done
+    if revision == "head" and _is_done(url):  # a role that may not migrate learns that there is nothing to do
         return
     _run_on(url, lambda config: command.upgrade(config, revision), prepare=revision, force=force)
 

@@ -49,7 +49,7 @@ def build_pending(engine: Engine, config: Config, revision: str) -> None:
         end_none_of_a_session(connection)
         while not connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": _LOCK}):
             SYSTEM.sleep(_PAUSE)
-        missing = _missing(connection, config, revision)  # another process may have built some
+        missing = _missing(connection, config, revision)  # another process may have built some of them
         for module in _revisions(connection, config, revision) if missing else ():
             for statement in getattr(module, "BEFORE", ()):
                 connection.execute(text(statement))
@@ -67,7 +67,7 @@ def _missing(connection: Connection, config: Config, revision: str) -> Mapping[s
     missing = {
         name: sql for name, sql in indexes.items() if connection.scalar(text(_VALID), {"name": name}) is not True
     }
-    # another process may have migrated in between, and a revision may have given an index another name
+    # another process may have migrated meanwhile, and a revision may have renamed an index
     return missing if not missing or _revisions(connection, config, revision) else {}
 
 
@@ -80,6 +80,6 @@ def _revisions(connection: Connection, config: Config, revision: str) -> list[An
         return []
     try:
         pending = list(ScriptDirectory.from_config(config).iterate_revisions(revision, current))
-    except ResolutionError:  # a newer program's revision: the migration says so
+    except ResolutionError:  # a newer program's revision: the migration itself reports it
         return []
     return [one.module for one in reversed(pending)]

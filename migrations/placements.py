@@ -28,13 +28,13 @@ _PLACING = f"""SELECT seq, entity_id, version, kind, action, path_after, CASE ki
 FROM operation WHERE {_ENTITY} AND action IN ({_WORDS}) AND (action <> 'create' OR version = 1) ORDER BY seq"""
 _PLACED = """UPDATE operation SET parent_id = :parent_id, name = :name, fold = :fold, state = :state,
   family = :family, key = :key WHERE seq = :seq"""
-# every other step of an entity: as the last step before it that placed the entity
+# every other step of an entity gets the place of the last step before it that placed the entity
 _INHERITED = f"""UPDATE operation SET parent_id = p.parent_id, name = p.name, fold = p.fold, state = p.state
 FROM (SELECT entity_id, version, max(CASE WHEN parent_id IS NOT NULL THEN version END)
     OVER (PARTITION BY entity_id ORDER BY version) AS placed FROM operation WHERE {_ENTITY}) AS l, operation AS p
 WHERE operation.entity_id = l.entity_id AND operation.version = l.version AND operation.parent_id IS NULL
   AND operation.seq IS NOT NULL AND p.entity_id = l.entity_id AND p.version = l.placed"""
-# rows that are gone: dropped, or purged with their owner, which leaves no step of theirs
+# rows that are gone: dropped, or purged with their owner, which leaves no step for them
 _OWNED_NAMES = """SELECT DISTINCT o.entity_id, coalesce(o.path_after, o.path_before) FROM operation o
 LEFT JOIN owned w ON w.id = o.entity_id
 WHERE o.seq IS NOT NULL AND o.owner_id IS NOT NULL AND o.other_id IS NULL AND w.id IS NULL"""
@@ -46,7 +46,7 @@ _OWNED_HERE = f"""{_OWNED.format(name="w.name")} FROM owned AS w
 WHERE operation.entity_id = w.id AND operation.seq IS NOT NULL AND operation.owner_id IS NOT NULL"""
 _OWNED_GONE = f"""{_OWNED.format(name=":name")}
 WHERE entity_id = :id AND seq IS NOT NULL AND owner_id IS NOT NULL AND other_id IS NULL"""
-# a relation stands below the end that it goes from, and its id is its name
+# a relation is below the end that it goes from, and its id is its name
 _RELATIONS = """UPDATE operation SET parent_id = owner_id, name = CAST(entity_id AS TEXT),
   state = CASE action WHEN 'drop' THEN 1 ELSE 0 END, family = CASE action WHEN 'drop' THEN NULL ELSE kind END,
   key = CASE action WHEN 'drop' THEN NULL ELSE CAST(entity_id AS TEXT) END

@@ -43,13 +43,13 @@ def refuse_beside(engine: Engine, config: Config, revision: str, where: str) -> 
 def _oldest(connection: Connection, config: Config, revision: str) -> int | None:
     """Return the oldest format that may write after the migration; None: whatever may write now may write then."""
     if not all(inspect(connection).has_table(name) for name in ("alembic_version", "info")):
-        return None  # no program works here yet
+        return None  # the database is new: no program uses it yet
     current = connection.scalar(text("SELECT version_num FROM alembic_version"))
     admitted: int = connection.scalar(text("SELECT compatible_from FROM info")) or 0
     try:
         pending = list(ScriptDirectory.from_config(config).iterate_revisions(revision, current or "base"))
     except ResolutionError:
-        return None  # the migration says what is wrong
+        return None  # the migration itself reports what is wrong
     oldest = max((getattr(one.module, "OLDEST", 0) for one in pending), default=0)
     return oldest if oldest > admitted else None
 

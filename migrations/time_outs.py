@@ -35,7 +35,7 @@ def end_none_of_a_session(connection: Connection) -> None:
 
 
 def _set(connection: Connection, *, here: bool) -> None:
-    # the shortest statement first: it runs under the time-out that it takes away
+    # the shortest statement first, because it runs under the time-out that it removes
     connection.exec_driver_sql(f"SET {'LOCAL' if here else 'SESSION'} {_FIRST} = 0")
     names: dict[str, Any] = {"names": list(_ALL), "here": here}
-    connection.execute(_SET, names)  # PostgreSQL 16 has not all of them
+    connection.execute(_SET, names)  # PostgreSQL 16 does not have all of them

@@ -15,12 +15,12 @@ _MESSAGE = (
     "a program older than format {oldest} must not change this database any more: end it, and start version "
     "0.{oldest} or later"
 )
-# 3F000: programs of every format take it for "the schema does not fit", which is never tried again
+# 3F000: programs of every format read it as "the schema does not fit", which is never tried again
 _RULES = """CREATE OR REPLACE FUNCTION metastore_refuse_older() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   RAISE EXCEPTION '{message}' USING ERRCODE = '3F000', CONSTRAINT = 'metastore_writer';
 END $$"""
-# nothing stays in the column: what stayed there would speak for the next program, which says nothing
+# cleared, because a value that stays would speak for the next program, which writes none
 _CLEARS = """CREATE OR REPLACE FUNCTION metastore_clear_writer() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   NEW.writer := NULL;
@@ -36,7 +36,7 @@ _POSTGRES = (
     _CLEARS,
     f"""CREATE TRIGGER operation_writer BEFORE INSERT OR UPDATE OF seq ON operation {_EACH} ({_WRITES})
 EXECUTE FUNCTION metastore_refuse_older()""",
-    # triggers of one kind run in the order of their names: what is refused was not cleared before
+    # triggers of one kind run in the order of their names: this one must see the value before it is cleared
     f"CREATE TRIGGER info_writer BEFORE {_COLLECTS} {_EACH} ({_TOO_OLD}) EXECUTE FUNCTION metastore_refuse_older()",
     f"""CREATE TRIGGER info_writer_cleared BEFORE UPDATE OF writer ON info {_EACH} (NEW.writer IS NOT NULL)
 EXECUTE FUNCTION metastore_clear_writer()""",

@@ -1,1 +1,1 @@
-"""The retry layer: what is tried again, how often, and how long is waited in between."""
+"""The retry layer: which calls are tried again, how often, and how long they wait in between."""

@@ -19,9 +19,9 @@ __all__ = ["TokenBucket"]
 class TokenBucket:
     """At most ``capacity + per_second * t`` grants in any ``t`` seconds. Thread-safe; full at first.
 
-    There is no queue: the bucket knows one instant, at which it is full again if no caller
-    comes (the "theoretical arrival time" of the generic cell rate algorithm).
-    Raises InvalidArgument for a capacity below 1, or a rate that is not a positive number.
+    It has no queue: the bucket knows one instant, at which it is full again if no caller comes (the "theoretical
+    arrival time" of the generic cell rate algorithm). Raises InvalidArgument for a capacity below 1, or a rate that is
+    not a positive number.
     """
 
     def __init__(self, capacity: float, per_second: float, clock: Clock) -> None:
@@ -42,7 +42,7 @@ class TokenBucket:
         Tokens to come are promised in the order of the calls. One for which the wait would be longer
         than ``longest`` seconds is not taken: the caller gives up. This method never waits.
         """
-        if os.getpid() != self._pid:  # a forked child: the lock may have been held by a thread that it does not have
+        if os.getpid() != self._pid:  # a forked child: a thread that only the parent has may have held the lock
             self._new_lock()
         with self._lock:
             now = self._clock.monotonic()

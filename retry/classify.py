@@ -1,4 +1,4 @@
-"""What an error code says about a write that was sent: was it applied, and is it worth another try?
+"""The meaning of an error code for a write that was sent: was it applied, and is it worth another try?
 
 Codes only, never message texts: those are translated. Sources: PostgreSQL manual, appendix A
 (SQLSTATE); SQLite, "Result and Error Codes".
@@ -103,6 +103,6 @@ def of_sqlite(code: int | None) -> Consequence:
         return Consequence.OTHER
     if code in _SQLITE_UNIQUE:
         return Consequence.UNIQUE
-    if code == sqlite3.SQLITE_READONLY_DBMOVED:  # not a right that is missing: the file is another one by now
+    if code == sqlite3.SQLITE_READONLY_DBMOVED:  # SQLite reports a missing right, but the file was replaced
         return Consequence.UNAVAILABLE
     return _SQLITE.get(code & 0xFF, Consequence.OTHER)

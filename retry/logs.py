@@ -9,8 +9,8 @@ ERROR     a call whose outcome is unknown
 ========  =====================================================================================
 
 Each record carries ``operation_id``, ``attempts``, and where they are known ``seconds`` and ``cause``, as attributes.
-A call is named by its verb, kind and path: what it writes is never logged, nor a URL. A call that succeeds at once
-costs one look at the clock.
+A log line names a call by its verb, kind and path. It never shows a written value or a URL. A call that succeeds at
+once costs one look at the clock.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _SICK: Final = ("lost", "unavailable")
 """Causes that lie in the database, and not in other calls."""
 
 _log = logging.getLogger("metastore.operations")
-_log.addHandler(logging.NullHandler())  # a program that does not ask for logs gets none on its stderr
+# without this handler, logging would print to the stderr of a program that asks for no logs
+_log.addHandler(logging.NullHandler())
 
 
 def _write(level: int, operation_id: UUID | None, attempts: int, text: str, **more: Any) -> None:

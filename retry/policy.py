@@ -18,13 +18,13 @@ class Attempt:
     operation_id: UUID | None
     number: int
     cause: str | None
-    """What it lost to (see ``metastore.port.commit.Cause``); None: the call is done."""
+    """Why the attempt lost (see ``metastore.port.commit.Cause``); None: the call is done."""
     elapsed: float
     """Since the call began."""
     wait: float
     """How long is waited before the next one; 0 if there is none."""
     entity_id: int | None = None
-    """The entity that it lost on, where that is known."""
+    """The entity on which the attempt lost, if it is known."""
     expected: int | None = None
     """The version of that entity which it expected."""
     helped: bool = False
@@ -38,11 +38,10 @@ Hook = Callable[[Attempt], None]
 class RetryPolicy:
     """When to stop, and how long to wait before attempt n + 1.
 
-    The wait is *full jitter* (Brooker, "Exponential Backoff And Jitter", 2015): a random time
-    between 0 and ``min(cap, base * 2 ** (n - 1))`` seconds. ``attempts`` None: only the deadline
-    (seconds for the whole call) ends it. Each hook is called with every attempt that
-    committed, settled or lost; what it raises is logged and changes nothing. No hook is called for an attempt that
-    ends in an error of the call itself: the caller gets that error.
+    The wait is *full jitter* (Brooker, "Exponential Backoff And Jitter", 2015): a random time between 0 and
+    ``min(cap, base * 2 ** (n - 1))`` seconds. ``attempts`` None: only the deadline (seconds for the whole call) ends
+    it. Each hook is called with every attempt that committed, settled or lost; its errors are logged and change
+    nothing. No hook is called for an attempt that ends in an error of the call itself: the caller gets that error.
     """
 
     attempts: int | None = None

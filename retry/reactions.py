@@ -1,4 +1,4 @@
-"""What a conflict leads to: one table from its cause to the reaction. docs/progress.md quotes the table.
+"""The consequences of a conflict: one table from its cause to the reaction. docs/progress.md quotes the table.
 
 The columns are the senders of the commit that lost:
 
@@ -21,16 +21,16 @@ __all__ = ["NOBODY_WON", "REACTIONS", "Reaction", "Reactions"]
 
 
 class Reaction(Enum):
-    """What is done next. All but RAISE lead to another attempt; only BACK_OFF waits before it as the policy says."""
+    """The next action. All but RAISE lead to another attempt; only BACK_OFF waits before it as the policy says."""
 
     ANNOUNCE = "announce"
     """Write the operation down as an intent, which others apply too."""
     MARK = "mark"
     """Mark the scope, so that others step aside."""
     STEP_ASIDE = "step aside"
-    """Let the owner of a mark pass, without a mark of its own meanwhile; wait for the others' turn to end."""
+    """Let the owner of a mark pass, without a mark of this operation meanwhile; wait for the others' turn to end."""
     LOOK = "look"
-    """Look at the operation's row, which says what became of it."""
+    """Look at the operation's row, which shows its outcome."""
     HELP = "help"
     """Apply what is pending first."""
     AT_ONCE = "at once"
@@ -53,7 +53,7 @@ class Reactions:
     transaction: Reaction
     helper: Reaction
     own_mark: bool = False
-    """A commit that requires its own mark loses like this too when the mark is gone: look for it first."""
+    """A commit that requires its own mark also loses like this if the mark is gone: look for it first."""
     nobody_won: bool = False
     """The cause is not another operation's success: the retry takes a token, which spares a database in trouble."""
 
@@ -75,11 +75,11 @@ REACTIONS: Final[dict[str, Reactions]] = {
     "claim": Reactions(_R.LOOK, _R.LOOK, _R.LOOK, _R.RAISE, _R.AT_ONCE),
     "lease": Reactions(_R.RAISE, _R.RAISE, _R.RAISE, _R.RAISE, _R.AT_ONCE),
     "ticket": Reactions(_R.ANNOUNCE, _R.QUEUE, _R.QUEUE, _R.RAISE, _R.AT_ONCE),
-    # no answer of the database says these
+    # the database never answers with these causes
     "lost": Reactions(_R.LOOK, _R.LOOK, _R.LOOK, _R.LOOK, _R.BACK_OFF, nobody_won=True),
     "unavailable": Reactions(_R.BACK_OFF, _R.BACK_OFF, _R.BACK_OFF, _R.RAISE, _R.BACK_OFF, nobody_won=True),
     "rejected": Reactions(_R.RAISE, _R.RAISE, _R.RAISE, _R.RAISE, _R.BACK_OFF),
 }
-"""The table. The causes are those of ``metastore.port.commit.Cause``, and three that no answer of the database says."""
+"""The table. Most causes are in ``metastore.port.commit.Cause``; the database never answers with the other three."""
 
 NOBODY_WON: Final = frozenset(cause for cause, reactions in REACTIONS.items() if reactions.nobody_won)

@@ -34,8 +34,8 @@ _CLOSE = 0.1
 class Conflict(Exception):
     """This attempt lost. ``cause`` says to what; ``detail`` is for the message.
 
-    ``wait`` is how long to wait for the next one, in seconds; None: what the policy says. ``entity_id`` is the entity
-    that it lost on, and ``expected`` the version of that entity which it expected, where they are known.
+    ``wait`` is how long to wait for the next one, in seconds; None: the policy decides. ``entity_id`` is the entity on
+    which the attempt lost, and ``expected`` the version that it expected, if they are known.
     """
 
     def __init__(
@@ -126,7 +126,8 @@ class _Progress:
         assert self.last is not None
         wait = self.last.wait
         if wait is None:
-            own = self.number - self._effort.lost  # a lost batch did not wait, and this wait does not make up for it
+            # lost batches count as attempts, but they did not wait: the backoff counts the others only
+            own = self.number - self._effort.lost
             wait = self._effort.clock.uniform(0.0, self._policy.ceiling(own))
         if self.last.cause in NOBODY_WON:
             wait = max(wait, self._effort.bucket.take(left))
@@ -153,7 +154,7 @@ class _Progress:
 
 
 def call_hooks(hooks: Iterable[Hook], seen: Attempt) -> None:
-    """Show an attempt to each hook. What a hook raises is logged: it must not make a commit look failed."""
+    """Show an attempt to each hook. A hook's error is logged: it must not make a commit look failed."""
     for hook in hooks:
         try:
             hook(seen)
@@ -167,7 +168,7 @@ def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, firs
 
     def step() -> T:
         nonlocal unreported
-        if unreported is not None:  # the first attempt was made without tenacity
+        if unreported is not None:  # the first attempt ran without tenacity
             conflict, unreported = unreported, None
             raise conflict
         progress.number += 1
@@ -206,7 +207,7 @@ def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, firs
 
 
 def _gave_up(effort: Effort, progress: _Progress) -> DeadlineExceeded | RetriesExhausted:
-    """Return, and log, the error of a call of which no attempt committed."""
+    """Return, and log, the error of a call without a committed attempt."""
     last = progress.last
     assert last is not None
     winner = "" if effort.winner is None else effort.winner()

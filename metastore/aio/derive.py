@@ -59,7 +59,7 @@ AT_ONCE: Final = frozenset(
 WHOLE: Final = frozenset(
     {"backup", "close", "create_many", "export_to", "gc", "import_from", "rotate", "scrub", "verify"}
 )
-"""Long work: it is done in a thread of its own, where it does not hold up the loop while Python runs."""
+"""Long work: it runs in a separate thread, where it does not block the loop while Python runs."""
 INTERNAL: Final = frozenset({"place", "relate", "unrelate"})
 """Methods that managers call on each other: they are not part of the surface."""
 OPENINGS: Final = frozenset({"Lease", "LeaseSet"})
@@ -97,11 +97,11 @@ class Derived:
         if name[0] == "_":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         value = getattr(self._sync, name)
-        if inspect.ismethod(value):  # of another object, such as the manager of a relation
+        if inspect.ismethod(value):  # a method of another object, such as the manager of a relation
             return getattr(_wrapped(value.__self__, self._room), value.__name__)
         wrapped = _wrapped(value, self._room)
         if wrapped is not value:
-            vars(self)[name] = wrapped  # a manager: made once
+            vars(self)[name] = wrapped  # a manager: wrapped once, and kept
         return wrapped
 
     def __dir__(self) -> list[str]:
@@ -180,7 +180,8 @@ def _plain(value: Any, room: Room) -> Any:
         return value._sync  # noqa: SLF001  (our own)
     if callable(value) and not isinstance(value, type):
         called = partial(_called, value, room, asyncio.get_running_loop())
-        return update_wrapper(called, value, assigned=(), updated=())  # so that its signature can be checked
+        # copies the name and the wrapped function, so that the signature can be checked
+        return update_wrapper(called, value, assigned=(), updated=())
     return value
 
 
@@ -192,7 +193,7 @@ def _called(function: Callable[..., Any], room: Room, loop: asyncio.AbstractEven
     core = current()
     if core is not None:
         return core.wait(result)
-    if _runs_here(loop):  # a method that stays sync noticed a loss: nobody here can wait
+    if _runs_here(loop):  # a method that stays sync noticed a loss: no code can await here
         task = loop.create_task(_awaited(result))
         _CALLED.add(task)
         task.add_done_callback(_CALLED.discard)
@@ -203,12 +204,12 @@ def _called(function: Callable[..., Any], room: Room, loop: asyncio.AbstractEven
 def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
     try:
         return asyncio.get_running_loop() is loop
-    except RuntimeError:  # a thread without a loop
+    except RuntimeError:  # this thread has no loop
         return False
 
 
 _CALLED: set[asyncio.Task[Any]] = set()
-"""Tasks that run and that nobody waits for: the loop itself keeps no task alive."""
+"""Running tasks that no code waits for: the loop itself keeps no task alive."""
 
 
 async def _awaited(result: Awaitable[T]) -> T:

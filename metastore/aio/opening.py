@@ -31,8 +31,8 @@ async def open_async(
 ) -> AsyncStore:
     """Open a database for asyncio: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
 
-    The options are those of :func:`metastore.open`. ``pool_size`` is also how many calls wait for the database at once;
-    on SQLite one does. Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
+    The options are the same as for :func:`metastore.open`. ``pool_size`` is also how many calls wait for the database
+    at once; on SQLite one does. Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
     """
     try:
         import greenlet  # noqa: F401, PLC0415  (an extra)

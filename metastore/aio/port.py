@@ -1,8 +1,8 @@
 """The door between sync code and the event loop: a backend and a clock whose waits let other tasks run.
 
 A store on these is the async store's core. In a greenlet (:mod:`metastore.aio.core`) each call of the port goes to one
-of the store's threads, and the task waits for it. In a thread, as the heartbeat of a lease is one, each call is made at
-once.
+of the store's threads, and the task waits for the thread. In a thread, as the heartbeat of a lease is one, each call is
+made at once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _finished(core: Core, job: Job) -> Any:
     try:
         core.wait(job.done)
     except asyncio.CancelledError:
-        if cleaning:  # cancelled before: this call cleans up, and is made to its end
+        if cleaning:  # cancelled before: this call cleans up, so it runs to its end
             _until_over(core, job)
             return job.result()
         if not job.withdraw():
@@ -70,7 +70,7 @@ def _until_over(core: Core, job: Job) -> None:
 
 
 def alone(threads: Threads, call: Callable[[], T], *, waits: bool = False) -> T:
-    """Make a call in a thread of its own while other tasks run; in a thread, make it at once."""
+    """Make a call in a separate thread while other tasks run; in a thread, make it at once."""
     core = current()
     return call() if core is None else cast(T, _finished(core, threads.alone(call, waits=waits)))
 
@@ -90,8 +90,8 @@ class _Door:
             urgent, core.asked = core.asked or name in _FOR_MANY, True
             return _finished(core, self._threads.submit(partial(method, *arguments, **options), urgent=urgent))
         stop = stopping()
-        if stop is not None and stop.asked:  # a long call, made in a thread, whose task was cancelled
-            stop.asked = False  # so that it can clean up
+        if stop is not None and stop.asked:  # the task of a long call, which runs in a thread, was cancelled
+            stop.asked = False  # cleared, so that the call can clean up
             raise asyncio.CancelledError
         return method(*arguments, **options)
 
@@ -157,7 +157,7 @@ class _Rows(_Door):
 
 
 class _AioEar:
-    """Waits in a thread of its own: as many as follow the feed."""
+    """Waits in a separate thread: one for each follower of the feed."""
 
     def __init__(self, ear: Hearing, threads: Threads) -> None:
         self._ear, self._threads = ear, threads
@@ -167,7 +167,7 @@ class _AioEar:
 
 
 class _AioWaker:
-    """Waits in a thread of its own: as many as wait for leases."""
+    """Waits in a separate thread: one for each waiter for leases."""
 
     def __init__(self, waker: LeaseWaker, threads: Threads) -> None:
         self._waker, self._threads = waker, threads
@@ -183,7 +183,7 @@ class AioClock(Clock):
         core = current()
         if core is None:
             super().sleep(seconds)
-        elif not core.cleaning:  # what cleans up after a cancellation does not wait
+        elif not core.cleaning:  # a clean-up after a cancellation does not wait
             core.wait(asyncio.sleep(seconds))
 
     def wait(self, future: Future[T], timeout: float | None = None) -> T:
@@ -223,12 +223,12 @@ class _TaskWaker:
                 self._core.wait(self._tick)
             finally:
                 timer.cancel()
-        woken, self._woken = self._woken, False  # one wake ends one wait: who lost in a batch waits again
+        woken, self._woken = self._woken, False  # one wake ends one wait: a request that lost in a batch waits again
         return woken
 
     def wake(self) -> None:
         self._woken = True
-        # Its loop may be closed, with or without its task having ended: then nobody waits here any more.
+        # Its loop may be closed, whether its task has ended or not: then nobody waits here.
         with suppress(RuntimeError):
             if threading.get_ident() == self._thread and not self._loop.is_closed():
                 self._end()

@@ -45,7 +45,7 @@ async def opened(
     except BaseException:
         backend.close()
         raise
-    # threads of their own: a replica that does not answer holds up no call of the primary
+    # replicas have their own threads: a replica that does not answer blocks no call of the primary
     replicas = {name: AioBackend(one, Threads(Limits(size, max_wait), policy.deadline)) for name, one in found.items()}
     make_store = partial(
         Store, parsed, AioBackend(backend, threads), policy, principal, AioClock(), named, cache, replicas

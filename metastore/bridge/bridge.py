@@ -27,7 +27,7 @@ __all__ = ["Bridge", "do_with_tree_lock", "install", "installed", "tree_lock"]
 R = TypeVar("R")
 
 _RUNS_AT_ONCE = 1e6
-"""No bound on runs of a section for reading but its timeout: each loses to a change that is there."""
+"""Only the timeout bounds the runs of a section for reading: each run loses to a committed change."""
 
 
 class _Changed(Exception):
@@ -41,8 +41,8 @@ class _Changed(Exception):
 class Bridge:
     """One lock tree, and the store that takes over its work. Thread-safe.
 
-    ``stage`` is that of every call that does not name its own. ``ttl``: how long a bridged section for writing keeps
-    others out after its process died (seconds). Raises InvalidArgument.
+    ``stage`` applies to every call that does not name another one. ``ttl``: how long a bridged section for writing
+    keeps others out after its process died (seconds). Raises InvalidArgument.
     """
 
     def __init__(self, store: Store | None = None, stage: Stage = "lock", *, ttl: float = 30.0) -> None:
@@ -77,14 +77,14 @@ class Bridge:
         """Run a block under the lock of a path.
 
         ``with bridge.tree_lock("lake.sales.shop", "write") as section: …``. ``path``: a path, or ``()`` for the root;
-        it need not exist. ``changes``: what the block changes, if that is not the path itself, such as a table that is
-        created under the lock of its schema. The stage ``"shadow"`` compares its row. ``site``: the name in the report
-        (None: the caller's file and line). ``stage``: the stage of this call alone. ``timeout``: how long to wait for
-        the lock (seconds).
+        it need not exist. ``changes``: the paths that the block changes, if it does not change ``path`` itself, such as
+        a table that is created under the lock of its schema. The stage ``"shadow"`` compares its row. ``site``: the
+        name in the report (None: the caller's file and line). ``stage``: the stage of this call alone. ``timeout``: how
+        long to wait for the lock (seconds).
 
         Raises DeadlineExceeded after the timeout, InvalidArgument, BackendUnavailable. Two more errors come in the
-        stage ``"bridged"``. A block for reading raises VersionConflict at its end, even in place of its own error, if
-        anything at the path or below has changed: run it again, or use :func:`do_with_tree_lock`, which does. The
+        stage ``"bridged"``. A block for reading raises VersionConflict at its end, even instead of its own error, if
+        anything at the path or below has changed: run it again, or use :func:`do_with_tree_lock`, which does that. The
         store's commits raise LeaseLost once another process has taken the section over; they write nothing.
         """
         where = caller(__package__) if site is None else site
@@ -134,8 +134,8 @@ class Bridge:
     def _written(self, names: tuple[str, ...], timeout: float) -> Iterator[Section]:
         assert self._exclusive is not None
         ends = self._clock.monotonic() + timeout
-        # the tree first: threads of this process wait there without asking the database, and calls that are not
-        # bridged yet are kept out
+        # the tree first: threads of this process wait there without asking the database, and it keeps calls out that
+        # are not bridged yet
         with self._tree.locked(names, "write", timeout):
             left = max(ends - self._clock.monotonic(), 0.001)
             with self._exclusive.section(names, left) as lease:
@@ -149,7 +149,7 @@ class Bridge:
         with self._exclusive.noted() as own:
             try:
                 yield Section(names, "read", "bridged")
-            except Exception as error:  # it may rest on reads of two instants
+            except Exception as error:  # the error may rest on reads of two instants
                 _check(watch, names, own, error)
                 raise
             _check(watch, names, own)
@@ -167,7 +167,7 @@ class Bridge:
     ) -> R:
         """Call ``function`` with the section under the lock of a path, and return what it returned.
 
-        A bridged section for reading is run again, until nothing has changed while it ran: ``function`` may be called
+        A bridged section for reading is run again until nothing changes while it runs: ``function`` may be called
         several times. Otherwise as :meth:`tree_lock`. Raises DeadlineExceeded too if no run within ``timeout`` stood.
         """
         where = caller(__package__) if site is None else site
@@ -193,7 +193,7 @@ def _check(
 ) -> None:
     """Raise VersionConflict if what a section rests on has changed; ``error`` is what its block raised.
 
-    What the block itself wrote, in sections for writing inside of it, does not count: in the tree it would not either.
+    The block's own writes, in sections for writing inside of it, do not count: in the tree they would not either.
     """
     if watch is not None and (changed := watch.changes(own)):
         path = format_path(names) or "the root"

@@ -52,7 +52,7 @@ class Exclusive:
 
     @contextmanager
     def noted(self) -> Iterator[list[LeaseToken]]:
-        """Note the tokens of this thread's sections: of those that it is in, and those that it enters in the block."""
+        """Note the tokens of this thread's sections: the open ones, and those that it enters in the block."""
         own: list[LeaseToken] = []
         for one in self._held.get():
             with suppress(LeaseLost):
@@ -83,7 +83,7 @@ class Exclusive:
 
     @contextmanager
     def _taken(self, names: tuple[str, ...], ends: float) -> Iterator[Lease]:
-        """Hold the lease once nobody has a path above, and those below have ended."""
+        """Hold the lease once no process holds a path above, and those below have ended."""
         while True:
             with self._acquired(names, ends) as lease:
                 others = self._others(names)
@@ -94,7 +94,7 @@ class Exclusive:
                     lease.check()
                     yield lease
                     return
-            self._pause(names, ends)  # its own lease is given back meanwhile: the one above waits for it
+            self._pause(names, ends)  # release this lease meanwhile: an operation above waits for it
 
     def _acquired(self, names: tuple[str, ...], ends: float) -> Lease:
         try:

@@ -1,4 +1,4 @@
-"""A section: what runs under one lock of the tree."""
+"""A section: the code under one lock of the tree."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ class Section:
 
     @property
     def token(self) -> int | None:
-        """The fencing token: it grows with each holder of this path. None where there is no lease."""
+        """The fencing token: it grows with each holder of this path. None if the section has no lease."""
         return self.lease.token if self.lease is not None else None

@@ -1,8 +1,8 @@
 """Keep the answers that are used often, within a number and a size. One thread at a time calls it.
 
 W-TinyLFU (``theine_core``) decides. It estimates how often each answer is used, even after the answer has gone. A new
-answer stays if it is used more often than the one that would have to go for it. So a scan of things that are read once
-does not push out what is read again and again. W-TinyLFU bounds only the number of answers. So this module adjusts that
+answer stays if it is used more often than the one that it would replace. So a scan of things that are read once does
+not push out what is read again and again. W-TinyLFU bounds only the number of answers. So this module adjusts that
 number to the size in bytes, as answers come.
 
 A reader does not call it. It appends the answer that it used to the list ``used``, once until the list is counted. That
@@ -105,10 +105,10 @@ class Bounded:
         # a new policy knows no uses: it must have them before the answers come, because they decide which ones stay
         self._policy.access([number for number, count in uses.items() for _ in range(min(count, _MOST_USES))])
         gone = self._evicted(self._policy.set([(number, 0) for number in uses]))  # 0: it never expires
-        # a use of an answer that is there moves it to the protected ones
+        # a use of an existing answer moves it to the protected part
         self._policy.access([number for number, count in uses.items() if count and number in self._keys])
         for entry in self.all.values():
-            entry.uses //= 2  # older uses count less at the next change of the number
+            entry.uses //= 2  # halved, so that older uses count less at the next resize
         return gone
 
 

@@ -28,7 +28,7 @@ class Entries:
         self._whole = True
         """No change was ended in the middle."""
         self._of: _Index = {}
-        """By an entity's id: the answers that are this entity."""
+        """By an entity's id: the answers that contain this entity."""
         self._below: _Index = {}
         """By an entity's id: the answers whose path runs through it."""
         self._absent: _Index = {}
@@ -69,7 +69,7 @@ class Entries:
         return key in self.all
 
     def put(self, key: Hashable, entry: Entry) -> None:
-        """Keep an answer, unless it is used less often than the one that would have to go for it."""
+        """Keep an answer, unless it is used less often than the one that it would replace."""
         self._begin_change()
         self._remove(key)
         entry.key = key

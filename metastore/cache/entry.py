@@ -1,4 +1,4 @@
-"""One answer that a cache keeps, what it rests on, and how much memory it takes."""
+"""One answer that a cache keeps, the rows on which it rests, and its size in memory."""
 
 from __future__ import annotations
 

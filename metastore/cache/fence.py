@@ -1,6 +1,6 @@
 """Decide at each read, by the clocks, whether a member may still answer from memory: the fence.
 
-A lease is over when any of three clocks says so. The monotonic clock stands still while a machine sleeps. Boottime is
+A lease is over when any of three clocks says so. The monotonic clock stops while a machine sleeps. Boottime is
 not available everywhere. Only the wall clock goes on in a virtual machine that was stopped and copied. If it goes back
 behind the lease's beginning, it tells nothing, and the lease is over too. A flag that a timer sets would not do: a
 process that was stopped could answer before its timer runs.
@@ -18,8 +18,8 @@ __all__ = ["CacheLease"]
 class CacheLease:
     """The entries of one registration, and until when they may be used. A new registration has a new object.
 
-    So a thread that stood still between its look at the entries and its look at the clocks finds this lease over, even
-    if its process has registered again since.
+    So a thread that slept between its look at the entries and its look at the clocks finds this lease over, even if its
+    process has registered again since.
     """
 
     __slots__ = ("boot", "clocks", "entries", "mono", "serving", "used", "wall", "wall_from")

@@ -88,7 +88,7 @@ class Leased:
 
     def fork(self) -> None:
         """End the lease in a forked child: the parent's thread renews it, and evicts in the parent only."""
-        self._lock = threading.RLock()  # another thread of the parent may have held it
+        self._lock = threading.RLock()  # in the parent, another thread may have held the lock
         self._member.lease.end()
         self._member.lease.serving = False
         self._count_from_0()
@@ -107,7 +107,7 @@ class Leased:
         entry = lease.entries.get((kind, target))
         if (
             entry is not None
-            # after the look at the entries: a thread that stood still between the two must not answer
+            # checked after the entries: a thread that slept between the two must not answer
             and self._monotonic() < lease.mono
             and self._boottime() < lease.boot
             and lease.wall_from <= self._wall() < lease.wall
@@ -135,7 +135,7 @@ class Leased:
         lease, number = self._member.lease, self._announced.number
         entries = [lease.entries.get(key) for key, _ in wanted]
         if None not in entries and lease.holds():
-            with self._lock:  # all of it was true before the first announcement since then
+            with self._lock:  # no change was announced since, so all of them were true at one instant
                 one_instant = number == self._announced.number and lease is self._member.lease
             if one_instant:
                 for entry in entries:
@@ -159,7 +159,7 @@ class Leased:
             return entry.found  # type: ignore[return-value]
         asked = self._asked(1)
         listed = ask()
-        if asked is not None and listed.found:  # else it is true until something comes to its path
+        if asked is not None and listed.found:  # otherwise the answer is true only until an entity comes to its path
             self._keep(asked, key, listing_of(listed))
         return listed
 
@@ -181,11 +181,12 @@ class Leased:
             return self._announced.asked(lease)
 
     def _join(self) -> None:
-        """Let this process be a member of its own: it was forked, or an interrupt kept the thread from beginning."""
+        """Make this process a separate member: it was forked, or an interrupt kept the thread from beginning."""
         with self._lock:
             if not self._member.is_of_this_process:
-                self._member = self._new_member()  # before it begins: two that run would evict from one cache
-            with suppress(RuntimeError):  # no thread can be started now: the next read tries again
+                # made before the thread starts: two running members would evict from one cache
+                self._member = self._new_member()
+            with suppress(RuntimeError):  # the system can start no thread now: the next read tries again
                 self._member.begin()
 
     def _keep(self, asked: Asked, key: Hashable, entry: Entry) -> None:
@@ -194,7 +195,7 @@ class Leased:
                 self._entries.put(key, entry)
             else:
                 self._waits.add()
-                self._member.look_soon()  # it is over soon: then the next answer can be kept
+                self._member.look_soon()  # the announcement ends soon: then the next answer can be kept
 
     # --- what the member's thread calls
 
@@ -234,7 +235,7 @@ class _Counter:
         self._looks = 0
 
     def total(self) -> int:
-        """Return how often it was called; one thread at a time. To look counts too, and is taken off."""
+        """Return how often it was called; one thread at a time. Looking counts too, and is subtracted."""
         self._looks += 1
         return self.add() - self._looks + 1
 

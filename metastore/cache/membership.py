@@ -36,7 +36,7 @@ _SOON: Final = 0.01
 """How soon after a look the next one is not worth it, if nothing was announced (seconds)."""
 _LATELY: Final = 1.0
 _BLIND_POLLS: Final = 0.2
-"""How often a member that cannot listen looks if there was no change lately (seconds)."""
+"""How often a member that cannot listen looks if no change came lately (seconds)."""
 _LEAVES: Final = 1.0
 """How long leaving may take (seconds): after that, writers wait until the lease is over."""
 _WHY: Final = "its registration was removed while it joined"
@@ -53,7 +53,7 @@ class Shown(NamedTuple):
     pending: bool
     """A change is announced and not committed."""
     new: bool
-    """An announcement is there that no look before has shown."""
+    """An announcement exists that no earlier look has shown."""
 
 
 class Member:
@@ -74,10 +74,10 @@ class Member:
         self.fences = 0
         self.membership: Membership | None = None
         self._wake: Wake | None = None
-        self._fresh = True  # the connection is a new one
+        self._fresh = True  # whether the connection is new
         self._pending = False
         self._looked_at = -1e9
-        self._news = -1e9  # when a change was announced last
+        self._news = -1e9  # when the last change was announced
         self._closed = threading.Event()
         self.served = threading.Event()
         self.refused: BackendRefused | None = None
@@ -97,7 +97,7 @@ class Member:
         return self._thread is not None and self.is_of_this_process
 
     def begin(self) -> None:
-        """Start the thread. After an interrupt nobody knows whether it was started: calling this again is safe."""
+        """Start the thread. After an interrupt it is unknown whether the thread started: calling this again is safe."""
         if not self.runs:
             threading.Thread(target=self._run, name="metastore cache", daemon=True).start()
 
@@ -112,7 +112,7 @@ class Member:
             self.look()
 
     def close(self) -> None:
-        """End the lease first; the thread ends the registration then, so that no writer waits for it."""
+        """End the lease first; the thread then ends the registration, so that no writer waits for this member."""
         self.lease.end()
         if not self.is_of_this_process:
             return
@@ -127,7 +127,7 @@ class Member:
 
     def _run(self) -> None:
         with self._beginning:
-            if self._thread is not None:  # another thread was started before
+            if self._thread is not None:  # another call has started the thread
                 return
             self._thread = threading.current_thread()
         try:
@@ -175,7 +175,7 @@ class Member:
     def _join(self) -> None:
         """Register, and wait until all transactions that did not announce their changes are over."""
         rows = self._rows
-        lease = self._new_lease()  # first: one that nobody uses any more ends even if the database does not answer
+        lease = self._new_lease()  # checked first: a store that nobody uses ends even if the database does not answer
         since = Instant.now(self._clock)
         with until(self._in_time()):
             if self._wake is None:
@@ -183,12 +183,12 @@ class Member:
             self.membership = rows.join(
                 self._wake, self.membership, round(self._ttl * 1e6), socket.gethostname(), os.getpid()
             )
-            # a second transaction, after the registration is committed: a sequence does not wait for a commit, so
-            # that a writer could see the new generation without the member, and announce nothing
+            # a second transaction, after the registration is committed: a sequence does not wait for a commit, so that
+            # a writer could see the new generation but not the member, and announce nothing
             mine = rows.begin(self._wake)
         since = self._outwait(lease, mine, since)
         if self._closed.is_set():
-            return  # perhaps before they are over: it must not serve
+            return  # older transactions may still run: it must not serve
         with until(self._in_time()):
             if not self._looked(lease, checks=True):
                 raise _Gone(_WHY)
@@ -248,8 +248,8 @@ class Member:
         if not alive:
             return False
         if renew:
-            # even if the lease was over: its row is there, so no writer has given it up, and this look has evicted
-            # all that was announced meanwhile
+            # even if the lease had ended: its row exists, so no writer has given it up, and this look has evicted
+            # everything that was announced meanwhile
             self.fences += late
             self.lease.last(now, self._ttl)
             self._since = now
@@ -274,13 +274,14 @@ class Member:
         found = self._rows.look(
             self._wake, self.membership, lambda announced: self._apply(lease, announced) or checks, renew=renew
         )
-        self.membership = found or self.membership  # the next join removes the old row, if it is there
+        self.membership = found or self.membership  # the next join removes the old row, if it exists
         return found is not None
 
     def _apply(self, lease: CacheLease, announced: Sequence[Announcement]) -> bool:
         """Evict what is new; return whether there is something to acknowledge.
 
-        What an earlier look on this connection has shown was acknowledged with it: no writer waits for this look.
+        An earlier look on this connection has acknowledged the announcements that it showed: no writer waits for this
+        look.
         """
         fresh, self._fresh = self._fresh, False
         shown = self._see(lease, announced, fresh)

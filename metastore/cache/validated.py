@@ -37,7 +37,7 @@ _TOGETHER = 10_000
 
 
 class _Era:
-    """What is kept and applied since the cache began, or forgot everything."""
+    """The entries and the applied position since the cache began, or forgot everything."""
 
     def __init__(self, options: Cache) -> None:
         self.entries = Entries(options.max_entries, options.max_bytes)
@@ -63,7 +63,7 @@ class _Era:
     def keep(self, key: Hashable, entry: Entry, applied: int) -> None:
         """Keep an answer that was asked for when ``applied`` changes were applied, unless one since then touches it."""
         if self.applied > applied and self._recent[0][0] > applied + 1:
-            return  # it has missed more than is known
+            return  # it missed more steps than the list of recent ones holds
         missed = takewhile(lambda one: one[0] > applied, reversed(self._recent))
         if not any(entry.rests_on(change) for _, change in missed):
             self.entries.put(key, entry)
@@ -77,7 +77,7 @@ class Validated:
         self._clock = clock
         self._deadline = deadline
         self._options = options
-        # the message is small, and the others come while it is under way: a leader that waits for them gains nothing
+        # the message is small, and others arrive while it is under way: a leader gains nothing by waiting for them
         self._lane: Lane[None, int] = Lane(clock, most=_TOGETHER, gathers=0.0)
         self._begin()
 
@@ -87,7 +87,7 @@ class Validated:
         self._sent = 0
         """How many queries were sent; each has its number."""
         self._era = _Era(self._options)
-        self._pid = process_id()  # last: it says that all this was done
+        self._pid = process_id()  # assigned last: it marks the steps above as done
 
     # --- reading
 
@@ -95,7 +95,7 @@ class Validated:
         """Return nothing: each read asks what has changed."""
 
     def forget(self) -> None:
-        """Keep nothing of what was read: the server was started again."""
+        """Forget all entries: the server was started again."""
         if process_id() != self._pid:
             self._begin()
             return
@@ -118,7 +118,7 @@ class Validated:
         """Return what is at ``names`` (() for an id) at an instant of this call. Raises what ``ask`` raises."""
         if process_id() != self._pid:
             self._begin()
-        # what is not here needs no query; but nothing is kept before the first position is applied
+        # an entry that is missing needs no query; but nothing is kept before the first position is applied
         era = self._era
         if (era.positions is None or key in era.entries) and self._validated():
             with self._lock:
@@ -137,7 +137,7 @@ class Validated:
         if era.positions is None or all(key in era.entries for key, _ in wanted):
             query = self._validated()
         with self._lock:
-            # what was kept after the query was sent may be newer than the rest
+            # an entry that was kept after the query was sent may be newer than the rest
             get = self._era.entries.get
             kept = [cast(Found, one.found) for key, _ in wanted if (one := get(key)) and one.query < query]
             if len(kept) == len(wanted):
@@ -148,7 +148,7 @@ class Validated:
     def _asked(self, wanted: Sequence[tuple[Hashable, Names]], ask: Callable[[], list[Found]]) -> list[Found]:
         """Ask the database, and keep what it says.
 
-        What is asked for before the first position is applied is not kept: nothing tells what it has missed.
+        Answers from before the first applied position are not kept: nothing tells which changes they missed.
         """
         with self._lock:
             self._misses += len(wanted)
@@ -228,7 +228,7 @@ class Validated:
                 if positions.apply(answer, start.position):
                     era.positions = positions
                 else:
-                    era.start = None  # too much has happened since then: begin at a later one
+                    era.start = None  # the feed has moved on too far: begin at a later position
         return 0
 
 

@@ -1,1 +1,1 @@
-"""Charts: what they show as values, and how they are drawn as SVG. Load-test reports and the console use them."""
+"""Charts: their values, and how they are drawn as SVG. Load-test reports and the console use them."""

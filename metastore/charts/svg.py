@@ -1,6 +1,6 @@
 """Charts as SVG elements of a page, whose style sheet gives the colors.
 
-A mark that is pointed at shows its value (``<title>``). Nothing moves, and there is no script.
+A mark that is pointed at shows its value (``<title>``). Nothing moves, and the page has no script.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST: Final = 8
 
 
 def svg(chart: Chart) -> str:
-    """Return the chart as an ``<svg>`` element; a chart without values says that there is nothing to show."""
+    """Return the chart as an ``<svg>`` element; a chart without values says so."""
     parts = list(_bars(chart) if isinstance(chart, Bars) else _lines(chart))
     height = _HEIGHT if parts else _EMPTY
     if not parts:
@@ -53,7 +53,7 @@ def _frame(chart: Chart, high: float) -> tuple[list[str], Callable[[float], floa
 
 def _tick(x: float, label: str) -> str:
     half = 3.8 * len(label)
-    x = min(x, _WIDTH - half)  # not over the edge
+    x = min(x, _WIDTH - half)  # keeps the label inside the edge
     return f'<text x="{x:.1f}" y="{_TOP + _HIGH + 17}" text-anchor="middle">{escape(label)}</text>'
 
 

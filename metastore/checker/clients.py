@@ -1,8 +1,8 @@
 """Find the clients of a run whose records are missing: what they saw was not checked, so there is no clean verdict.
 
 The run itself says who its clients are: its ``run.json`` has their ``names``. It may also have ``calls``: how many
-calls each client has made, of those that ended in order. Without names it may have ``clients``, their number. A client
-whose process was started again goes on as ``<client>.<n>``.
+calls each client has made, in the incarnations that ended in order. Without names it may have ``clients``, their
+number. A client whose process was started again goes on as ``<client>.<n>``.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def records_by_client(operations: DataFrame) -> dict[str, int]:
 def missing_records(
     facts: Mapping[str, Any], recorded: Mapping[str, int], operations: DataFrame, events: DataFrame
 ) -> tuple[str, ...]:
-    """Return a sentence for each client whose records are missing, and one if there are no records at all.
+    """Return a sentence for each client whose records are missing, and one if no records exist at all.
 
-    ``recorded`` is how many ``operations`` each client has. ``events`` are those of the run: they show which clients
-    have written, whether there are records of them or not.
+    ``recorded`` is how many ``operations`` each client has. ``events`` come from the run: they show which clients have
+    written, with or without records.
     """
     there = {re.sub(INCARNATION, "", client) for client in recorded}
     names, calls = set(facts.get("names") or ()), dict(facts.get("calls") or {})

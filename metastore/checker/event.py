@@ -23,12 +23,12 @@ class Event(NamedTuple):
     asked: str | None = None
     wrong: str | None = None
     other_id: int | None = None
-    """Of a relation: the end that it leads to; ``owner_id`` is the end that it goes from."""
+    """The end that a relation leads to; ``owner_id`` is the end that it goes from."""
     other_path: str | None = None
     scope_version: int | None = None
     """Of an entity, after the event."""
     fences: str | None = None
-    """What the commit notes: see :mod:`metastore.port.note`."""
+    """The commit's note: see :mod:`metastore.port.note`."""
 
     def __str__(self) -> str:
         path = self.path_after or self.path_before

@@ -160,7 +160,7 @@ def _split(schema: str) -> Iterator[str]:
 
 
 def _nested(columns: str) -> str:
-    """Return columns as the fields of a struct: ``name: type``, any of which may be missing in a line."""
+    """Return columns as the fields of a struct: ``name: type``, each of which a line may leave out."""
     fields = [part.replace(" not null", "").split(" ", 1) for part in _split(columns)]
     return ", ".join(f"{name}: {kind}" for name, kind in fields)
 
@@ -198,7 +198,7 @@ def _path(stands: Mapping[int, tuple[int, str, str]], row_id: int) -> str | None
             return None
         row_id, _, name = stands[row_id]
         names.append(name)
-    return None  # the entity is below itself
+    return None  # the entity is its own ancestor
 
 
 def _write(folder: Path, schema: pa.Schema, rows: Iterator[Mapping[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""One operation as the checker sees it: what its client recorded, and its events in the feed."""
+"""One operation as the checker sees it: its client's record, and its events in the feed."""
 
 from __future__ import annotations
 

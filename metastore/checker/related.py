@@ -1,6 +1,6 @@
 """Relations and rights in the feed: both ends are live, an exclusive one is alone, no right is outrun.
 
-The events of relations carry the id of the relation itself. Memory: one event for each relation that is there.
+The events of relations carry the id of the relation itself. Memory: one event for each existing relation.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Related:
             self._last[event.entity_id] = event
 
     def last(self, relation_id: int) -> Event | None:
-        """Return the last event of a relation that is there."""
+        """Return the last event of an existing relation."""
         return self._last.get(relation_id)
 
     def _ends(self, event: Event) -> Iterator[Finding]:
@@ -53,7 +53,7 @@ class Related:
         for end in (event.owner_id, event.other_id):
             try:
                 path = self._path_of(end or 0)
-            except KeyError:  # gc has cut off where it came from
+            except KeyError:  # gc has removed the steps that show its origin
                 continue
             if path is None:
                 message = f"the relation {event.entity_id} was written at {event.seq}, and entity {end} was not live"

@@ -54,7 +54,7 @@ class _Line(Generic[V]):
 
 
 class Timelines(Generic[K, V]):
-    """For each key its values by position; None where it has none. Positions may be put in any order."""
+    """For each key its values by position; None if the key has no value. Positions may be put in any order."""
 
     def __init__(self) -> None:
         self._lines: dict[K, _Line[V]] = {}

@@ -27,12 +27,12 @@ def main() -> None:
 
 
 def _hold_standard_files() -> None:
-    """Let no file get the number of a closed stdin, stdout or stderr: what is printed would land in it."""
+    """Keep the numbers of a closed stdin, stdout or stderr from files: printed text would land in them."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # os.open takes the lowest number that is free
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""``allowed``: what a user may do with an object, and why."""
+"""``allowed``: which rights a user has on an object, and why."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def alter(
     with ctx.obj.open() as store:
         entity = find(store, path, kind)
         with trial(store, dry_run) as managers:
-            # by path, not by the loaded entity: the path is resolved at the instant of the change
+            # by path, not by the loaded entity, so that the path is resolved when the change happens
             manager = manager_of(managers, entity.kind)
             altered = manager.alter(path, *wanted, expected_version=expected_version)
     say("unchanged" if altered.version == entity.version else "altered", altered, dry_run, json)

@@ -34,7 +34,7 @@ _IN_THE_SHELL = (
     ("evict it with force", "evict it with --force"),
     ("give one as value=", "write TAG=VALUE"),
 )
-"""What a message tells a program to do, and what somebody at a shell does."""
+"""Each call in a message that a program should make, and the command for a shell."""
 
 
 class _Interrupted(Exception):
@@ -99,7 +99,7 @@ def _command() -> Any:
 
 
 class _Closed(TextIOBase):
-    """Stands for a standard output that was closed: what writes there is told so."""
+    """Stands for a closed standard output: a write to it raises an error."""
 
     def write(self, _: str) -> int:
         raise OSError(errno.EBADF, "standard output is closed")
@@ -115,7 +115,7 @@ def _open_streams() -> None:
 
 
 def _let_go() -> None:
-    """Drop what stdout does not take: Python would try again at its end, and tell of it."""
+    """Drop what stdout does not take: Python would try again at its exit, and print an error."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -132,7 +132,7 @@ def run(arguments: Sequence[str]) -> int:
         code = _command().main(list(arguments), prog_name="metastore", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
-    except BrokenPipeError:  # the reader, such as head, has read enough: the code of a shell for SIGPIPE
+    except BrokenPipeError:  # the reader, such as head, has read enough: return the code that a shell uses for SIGPIPE
         _let_go()
         return 141
     except (_Interrupted, KeyboardInterrupt, typer.Abort):  # the last: Ctrl-C, or no input, at a question
@@ -148,7 +148,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        context = getattr(error, "ctx", None)  # typer may bring its own click
+        context = getattr(error, "ctx", None)  # typer may contain its own click
         command = context.command_path if context else "metastore"
         return _say(f"{error.format_message().rstrip('.')}; see: {command} --help", 1)
 

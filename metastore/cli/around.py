@@ -1,4 +1,4 @@
-"""Gather what stands around an entity: its owner, the tags on it and its columns, and the grants that hold for it."""
+"""Gather the surroundings of an entity: its owner, the tags on it and its columns, and the grants that hold for it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["Around", "around", "granted"]
 
 
 class Around(NamedTuple):
-    """What stands around an entity."""
+    """The owner, the tags and the grants of an entity."""
 
     owner: str | None
     tags: list[Attached]
-    """Those of the entity, its own and inherited ones; then those of its columns."""
+    """The tags of the entity, its own and inherited ones; then those of its columns."""
     grants: list[dict[str, str]]
-    """What roles are allowed or denied on it, and above it; of a role what it is allowed or denied."""
+    """The grants to roles on it, and above it; for a role, its own grants."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON values."""

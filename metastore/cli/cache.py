@@ -41,8 +41,8 @@ def members(ctx: typer.Context, json: Json = False) -> None:
 def evict(ctx: typer.Context, member: Member, force: Force = False, json: Json = False) -> None:
     """Stop waiting for a member that is down.
 
-    A member that renewed within its ttl is refused: it may still answer from memory. The exit code is 1 if there is no
-    such member.
+    A member that renewed within its ttl is refused: it may still answer from memory. The exit code is 1 if no such
+    member exists.
     """
     with ctx.obj.open() as store:
         evicted = store.cache.evict(member, force=force)

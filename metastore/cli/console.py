@@ -31,7 +31,7 @@ def console(
     except ImportError:
         raise InvalidArgument("console needs more: pip install 'versioned-metastore[serve]'") from None
     settings: Settings = ctx.obj
-    if pending_revisions(settings.url):  # to open an embedded database would migrate it
+    if pending_revisions(settings.url):  # opening an embedded database would migrate it
         raise MigrationNeeded("the database needs a migration, and the console makes none; run: metastore migrate")
 
     def listens(actual: int) -> None:

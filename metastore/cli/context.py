@@ -77,11 +77,11 @@ def find(store: Managers, path: str, wanted: str | None) -> Entity:
         return entities[0]
     for kind in kinds:
         try:
-            manager_of(store, kind).load(names)  # raises what is in the way, such as DropPending
+            manager_of(store, kind).load(names)  # raises the error that says why, such as DropPending
         except EntityNotFound as error:
             missing = error
             continue
-        return find(store, path, wanted)  # another process created it a moment ago
+        return find(store, path, wanted)  # another process has just created it
     hint = _dropped(store, kinds, names) or _suggestion(store, kinds, names)
     raise EntityNotFound(missing.path, f"{missing}; {hint or 'see: metastore ls'}") from None
 

@@ -127,7 +127,7 @@ def crawl(
     else:
         _write(console(), report)
     if fail_on_error and report.failures:
-        raise typer.Exit(1)  # only now: everything else is written, and the list of failures is out
+        raise typer.Exit(1)  # raised last: everything else is written, and the list of failures was printed
 
 
 @contextmanager

@@ -22,7 +22,7 @@ _STYLES = {"+": "green", "-": "red", "~": "yellow"}
 
 
 class Difference(NamedTuple):
-    """One value that differs. ``before`` or ``after`` is None where there is no such value."""
+    """One value that differs. ``before`` or ``after`` is None if that side has no value."""
 
     sign: str
     path: tuple[str, ...]
@@ -49,7 +49,7 @@ def diff(
 ) -> None:
     """Show what differs between two versions.
 
-    With --from, what differs between two positions or times.
+    With --from, show the differences between two positions or times.
 
     It also shows the changes that led from one to the other. With --from, PATH and all below it is compared.
     """
@@ -106,7 +106,7 @@ def _differ(path: tuple[str, ...], old: Any, new: Any) -> Iterator[Difference]:
 def _keyed(value: Any, other: Any) -> Any:
     """Return a list of columns as a mapping from their ids, so that a renamed column is one difference.
 
-    An empty list is none of columns, if the ``other`` one is of columns.
+    An empty list counts as columns if the ``other`` one has columns.
     """
     known = value or other
     if isinstance(value, list) and known and all(isinstance(v, Mapping) and v.get("id") is not None for v in known):

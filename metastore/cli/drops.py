@@ -60,8 +60,8 @@ def resume(ctx: typer.Context, handler: Named = None, json: Json = False) -> Non
     """Finish what other processes left behind.
 
     Without --handler, the handlers count that installed packages register with ms.on_drop (the entry points
-    "metastore.kinds"). What another process has in hand is left to it. The exit code is 1 if there is no handler for
-    something that is pending.
+    "metastore.kinds"). What another process has in hand is left to it. The exit code is 1 if a pending drop has no
+    handler.
     """
     settings: Settings = ctx.obj
     chosen = None if handler is None else _loaded(handler)
@@ -109,7 +109,7 @@ def roll_back(
 def _loaded(text: str) -> Handler:
     """Return the function that MODULE:FUNCTION names. Raises InvalidArgument."""
     module, _, name = text.partition(":")
-    sys.path.insert(0, str(Path.cwd()))  # as python -m does
+    sys.path.insert(0, str(Path.cwd()))  # python -m does the same
     try:
         handler: Handler = getattr(importlib.import_module(module), name)
     except Exception as error:

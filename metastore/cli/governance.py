@@ -1,4 +1,4 @@
-"""``tags``, ``policies``, ``grant``, ``revoke``, ``who``: what is attached to an object, and who may use it."""
+"""``tags``, ``policies``, ``grant``, ``revoke``, ``who``: the attachments of an object, and who may use it."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _both(privilege: str | None, on: str | None) -> tuple[str, str]:
 def who(ctx: typer.Context, path: PathArgument, kind: KindOption = None, json: Json = False) -> None:
     """Show the owner and the grants of an object.
 
-    Grants on what is above it hold for it too, and are shown.
+    Grants on its ancestors hold for it too, and are shown.
     """
     with ctx.obj.open() as store:
         entity = find(store, path, kind)

@@ -71,7 +71,7 @@ def _what(step: Version) -> str:
 
 
 def _iceberg_commit(step: Version) -> str:
-    """Return what a commit did to an Iceberg table, such as "append, snapshot 5"; empty: it is no such commit."""
+    """Return an Iceberg commit's operation, such as "append, snapshot 5"; empty: it is not such a commit."""
     number = next(
         (c.value for c in step.changes if isinstance(c, SetProperty) and c.key == "current_snapshot_id"), None
     )

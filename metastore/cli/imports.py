@@ -25,7 +25,7 @@ _MOST: Final = 40
 def import_system(
     settings: Settings, system: str, source: str, into: str | None, options: list[str], json: bool
 ) -> bool:
-    """Import from a system; return whether all of it came over."""
+    """Import from a system; return whether everything was imported."""
     with step_progress(quiet=json) as tell:
         if system == "gravitino":
             return _gravitino(settings, source, tell, json)

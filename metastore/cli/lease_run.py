@@ -54,8 +54,8 @@ def run(
     given, and METASTORE_LEASES, the URL after --on. SIGTERM, SIGINT and SIGHUP are forwarded to it. When the lease is
     lost, the command and what it has started get SIGTERM, and SIGKILL after the grace period.
 
-    Other exit codes: 75 another process holds the lease, 124 the lease was lost before the command ended,
-    126 the command cannot be run, 127 there is no such command, 1 another error, in one line.
+    Other exit codes: 75 another process holds the lease, 124 the lease was lost before the command ended, 126 the
+    command cannot be run, 127 the command does not exist, 1 another error, in one line.
     """
     settings: Settings = ctx.obj
     positive_seconds(grace, "a grace period")
@@ -131,7 +131,7 @@ def _was_held(lease: Lease, code: int) -> None:
             f"with exit code {code}; see: metastore lease audit",
         ) from None
     except MetastoreError:
-        pass  # the lease is held by our clock; the database does not answer whether it was broken
+        pass  # the lease is still valid by our clock; the database does not answer whether it was broken
 
 
 def _give_back(lease: Lease) -> None:

@@ -30,7 +30,7 @@ On = Annotated[
 def open_leases(settings: Settings, on: str | None, *, makes: bool = False) -> Iterator[Leases]:
     """Yield the leases. Those on object storage fence the database's commits if a database is named too.
 
-    ``makes``: a SQLite file that is not there is made.
+    ``makes``: create a missing SQLite file.
     """
     if on is not None and settings.url is None and not os.environ.get("METASTORE_URL"):
         yield ObjectStoreLeases(on)

@@ -114,7 +114,7 @@ def break_(ctx: typer.Context, name: Name, on: On = None, json: Json = False) ->
         write_json({"name": name, "broken": broken, "holder": holder if broken else None})
     elif not broken:
         tell(f"nobody holds the lease {name!r}")
-    elif holder is None:  # another process acquired it at this moment
+    elif holder is None:  # another process has just acquired it
         write(console(), f"The lease {name} is broken.")
     else:
         number = "" if holder.token is None else f" with the token {holder.token}"

@@ -88,7 +88,7 @@ def write_lines(out: Console, lines: Iterable[Line]) -> None:
 
 def _segments(out: Console, line: Line, width: int) -> Iterator[Segment]:
     texts = [(safe(text), style) for text, style in line]
-    # a character is at most two columns wide, and to count the columns takes longer than to count the characters
+    # a character is at most two columns wide, and counting columns takes longer than counting characters
     if sum([len(text) for text, _ in texts]) > width // 2 and sum(cell_len(text) for text, _ in texts) > width:
         yield from out.render(Text.assemble(*texts))
         return
@@ -128,7 +128,7 @@ def _set_widths(out: Console, shown: Table) -> int:
     least = [max(size.minimum for size in column) for column in sizes]
     least = [most if column.no_wrap else word for column, most, word in zip(shown.columns, wanted, least, strict=True)]
     room = max(0, out.width - _GAP * (len(least) - 1) - sum(least))
-    # the columns that want the least choose first, so that what they leave goes to the others
+    # columns that want the least choose first, so that the others get what they leave
     for chosen, at in enumerate(sorted(range(len(least)), key=lambda at: wanted[at] - least[at])):
         more = min(wanted[at] - least[at], room // (len(least) - chosen))
         shown.columns[at].width = least[at] + more
@@ -148,7 +148,7 @@ def _obeyed(char: str) -> bool:
 
 
 def _escape(char: str) -> str:
-    if "\udc80" <= char <= "\udcff":  # how Python holds a byte that is not UTF-8
+    if "\udc80" <= char <= "\udcff":  # Python decodes a byte that is not UTF-8 to such a character
         return f"\\x{ord(char) - 0xDC00:02x}"
     return char.encode("unicode_escape").decode()
 

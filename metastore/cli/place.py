@@ -137,7 +137,7 @@ def dropped_at(store: Store, path: str, entity_id: int | None, kind: str | None)
     for one in kinds:
         for entity in manager_of(store, one).dropped(names[:-1] or None):
             if entity.name == names[-1] and entity_id in (None, entity.id):
-                by_kind[one] = entity  # the oldest comes first, so that the last one stays
+                by_kind[one] = entity  # the oldest comes first, so that the newest replaces it
     if len(by_kind) > 1:
         raise InvalidArgument(
             f"{format_path(names)} was a {' and a '.join(by_kind)}; choose one: --kind {next(iter(by_kind))}"
@@ -145,7 +145,7 @@ def dropped_at(store: Store, path: str, entity_id: int | None, kind: str | None)
     if not by_kind:
         for one in kinds:
             with suppress(EntityNotFound):
-                manager_of(store, one).load(names)  # raises DropPending for what is being dropped in steps
+                manager_of(store, one).load(names)  # raises DropPending for an entity that is being dropped in steps
         raise EntityNotFound(
             format_path(names),
             f"there is no dropped entity at {format_path(names)}; it was never dropped, or gc deleted it",

@@ -47,7 +47,7 @@ def relay_(
 
     It goes on where it was. A webhook that does not take an event gets it again, after longer and longer pauses.
     """
-    receiver = _receiver(to, _headers(header), environment_proxies)  # checked before a consumer is made
+    receiver = _receiver(to, _headers(header), environment_proxies)  # checked before the consumer is made
     with ctx.obj.open() as store, receiver as deliver:
         consumer, skipped = store.consumers.get(name, start=start), left_out(skip_unreadable)
         try:

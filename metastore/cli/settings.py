@@ -29,10 +29,10 @@ class Settings:
 
     @contextmanager
     def open(self, admins: Iterable[str] = (), *, makes: bool = False) -> Iterator[Store]:
-        """Open the store; a SQLite file that is not there is made only if the command ``makes`` databases.
+        """Open the store; create a missing SQLite file only if the command ``makes`` databases.
 
         Log records are not shown: warnings about the machine concern programs that run for long. Raises
-        BackendUnavailable for a file that is not there.
+        BackendUnavailable for a missing file.
         """
         logging.getLogger("metastore").addHandler(logging.NullHandler())
         from metastore.store import open_store  # noqa: PLC0415  (--version and --help need no store)
@@ -42,7 +42,7 @@ class Settings:
 
     @contextmanager
     def open_to_search(self) -> Iterator[Store]:
-        """Open the store for what may look through all of it before it finds something: a person ends it with Ctrl-C.
+        """Open the store for a command that may read all of it before it finds something: a person ends it with Ctrl-C.
 
         Each step of an iterator is a call, which ends at the store's deadline.
         """

@@ -32,7 +32,7 @@ class Notices:
     """Signals and other notices that the main thread waits for; no signal ends this process meanwhile.
 
     Before :meth:`forward`, a signal raises KeyboardInterrupt or SystemExit in the ``with`` block. Signals come through
-    a pipe that Python itself writes to, so that none is lost in another thread. A signal that was ignored from the
+    a pipe that Python itself writes to, so that no signal is lost in another thread. A signal that was ignored from the
     start (nohup) stays ignored.
     """
 
@@ -97,7 +97,7 @@ class Command:
         """Send a signal to the whole process group."""
         with suppress(
             ProcessLookupError, PermissionError
-        ):  # the group is gone, or its number belongs to another user by now
+        ):  # the group has ended, or its number belongs to another user now
             os.killpg(self._process.pid, number)
 
     def is_gone(self) -> bool:

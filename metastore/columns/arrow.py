@@ -132,7 +132,7 @@ def _to_type(column: Column) -> Any:
         arrow = _to_leaf(kind)
         return (
             pa.binary() if pa.types.is_null(arrow) and not column.nullable else arrow
-        )  # pyarrow refuses null not null
+        )  # pyarrow does not accept a null type that is not nullable
     fields = [_to_field(f) for f in column.fields]
     if kind.name == "struct":
         return pa.struct(fields)
@@ -200,7 +200,7 @@ def _decoded(value: bytes) -> str:
 
 
 def _exact(column: Column, text: str | None) -> Column:
-    """Return ``column`` with the type ``text`` if that is one of which the Arrow type says only a part."""
+    """Return ``column`` with the type ``text`` if the Arrow type says only a part of that type."""
     if text is None or column.fields:
         return column
     try:

@@ -1,4 +1,4 @@
-"""Columns: what the caller hands in and gets back, and how an entity's document stores them.
+"""Columns: the values that callers pass and get back, and how an entity's document stores them.
 
 ``doc["columns"]`` is a list of nodes, in order, and ``doc["last_column_id"]`` the highest id ever given:
 

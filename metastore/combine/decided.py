@@ -47,7 +47,7 @@ class Decided:
     """The operation of the same batch whose result it was decided on."""
 
     def single(self) -> Single:
-        """Return what to commit for it, as a member of a batch."""
+        """Return the request's commit as a member of a batch."""
         one, proposal = self.handle.request, self.proposal
         assert proposal is not None
         (write,) = proposal.writes
@@ -112,23 +112,24 @@ def commit(members: Sequence[Decided], batch: Batch, backend: Batches) -> Writte
     outcome: Written | Conflicted | Unknown
     try:
         outcome = backend.write_together(batch, PATIENCE)
-        if outcome == Conflicted("name"):  # one that was free a moment ago
+        if outcome == Conflicted("name"):  # the name was free a moment ago
             outcome = _without_renames(batch, backend)
         if outcome == Conflicted("busy"):
             outcome = backend.write_together(batch, 0)
-    except MetastoreError as error:  # the database refused it, or was not asked: nothing was applied
+    except MetastoreError as error:  # the database refused the batch, or was not asked: nothing was applied
         outcome = Conflicted("serialization")
         if isinstance(error, PoolExhausted):
             _settle(sent, None)
             raise
-    if isinstance(outcome, Written):  # in doubt until each is told: the leader may be interrupted before that
+    # the outcome stays unknown until each request is told, because an interrupt may stop the leader before that
+    if isinstance(outcome, Written):
         return outcome
     _settle(sent, outcome if isinstance(outcome, Unknown) else None)
     return None
 
 
 def _settle(sent: Sequence[Waiting[Any]], doubt: Unknown | None) -> None:
-    """Note what is known of a message that was not applied, or perhaps was."""
+    """Note the outcome of a message that was not applied, or whose answer was lost."""
     for one in sent:
         one.doubt = doubt
 

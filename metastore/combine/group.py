@@ -43,7 +43,7 @@ class Group:
     helps: bool = False
     """Its record was read with the intents on it."""
     closed: bool = False
-    """Nothing is sent for it: its requests are left to the full operation."""
+    """The batch sends nothing for this entity: its requests are left to the full operation."""
 
     def __post_init__(self) -> None:
         self.first = self.record
@@ -51,10 +51,10 @@ class Group:
     def carry(self, seen: Pending) -> None:
         """Begin with the state of one snapshot: resolve the pending intents there before the group's requests."""
         if seen.known is None or seen.known.record.chain != self.first.chain:
-            self.closed = True  # it was renamed or dropped meanwhile: each request finds out alone
+            self.closed = True  # the entity was renamed or dropped meanwhile: each request finds that out alone
             return
         if any(intent.fences is not None for intent in seen.intents):
-            self.closed = True  # a user's intent needs guards of its own: the full operation helps it
+            self.closed = True  # a user's intent needs its own guards: the full operation helps it
             return
         self.first = self.record = seen.known.record
         self.helps = True
@@ -70,11 +70,11 @@ class Group:
     def decide(self, handle: Waiter, seen: Record, taken: set[tuple[int, str]]) -> int:
         """Apply a request to the record; return how many bytes it writes. One that raises Left is left out.
 
-        ``seen``: the record that was found for it. ``taken``: the names that others in the batch take (the parent's id,
-        the key); a rename adds its own.
+        ``seen``: the record that was found for the request. ``taken``: the names that others in the batch take (the
+        parent's id, the key); a rename adds its own.
         """
         if self.closed or (handle.request.path is not None and seen.chain != self.first.chain):
-            return 0  # its path led to where the entity stood before another process moved it: it looks again, alone
+            return 0  # its path was resolved before another process moved the entity: it resolves the path again, alone
         exclusive = handle.request.request.verb != "alter"
         if exclusive and self.last is not None:
             self.later.append(handle)

@@ -62,7 +62,7 @@ class _Stay:
 
     def decide(self, fate: _Fate) -> bool:
         """Take the request out of the queue; False: another thread was faster, perhaps with the same fate."""
-        mine = (fate,)  # two threads that elect it must not both succeed
+        mine = (fate,)  # only one of two threads that elect it may succeed
         return self._fate.setdefault(None, mine) is mine
 
     @property
@@ -142,7 +142,8 @@ class Handle(Generic[Q, A]):
 
     def fail(self, error: BaseException) -> None:
         """Let the request raise ``error``, which no other request gets."""
-        # the leader's frames hold the whole batch: with them, all of it would wait for the garbage collector
+        # without traceback: the leader's frames refer to the whole batch, and would keep it until the garbage collector
+        # runs
         self._error = error.with_traceback(None)
         self._waker.wake()
 
@@ -159,7 +160,7 @@ class Handle(Generic[Q, A]):
 
     @property
     def goes_on(self) -> bool:
-        """Whether its thread has something to do: the answer is there, or it leads, or it goes alone."""
+        """Whether its thread can continue: the answer came, or it leads, or it goes alone."""
         return self.answered or self.stay.leads or self.stay.is_over
 
     def take(self, alone: Callable[[Resign], A]) -> A:

@@ -12,24 +12,24 @@ Flat combining (Hendler, Incze, Shavit, Tzafrir, SPAA 2010), as group commit doe
   when the next leader has begun.
 * A handle that ``together`` puts back (:meth:`Lane.back`) goes with the next batch. If it is the leader's own, its
   thread leads that one too: it runs already, and need not be woken.
-* A handle that gets no answer runs ``alone()`` in its own thread. So a batch that fails as a whole hurts none of its
-  members: each is tried again by itself, and meets its own error. (Where the batch got no connection, each has waited
-  for one as long as it may, and fails.)
+* A handle that gets no answer runs ``alone()`` in its own thread. So a batch that fails as a whole affects none of its
+  members: each is tried again alone, and meets its own error. (Where the batch got no connection, each has waited for
+  one as long as it may, and fails.)
 
 **Deadlines.** A request waits in the queue until ``ends``, then leaves it and raises ``expired()``. If its time ends
 while it is in a batch, its thread waits no longer: it runs ``alone()``, which knows what may be in flight.
 
-**Leaders that do not come back.** Correctness does not rest on one leader: the term only says which thread sends
-next. If nothing has moved for ``patience``, a waiting thread takes over and leads beside the old leader, on another
-connection. So a message that waits for a locked row, a dead thread, or an interrupt between two lines delays the
-others by no more than that. An error or an interrupt in the leader hands the lane on at once. A request whose batch
-is over without its answer goes alone, even if an interrupt kept the leader from saying so (:class:`~.handle.Batch`).
-A forked child begins with an empty lane.
+**Leaders that do not come back.** Correctness does not rest on one leader: the term only says which thread sends next.
+If nothing has happened for ``patience``, a waiting thread takes over and leads beside the old leader, on another
+connection. So a message that waits for a locked row, a dead thread, or an interrupt between two lines delays the others
+by no more than that. An error or an interrupt in the leader hands the lane on at once. A request whose batch is over
+without its answer goes alone, even if an interrupt kept the leader from saying so (:class:`~.handle.Batch`). A forked
+child begins with an empty lane.
 
 **Who looks.** A look costs a thread or a task its sleep, so not all that wait may look often. One of them, the
 *watcher*, looks after each ``patience`` whether a leader is stuck. It is the newest of the queue, which waits longest.
 The others look seldom, all of them together ``_LOOKS`` times a second: whether an interrupt has lost them, or the
-watcher. What a call costs the lane does not depend on how many wait.
+watcher. The work that a call makes for the lane does not depend on the number of waiting calls.
 
 **Threads and tasks.** A request waits with a waker of the lane's clock: a thread waits on a lock, a task of an event
 loop lets other tasks run. A leader is then a task. :meth:`Lane.submit` and :meth:`Lane.result` are the two halves of
@@ -95,7 +95,7 @@ class Lane(Generic[Q, A]):
         self._begin()
 
     def _begin(self) -> None:
-        """Begin with an empty queue. In a forked child, what waits there are the parent's requests."""
+        """Begin with an empty queue. In a forked child, the waiting requests belong to the parent."""
         self._pid = process_id()
         self._token = threading.Lock()
         """Taken while a thread leads, or is elected and has not begun. No thread ever waits for it."""
@@ -129,7 +129,7 @@ class Lane(Generic[Q, A]):
 
     def lead(self) -> Term | None:
         """Begin to lead, for one request that goes alone; None: another thread leads. The caller must :meth:`leave`."""
-        if process_id() != self._pid:  # in a forked child
+        if process_id() != self._pid:  # this is a forked child
             self._begin()
         if not self._token.acquire(False):
             return None
@@ -143,11 +143,11 @@ class Lane(Generic[Q, A]):
 
     def submit(self, request: Q, ends: float) -> Handle[Q, A]:
         """Put a request into the queue. Its thread must call :meth:`result` next."""
-        if process_id() != self._pid:  # in a forked child
+        if process_id() != self._pid:  # this is a forked child
             self._begin()
         handle: Handle[Q, A] = Handle(request, ends, next(self._numbers), self._waker())
         self._queue.append(handle)
-        if self._token.acquire(False):  # the leader may have gone before it could see the handle
+        if self._token.acquire(False):  # the leader may have stopped before it could see the handle
             self._elect()
         return handle
 
@@ -171,10 +171,10 @@ class Lane(Generic[Q, A]):
                         self._lead(handle, term, together)
                     stay.end()
                 elif not handle.answered and not stay.waits and self._clock.monotonic() >= handle.ends:
-                    stay.end()  # a batch has it, and its time is over: it goes alone
+                    stay.end()  # a batch has it, and its time is over: it continues alone
             except BaseException:
                 if not handle.stay.decide("left") and handle.leads:
-                    self.leave(handle.stay.term)  # perhaps one more: its batch put it back, and it was elected again
+                    self.leave(handle.stay.term)  # a second term: its batch put it back, and it was elected again
                 self._let_watch()
                 raise
             finally:
@@ -190,7 +190,7 @@ class Lane(Generic[Q, A]):
             if stay is not None:
                 handle.stay = stay
                 self._queue.appendleft(handle)
-        if self._token.acquire(False):  # their batch was taken over, and the other leader has gone before it saw them
+        if self._token.acquire(False):  # another leader took their batch over, and stopped before it saw them
             self._elect()
 
     def elected(self, handle: Handle[Q, A], expired: Callable[[], BaseException]) -> Term:
@@ -235,7 +235,7 @@ class Lane(Generic[Q, A]):
 
     def _next_look(self, handle: Handle[Q, A]) -> float:
         """Return after how long a request looks again (seconds). It watches, if no other does."""
-        if not handle.waits:  # it is in a batch: there are few of these
+        if not handle.waits:  # it is in a batch already; few requests are
             return self._patience
         if self._watcher is None or not self._watcher.waits:
             self._watcher = handle
@@ -247,7 +247,10 @@ class Lane(Generic[Q, A]):
             candidates[-1]._waker.wake()  # noqa: SLF001
 
     def _look_after(self, handle: Handle[Q, A], term: Term, left: float) -> None:
-        """Make sure that a thread leads: nothing has moved for a while. ``term``: the one that was open before."""
+        """Make sure that a thread leads, because nothing has happened for a while.
+
+        ``term``: the one that was open before.
+        """
         if self._is_lost(handle):
             self._queue.appendleft(handle)
         if self._token.acquire(False):
@@ -267,7 +270,7 @@ class Lane(Generic[Q, A]):
 
     def _take_over(self, term: Term) -> None:
         """Elect another leader beside one that takes long."""
-        if not term.end():  # an interrupt may have met its leader before it began, or before it elected another
+        if not term.end():  # an interrupt may have stopped its leader before it began, or before it elected another
             self._term = Term()
         self._elect()
 
@@ -276,7 +279,7 @@ class Lane(Generic[Q, A]):
         going = [handle]
         with Batch(term) as batch:
             try:
-                # others that can run come first, and travel along
+                # other runnable threads go first, so that their requests join the batch
                 self._clock.sleep(self._gathers if self._size >= _SEVERAL else 0)
                 self._take(term, batch.members)
                 going = sorted([handle, *[one for one in batch.members if one.stay.is_in(term)]], key=_number)
@@ -286,8 +289,8 @@ class Lane(Generic[Q, A]):
                 tell()
             except PoolExhausted as error:  # nothing was sent
                 now = self._clock.monotonic()
-                # a leader with time left has waited for as long as any call may; else its own deadline ended the wait,
-                # and those that have more time go alone
+                # if this leader had time left, it waited as long as any call may wait; otherwise its own deadline ended
+                # the wait, and requests with more time go alone
                 for one in [one for one in going if not one.answered]:
                     if one.ends <= now or handle.ends - now > self._patience:
                         one.fail(PoolExhausted(str(error)))
@@ -297,8 +300,9 @@ class Lane(Generic[Q, A]):
     def _take(self, term: Term, met: dict[Handle[Q, A], None]) -> None:
         """Take those that wait, the oldest first, as many as may travel with the leader; add them to ``met``.
 
-        Each is there before it is taken, so that an interrupt forgets none. One may stand in the queue twice. One whose
-        time is over gives up, even if its thread has not noticed yet: late answers would make those behind it late too.
+        Each is noted before it is taken, so that an interrupt forgets none. A request may be in the queue twice. One
+        whose time is over gives up, even if its thread has not noticed yet: late answers would make those behind it
+        late too.
         """
         taken, now = 1, self._clock.monotonic()
         while taken < self._most:
@@ -333,7 +337,7 @@ class Lane(Generic[Q, A]):
                 return
             try:  # noqa: SIM105  (a context manager takes longer, in each call)
                 self._token.release()
-            except RuntimeError:  # two terms at once, and the other's leader put it back
+            except RuntimeError:  # two terms ran at once, and the other's leader has released the token
                 pass
             # a request that came just before the release found the token taken, and waits for an election
             if not self._queue or not self._token.acquire(False):
@@ -387,4 +391,4 @@ def _number(handle: Handle[Any, Any]) -> int:
 
 
 def _ends(handle: Handle[Any, Any]) -> int:
-    return round(min(handle.ends, 1e9))  # of almost equal ones, the oldest leads
+    return round(min(handle.ends, 1e9))  # rounded, so that the oldest of almost equal requests leads

@@ -38,7 +38,7 @@ class LastBatch:
                     one.record = record
 
     def note(self, left: Iterable[Record], run: str | None) -> None:
-        """Keep what a batch left of these entities, and nothing of earlier batches."""
+        """Keep how a batch left these entities, and nothing of earlier batches."""
         self._records, self._run = {_name(record): record for record in left}, run
 
 

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 ROUNDS: Final = 4
 """How many batches a request loses before it is announced. A lost batch costs one round trip for all its members, an
-announced change several of its own: with two processes on one hot table, 4 took 40 % less processor time than 2."""
+announced change several for itself: with two processes on one hot table, 4 took 40 % less processor time than 2."""
 _UNDER_WAY: Final = Unknown("its batch was under way when its time was over")
 
 
@@ -101,7 +101,7 @@ class Waiting(Generic[T]):
 
     def alone(self, resign: Resign) -> T:
         """Run the full operation, which takes up what the batches left. Raises DeadlineExceeded if none was sent."""
-        self.given_up = True  # before the look at the batch, which looks at this after it has begun
+        self.given_up = True  # set before the batch is looked at: the batch checks this after it has begun
         doubt = self.doubt or (_UNDER_WAY if self.under_way else None)
         if doubt is None and self.session.clock.monotonic() >= self.ends:
             raise self.expired()
@@ -139,9 +139,10 @@ class Waiting(Generic[T]):
         self._lost("ancestor", record.chain[-1].id, record.version)
 
     def _found_again(self, record: Record) -> tuple[int, int]:
-        """Return where the entity stands. If it stood elsewhere, an exclusive operation made the batch before lose.
+        """Return the entity's id and scope version.
 
-        Such a batch is not a lost round. A mark or a locked row leaves the entity where it is.
+        If they differ from those seen before, an exclusive operation made the batch before lose: that is not a lost
+        round. A mark or a locked row changes neither.
         """
         own = record.chain[-1]
         here, stood = (own.id, own.scope_version), self.stood
@@ -180,7 +181,7 @@ class Waiting(Generic[T]):
         self.lost += 1
         session.metrics.conflict(self.request.verb, cause, entity_id)
         logs.lost(self.request.what, self.id, self.lost, cause, f"entity {entity_id}, in a batch")
-        # a mark or a locked row is not contention: what waits for it is not announced
+        # a mark or a locked row is not contention: announcing does not help what waits for it
         if self.lost - self.moved >= ROUNDS and merge is not None and cause != "ancestor":
             self._note_hot(entity_id, merge)
         if session.policy.hooks:
@@ -190,7 +191,7 @@ class Waiting(Generic[T]):
 
     def _note_hot(self, entity_id: int, merge: Merge) -> None:
         """Let the full operation begin with an announcement; other changes of the entity are announced too."""
-        self.announce_on = entity_id  # what is noted as hot, another operation may find cool
+        self.announce_on = entity_id  # another operation may find cool what is noted as hot
         self.session.hot.note(entity_id, merge.names and (merge.kind, merge.names))
 
 

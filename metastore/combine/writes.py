@@ -67,7 +67,7 @@ class Writes:
     def _with_others(self, one: Waiting[T]) -> T:
         metrics, lane = one.session.metrics, self._lane
 
-        def alone(_: Resign) -> T:  # with no deadline around it: what it leaves behind it withdraws after its own
+        def alone(_: Resign) -> T:  # no deadline around this call: it withdraws its leftovers after its own deadline
             return one.alone(lambda: None)
 
         def together(handles: Sequence[Waiter]) -> Tell:
@@ -79,7 +79,7 @@ class Writes:
             result: T = lane.result(lane.submit(one, one.ends), alone, together, one.expired)
             return result
         except BaseException as error:
-            if not isinstance(error, Exception):  # an interrupt, a task that is cancelled
+            if not isinstance(error, Exception):  # an interrupt, or a cancelled task
                 one.interrupted(error)
             raise
         finally:

@@ -6,7 +6,7 @@
                 decide, plan, commit straight into the store                     one task per share of data sets
     driver      settle tables whose files are gone; add up                       one small row per table or failure
 
-If nothing has changed, Spark is not started and nothing is written. The database's URL travels inside the tasks and
+If nothing has changed, the crawl neither starts Spark nor writes. The database's URL travels inside the tasks and
 is in no configuration. A task can run twice without harm. The crawler never holds a lock.
 """
 
@@ -45,9 +45,9 @@ from metastore.urls import reachable_url
 __all__ = ["Progress", "crawl"]
 
 Progress = Callable[[str, float], None]
-"""A function that is called with the current step and the fraction of it that is done, 0 to 1.
+"""A function that is called with the current step and its progress, 0 to 1.
 
-Of some steps nobody knows the fraction, such as the listing and Spark's start: it stays 0."""
+The progress of some steps is unknown, such as the listing and Spark's start: it stays 0."""
 
 
 def crawl(
@@ -117,7 +117,7 @@ def _target(into: Path) -> tuple[str, ...]:
 
 
 def _tell_listed(tell: Progress, folders: int) -> None:
-    tell(f"listing folders ({folders:,} so far)", 0.0)  # nobody knows how many there are
+    tell(f"listing folders ({folders:,} so far)", 0.0)  # the number of folders is unknown
 
 
 def _silent(_what: str, _fraction: float) -> None:
@@ -222,7 +222,8 @@ class _Job:
                 gone, policy = self._told("looking for what is gone", self.gone), self._on_missing
                 self.rows += settle_missing(self.store, self.catalog, gone, policy, seen, dry_run=self.dry_run)
             if any(isinstance(row, TableResult) and row.action == "failed" for row in self.rows):
-                check_target(self.store, self.target)  # it may be disabled since: then the crawl is not done
+                # the target may be disabled since: then the crawl is not complete
+                check_target(self.store, self.target)
         except KeyboardInterrupt:
             raise self._interrupted() from None
         except Exception as error:
@@ -240,11 +241,11 @@ class _Job:
         return Interrupted(written, missing)
 
     def _ended(self, state: str, reason: str) -> tuple[int, list[str]]:
-        """End the record. Return how many data sets were written, and the locations of those that were not."""
+        """End the record. Return how many data sets were written, and the locations of the others."""
         written, left = 0, [candidate.location for candidate in self.selection.todo]
         if self.dry_run:
             return written, left
-        with suppress(MetastoreError):  # the failure may be the database's
+        with suppress(MetastoreError):  # the database may have caused the failure
             left = [candidate.location for candidate in self._select(self.selection.todo).todo]
             written = len(self.selection.todo) - len(left)
             if self.run is not None:

@@ -40,8 +40,8 @@ __all__ = [
 
 _PAGE = 500
 _LONGEST: Final = 8000
-"""How many changes a page has at most. After a page of which little is shown, the next is twice as long, and without
-texts, which may have a megabyte each: so what is hidden takes few statements, and little memory."""
+"""How many changes a page has at most. If a page shows little, the next one is twice as long, and without texts, which
+may have a megabyte each: so hidden changes take few statements, and little memory."""
 
 _RARE: Final = 16
 """A page shows little if it shows less than one in so many of its changes."""
@@ -112,7 +112,7 @@ def changes(
 ) -> Iterator[Change]:
     """Yield the changes after a position, oldest first, up to the last one that is decided.
 
-    ``sight``: what is shown of them; None: all. Raises as :func:`read` does.
+    ``sight``: which changes are shown; None: all. Raises as :func:`read` does.
     """
     found = read(backend, clock, after, limit, unreadable, sight)
     return cast(Iterator[Change], found) if sight is None else (one for one in found if isinstance(one, Change))
@@ -128,9 +128,9 @@ def read(
 ) -> Iterator[Change | Passed]:
     """Yield what ``changes`` does, and, with a ``sight``, how far the feed was read beyond what it shows.
 
-    A reader that goes on from there neither reads hidden changes again, nor is it behind when gc removes them.
-    Raises InvalidArgument for a position of another database and for one that was lost when a backup was put back,
-    HistoryGone for one after which gc has removed changes, before the call or between two pages of it.
+    A reader that goes on from there neither reads hidden changes again, nor is it behind when gc removes them. Raises
+    InvalidArgument for a position of another database and for one that was lost when a backup was put back, HistoryGone
+    for one after which gc has removed changes, before the call or between two of its pages.
     """
     check_unreadable(unreadable)
     if limit is not None:
@@ -161,7 +161,7 @@ def _follow(
     patience = clock.monotonic() + _PATIENCE
     size, ahead = _PAGE, False
     while left is None or left > 0:
-        # a limit says nothing about how many changes are not shown
+        # a limit does not bound how many changes are hidden
         size = size if sight is not None or left is None else min(_PAGE, left)
         page = backend.feed(seq, size, docs=not ahead, changes=not ahead)
         _check_whole(backend, page.rows, seq, epoch, collected)
@@ -196,7 +196,7 @@ def _follow(
 
 def _with_texts(backend: Backend, rows: Sequence[Step], after: int) -> Iterator[Step]:
     """Yield steps that were read without texts with them. Raises HistoryGone if gc has removed some since."""
-    for start in range(0, len(rows), _PAGE):  # all of a long page may be shown
+    for start in range(0, len(rows), _PAGE):  # a user may see all changes of a long page
         some = rows[start : start + _PAGE]
         whole = backend.steps_at([step.seq or 0 for step in some])
         if len(whole) < len(some):  # a purge removes steps too
@@ -217,7 +217,7 @@ def steps_between(
     seq, begun = low, set[UUID]()
     while seq < high:
         page = backend.feed(seq, _PAGE, docs=docs)
-        if _has_gap(page.rows, seq):  # a commit that failed leaves a gap too: only the feed's start tells
+        if _has_gap(page.rows, seq):  # a commit that failed leaves a gap too: only the feed's start shows the cause
             check_kept(backend, low)
         for step in page.rows:
             seq = step.seq or seq
@@ -271,7 +271,7 @@ def check_drawn(backend: Feed, position: str, seq: int) -> None:
 def _check_restored(backend: Feed, position: str, seq: int, mark: str, collected: int) -> int:
     """Refuse a position whose change is missing although gc has not removed it; return up to where gc has by now."""
     operation_id, replica = backend.event_at(seq)
-    if operation_id is None and seq > collected:  # gc may have removed it since we asked
+    if operation_id is None and seq > collected:  # gc may have removed it since ``collected`` was read
         collected = backend.feed_start()[1]
     gone_rightly = replica or seq <= collected
     if (gone_rightly and operation_id is None) or _mark(operation_id) == mark:

@@ -37,7 +37,7 @@ class Selection:
     kinds: Iterable[str] | None = None
     under: Path | Entity | None = None
     kind: str | None = None
-    """What a path in ``under`` means."""
+    """The kind of the entity at the path in ``under``."""
     follow: bool = False
     timeout: float | None = None
 

@@ -1,8 +1,9 @@
-"""Send hints that there are new changes, so that those that follow the feed need not wait for their next look.
+"""Send hints about new changes, so that followers of the feed need not wait for their next look.
 
 One thread of a process sends them for all its open stores, at most 100 a second each, after what was committed, and
-only while a process follows. A commit does nothing for it: the thread looks whether operations have ended. If one has,
-or a process followed, it asks every three seconds whether a process follows. A lost hint costs a follower one second.
+only while a process follows. A commit does no work for hints: the thread checks whether operations have ended. If one
+has, or a process followed, it asks every three seconds whether a process follows. A lost hint costs a follower one
+second.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _begin() -> None:
         if _thread is None and _open:
             thread = threading.Thread(target=_send, name="metastore hints", daemon=True)
             thread.start()
-            _thread = thread  # once it runs: after an interrupt the next store starts another
+            _thread = thread  # assigned after the start: after an interrupt the next store starts another thread
 
 
 def _send() -> None:
@@ -84,7 +85,7 @@ def _send() -> None:
                 _thread = None
                 return
         pause = min(store.look() for store in stores)
-        del stores  # a store that nobody has must not stay for the thread
+        del stores  # dropped, because the thread must not keep a store alive that nobody else has
         _wake.wait(pause)
         _wake.clear()
 

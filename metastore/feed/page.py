@@ -45,7 +45,7 @@ def changes_page(
     sight = None if whole else Sight(session.access, wanted, scope)
     page: list[Change] = []
     last, count = None, 0
-    # of all changes that many are read; a limit of those that are shown would say nothing
+    # the limit counts all changes that are read; a limit of the shown ones would bound nothing
     for one in read(session.backend, session.clock, after, most + 1 if whole else None, sight=sight):
         if isinstance(one, Passed):
             last, count = one.position, count + one.hidden

@@ -20,7 +20,7 @@ from metastore.port.records import Step
 __all__ = ["check_whole", "earlier", "gone", "last", "newest", "now", "position_before", "position_in"]
 
 _WALK = 1000
-"""How many changes before the one that the bisection found are looked at, again and again until none is later."""
+"""How many changes before the one that the bisection found are checked at a time, until none is stamped later."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOOKS = 0.005
 """How often a reader looks whether the commits in flight are over (seconds)."""
@@ -82,7 +82,7 @@ def last(session: Session) -> int:
 
 
 def _newest(session: Session) -> Step | None:
-    until = now(session)  # refuses a user's view
+    until = now(session)  # raises for a user's view
     return session.backend.past.newest(until)
 
 

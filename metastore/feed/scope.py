@@ -1,4 +1,4 @@
-"""What stands below a path. Changes are compared with it as loads compare names: below a folding catalog, folded."""
+"""The entities below a path. Changes are compared with it as loads compare names: below a folding catalog, folded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Scope:
     there: bool
     """Whether the path leads to a live entity."""
     families: tuple[str, ...] | None
-    """Through which families the path leads; None: any, because nothing is there now."""
+    """The families on the path; None: any, because nothing is at the path now."""
     _inside: set[tuple[int | None, int | None]] = field(default_factory=set, compare=False)
 
     @classmethod
@@ -46,7 +46,8 @@ class Scope:
         there = record is not None or (kind is None and _is_owner(session.backend, names[:-1]))
         of = kind if record is None else record.chain[-1].kind
         families = None if of is None else families_of(kind_named(of), len(names))
-        whole = session.backend if session.access is None else session.access.backend  # what is above may be hidden
+        # the ancestors may be hidden from the user
+        whole = session.backend if session.access is None else session.access.backend
         return cls(whole, _folded(names, exact), exact, there, families)
 
     def see(self, steps: Sequence[Step]) -> None:

@@ -23,12 +23,12 @@ class Standing:
     path: _Names | None = None
     """Its live path; None: it is not live."""
     dropped: tuple[int, _Names] | None = None
-    """What is dropped, itself or the nearest above it, and the names from there down to it."""
+    """The dropped entity, itself or its nearest ancestor, and the names from there down to it."""
     guessed: bool = False
     """It was purged later. Whether it was dropped before that is not known yet."""
 
     def apply(self, step: Step) -> None:
-        """Note where the entity stands after a step."""
+        """Note the entity's place after a step."""
         if not is_of_entity(step):
             return
         before, after = names_in(step.path_before), names_in(step.path_after)
@@ -40,7 +40,7 @@ class Standing:
             self._carry(step, before, after)
 
     def undo(self, step: Step) -> None:
-        """Note where the entity stood before a step."""
+        """Note the entity's place before a step."""
         if not is_of_entity(step):
             return
         before, after = names_in(step.path_before), names_in(step.path_after)
@@ -60,7 +60,7 @@ class Standing:
         return True
 
     def _carry(self, step: Step, there: _Names, here: _Names | None) -> None:
-        """Let what was at ``there`` stand at ``here``, or be dropped, with this entity if it stands below."""
+        """Move everything from ``there`` to ``here``, or drop it, with this entity if it is below."""
         if self.path is None or self.path[: len(there)] != there:
             return
         if not _can_lead(step.kind or "", len(there), self.kind, len(self.path)):
@@ -72,7 +72,7 @@ class Standing:
         """Whether the path of a ``kind`` (None: it is not known) leads through the entity."""
         if self.path is None or len(path) <= len(self.path) or path[: len(self.path)] != self.path:
             return False
-        if not kind_named(self.kind).container:  # what has the path of a namesake above it
+        if not kind_named(self.kind).container:  # a row whose path leads through another entity of the same name
             return False
         return kind is None or _can_lead(self.kind, len(self.path), kind, len(path))
 

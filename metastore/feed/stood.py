@@ -40,7 +40,7 @@ def tracked(session: Session, target: Target, kind: str | None, after: str | Non
     else:
         node = led_to(session.backend, target, kind).chain[-1]
         entity_id, of = node.id, node.kind
-    backend = session.backend if session.access is None else session.access.backend  # what is above may be hidden
+    backend = session.backend if session.access is None else session.access.backend  # ancestors may be hidden
     seq = 0 if after is None else number_in(backend, after)
     return Tracked(backend, _standing(backend, session.clock, entity_id, of, seq), seq)
 
@@ -54,7 +54,7 @@ def _standing(backend: Backend, clock: Clock, entity_id: int, kind: str, seq: in
     steps = [step._replace(doc=None, changes=None) for step in moves]
     try:
         standing = _at(backend.past, entity_id, kind, since)
-    except NotKept:  # gc has passed again
+    except NotKept:  # gc has removed the position meanwhile
         return _standing(backend, clock, entity_id, kind, seq)
     return _undone(backend, standing, steps, since)
 
@@ -77,7 +77,7 @@ def _undone(backend: Backend, standing: Standing, steps: Sequence[Step], since: 
 def _at(past: PastRows, entity_id: int, kind: str, seq: int) -> Standing:
     """Return where an entity was at a position. Raises NotKept."""
     (known,) = past.by_id(seq, [entity_id])
-    if known is None:  # it was not made yet, or is purged already
+    if known is None:  # the entity did not exist yet, or is purged already
         return Standing(entity_id, kind)
     names = tuple(node.name for node in known.record.chain)
     if known.live:

@@ -1,4 +1,4 @@
-"""What a step of the feed is about: an entity, or the owner of an owned row, or the object of a relation."""
+"""The subject of a step of the feed: an entity, the owner of an owned row, or the object of a relation."""
 
 from __future__ import annotations
 
@@ -61,5 +61,5 @@ def _subject(step: Step) -> Subject:
 
 def _object_of(step: Step) -> int:
     if step.kind not in RELATIONSHIPS:
-        return 0  # this program does not know the relation, so that only its path says of what it is
+        return 0  # this program does not know the relation: only its path shows to what it belongs
     return (step.other_id if relation_named(step.kind).to_the_object else step.owner_id) or 0

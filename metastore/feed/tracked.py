@@ -1,6 +1,6 @@
-"""The changes of one entity and of what is below it, where its id is known.
+"""The changes of one entity and everything below it, if its id is known.
 
-So what has the same path but is of another family, or came after the entity, is not taken for it.
+So another entity at the same path, of another family or made later, is not taken for it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _ALL = 1_000_000
 
 @dataclass
 class Tracked:
-    """An entity, and where it stands after each change."""
+    """An entity, and its place after each change."""
 
     backend: Backend
     standing: Standing
     seq: int
-    """The position at which it stands there. Rows up to it whose commit ends later are not in that."""
+    """The position of ``standing``. Rows up to it whose commit ends later are not in that."""
     _begun: set[UUID] = field(default_factory=set)
     """The commits of several rows that the feed is in the middle of."""
     _inside: set[tuple[int | None, int | None]] = field(default_factory=set)
@@ -46,7 +46,7 @@ class Tracked:
             if subject.id == self.standing.id or self._holds(step, subject, below):
                 self._inside.add((step.entity_id, step.version))
             self.standing.apply(step)
-            if step.through == step.seq:  # the commit's last row: none of it comes later
+            if step.through == step.seq:  # the commit's last row: no other row of the commit follows
                 self._begun.discard(step.operation_id)
 
     def has(self, step: Step) -> bool:
@@ -61,7 +61,7 @@ class Tracked:
         yield from (one for one in self.backend.steps(step.operation_id) if (one.seq or 0) <= self.seq)
 
     def _holds(self, step: Step, subject: Subject, purged: set[int]) -> bool:
-        if is_of_entity(step) and step.action == "purge":  # its path is of the time when it was dropped
+        if is_of_entity(step) and step.action == "purge":  # the path of a purge is the path at the time of the drop
             return subject.id in purged
         return any(self.standing.holds(path, subject.kind) for path in subject.paths)
 
@@ -71,7 +71,7 @@ class Tracked:
         return {i for run in _runs(purges) for i in self._below(run)}
 
     def _below(self, run: Sequence[Step]) -> list[int]:
-        """Return which of the entities that are purged one after another stood below this one before."""
+        """Return which of the entities that are purged one after another were below this one before."""
         ids = [step.entity_id or 0 for step in run]
         try:
             known = self.backend.past.by_id((run[0].seq or 0) - 1, ids, docs=False)

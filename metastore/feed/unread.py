@@ -1,8 +1,8 @@
 """How far consumers have read the feed: gc keeps what comes after that, for a limited time.
 
-A consumer that is down must not hold up gc for ever. There are two alarms, as warnings in the log: when half of the
-time is over, and when all of it is. From then on gc does not wait for the consumer, which gets HistoryGone once a
-change is removed that it has not read. Nothing is kept for a consumer that has already lost changes.
+A consumer that is down must not hold up gc for ever. The log gets two warnings: when half of the time is over, and when
+all of it is. From then on gc does not wait for the consumer, which gets HistoryGone once a change is removed that it
+has not read. Nothing is kept for a consumer that has already lost changes.
 """
 
 from __future__ import annotations

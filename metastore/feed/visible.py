@@ -1,6 +1,6 @@
 """The change feed as one user sees it: changes of what it sees now, with their whole past.
 
-What was purged stands nowhere any more: only an admin, or the library itself, reads its changes.
+A purged entity has no place any more: only an admin, or the library itself, reads its changes.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ class Below(Protocol):
     """Says which changes are of one place, or of what was below it."""
 
     def see(self, steps: Sequence[Step], /) -> None:
-        """Take the next page of the feed, whatever is shown of it."""
+        """Take the next page of the feed, visible or not."""
 
     def has(self, step: Step, /) -> bool:
         """Whether a step of the page is of the place."""
 
 
 class Sight(NamedTuple):
-    """What is shown of the feed: the changes that are wanted, and of these the ones that the user sees.
+    """The visible part of the feed: the wanted changes that the user may see.
 
     In this order: who follows an entity must note each rename above it, also one that the user does not see.
     """
 
     access: Access | None
-    """None: no user reads, and all of it is seen."""
+    """None: no user reads, and everything is visible."""
     kinds: frozenset[str] | None = None
     below: Below | None = None
 

@@ -69,7 +69,7 @@ def guesses() -> list[bool] | None:
 
 
 class Want(NamedTuple):
-    """What a write does to an object, for which the user needs a right.
+    """An action of a write on an object, for which the user needs a right.
 
     ``operation`` is one of :data:`metastore.governance.privileges.OPERATIONS`, or of those in :meth:`any_of`. ``kind``:
     of what is created below the object, or of the row that it owns.
@@ -80,7 +80,7 @@ class Want(NamedTuple):
     kind: str = ""
 
     def any_of(self, on: str) -> tuple[str, ...]:
-        """Return the privileges of which one is enough, at an object of the kind ``on``."""
+        """Return the privileges at an object of the kind ``on``, one of which is enough."""
         if self.operation == "create":
             return needs_of(self.kind).create
         if self.operation == "row":
@@ -92,14 +92,14 @@ class Want(NamedTuple):
 
 
 class Probed(NamedTuple):
-    """What the read of some objects asked about at the same instant, and whether all of it was true."""
+    """The facts that the read of some objects checked at the same instant, and whether all of them held."""
 
     scopes: Scopes
     held: bool
 
 
 class Evidence(NamedTuple):
-    """What a commit rests on."""
+    """The guards on which a commit rests."""
 
     scopes: Scopes
     """The scope versions that it must guard."""
@@ -157,7 +157,7 @@ class Access:
         return known if known is not None and known.seen_by else None
 
     def is_new(self, path: Lookup) -> bool:
-        """Whether a read of a path should read the rights with it: nothing is remembered of where the path leads.
+        """Whether a read of a path should read the rights with it: nothing is remembered about its entity.
 
         Not where a commit guards what is read, and not in a transaction, which reads an overlay.
         """
@@ -199,8 +199,8 @@ class Access:
     def probe(self, ids: Sequence[int]) -> Scopes:
         """Return the scope versions that a read of these may ask about, so that it needs no second question.
 
-        Empty where the commit guards them, nothing is remembered or what is remembered disagrees, and in a transaction,
-        which reads an overlay.
+        Empty if the commit guards them, if nothing is remembered or the remembered facts disagree, and in a
+        transaction, which reads an overlay.
         """
         if guesses() is not None or self.mine is not None:
             return Scopes()
@@ -224,7 +224,7 @@ class Access:
     def seen_now(self, ids: Sequence[int]) -> set[int]:
         """Return which of these objects the user sees now, in whatever state they are.
 
-        It remembers nothing of them: a page of the feed may have thousands.
+        It remembers none of them: a page of the feed may have thousands.
         """
         chains = self.backend.nodes(ids) if ids else {}
         return seen_among(self.backend, self.who, chains)
@@ -232,8 +232,8 @@ class Access:
     def facts(self, chains: Sequence[Nodes], probed: Probed | None = None) -> list[KnownFacts]:
         """Return the facts about each object, which must have been read already: what shows it is not older than it.
 
-        What is remembered and allows it is asked for in one read, whether it still holds; everything else is read.
-        ``probed``: what the read of the chains asked about already.
+        One read asks whether remembered facts that allow the access still hold; all other facts are read.
+        ``probed``: the facts that the read of the chains checked already.
         """
         found: dict[int, KnownFacts] = {}
         for n, chain in enumerate(chains):
@@ -255,7 +255,7 @@ class Access:
             return False
         guessed = guesses()
         if guessed is not None:
-            guessed.append(True)  # the commit guards it, and whatever else comes of it is decided again
+            guessed.append(True)  # the commit guards it, and any other result is decided again
             return True
         if probed is not None and rests.all_in(probed.scopes):
             return probed.held
@@ -272,9 +272,9 @@ class Access:
     ) -> Evidence:
         """Return what a commit rests on.
 
-        ``held`` is what the commit guards anyway. With ``trusting``, remembered facts are used where they allow all of
-        it. ``nodes``: where the objects stand; None: they are read. Raises PermissionDenied; EntityNotFound for what
-        the user does not see.
+        ``held`` is what the commit guards anyway. With ``trusting``, remembered facts are used if they allow
+        everything. ``nodes``: where the objects stand; None: they are read. Raises PermissionDenied; EntityNotFound for
+        what the user does not see.
         """
         wanted = list(wants)
         if trusting:
@@ -292,7 +292,7 @@ class Access:
         return Evidence(Scopes.older(scopes).without(self.mine or ()), False, known)
 
     def _remembered(self, wants: Iterable[Want], held: Scopes) -> Evidence | None:
-        """Return the evidence if what is remembered allows all of it, and agrees in itself and with what is held."""
+        """Return the evidence if the remembered facts allow everything, and agree with each other and with ``held``."""
         found: dict[int, KnownFacts] = {}
         scopes = list[Scopes]()
         for want in wants:

@@ -3,8 +3,8 @@
 A user may do something to an object if three things hold:
 
 * it is a live, enabled user of the object's metalake;
-* at each catalog and schema above the object it may use what stands there: it has ``use_catalog`` or ``use_schema``, or
-  it owns that, or something above it;
+* at each catalog and schema above the object it may use the entities below: it has ``use_catalog`` or ``use_schema``,
+  or it owns that container, or an ancestor;
 * at the object it has one of the privileges that the operation needs, or it owns the object, or something above it.
 
 A user has a privilege for an object if one of its roles, or a role of one of its enabled groups, allows it there or
@@ -118,7 +118,7 @@ class Facts:
 
 
 class Ruling(NamedTuple):
-    """What was decided, the rule that decided, and on which roles it rests besides members and levels."""
+    """The decision, the rule behind it, and the roles on which it rests besides members and levels."""
 
     allowed: bool
     because: str
@@ -141,8 +141,8 @@ class Decision:
 def decide(facts: Facts, any_of: Sequence[str], at: int | None = None, *, below: bool = False) -> list[Ruling]:
     """Return the rulings on the way and at the object: all allow it, or the last of them says why it is not allowed.
 
-    ``any_of``: privileges of which one is enough at the object; none: only an owner may do it. ``at``: where in the
-    chain the object stands; None: at its end. ``below``: it is done below the object, which is on the way as well.
+    ``any_of``: the privileges at the object, one of which is enough; empty: only an owner may do it. ``at``: where in
+    the chain the object stands; None: at its end. ``below``: it is done below the object, which is on the way as well.
     """
     at = len(facts.chain) - 1 if at is None else at
     rulings = list[Ruling]()
@@ -212,6 +212,7 @@ def _holds(facts: Facts, privilege: str, at: int) -> Ruling:
     if not mine:
         why = f"no role of {facts.user} allows {privilege} on {facts.chain[at].path}"
         return Ruling(False, why, missing=(privilege, facts.chain[at]))
-    best = min(mine, key=lambda grant: grant.role)  # one is enough; always the same, so that few roles are guarded
+    # one grant is enough; always the same, so that few roles are guarded
+    best = min(mine, key=lambda grant: grant.role)
     why = f"{facts.role_in_words(best.role)} allows {privilege} on {facts.chain[levels[best.on]].path}"
     return Ruling(True, why, frozenset({best.role}))

@@ -1,7 +1,7 @@
-"""What decisions about one user rest on: facts by object, remembered, and the guards that keep them true.
+"""The basis of decisions about one user: facts by object, remembered, and the guards that keep them true.
 
 Remembered facts serve as a guess only. A mutation that rests on them guards their scope versions in its own statement,
-and a read asks the database whether they still hold. What the facts refuse is read again before it is refused.
+and a read asks the database whether they still hold. Facts that refuse an access are read again before it is refused.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _MOST: Final = 10_000
 _HEAVIEST: Final = 50_000
 """How many roles and grants these facts may have together, counted again for each object."""
 _LISTINGS: Final = 100
-"""Of how many listings it is remembered what they show; each may name thousands of children."""
+"""For how many listings the result is remembered; each may name thousands of children."""
 _USERS: Final = 1_000
-"""For how many users something is remembered."""
+"""How many users are remembered."""
 _THEMSELVES: Final = ("user", "group", "role")
 """A user sees itself, its groups and its roles, whatever is granted."""
 _CHILD: Final = -1
@@ -40,7 +40,7 @@ _CHILD: Final = -1
 class Who(NamedTuple):
     """The user that is meant: by its bare name in any metalake, or in the metalake of this name, or by these ids.
 
-    The name is that of all users with these ids.
+    All users with these ids have the name.
     """
 
     name: str
@@ -57,12 +57,12 @@ class KnownFacts:
     scopes: Mapping[int, int]
     """Of the members and the roles."""
     alike: object = field(default=None, compare=False)
-    """Equal for objects of one kind below one parent, from one read, of which nothing is granted or owned by itself.
+    """Equal for objects of one kind below one parent, from one read, without grants or owners of their own.
 
     The user sees all of these or none, for the same reasons. None: the object is decided by itself.
     """
     granted: dict[tuple[str, str], Scopes | None] = field(init=False, default_factory=dict, compare=False)
-    """By operation and kind, once it was decided: what must hold for it (see ``guards``); None: it is not allowed."""
+    """By operation and kind, once decided: the conditions (see ``guards``); None: it is not allowed."""
 
     @cached_property
     def seen(self) -> list[Ruling]:
@@ -80,7 +80,7 @@ class KnownFacts:
 
     @cached_property
     def seen_by(self) -> Scopes:
-        """The scope versions on which it rests that the user sees the object, apart from those of the nodes.
+        """The scope versions on which the user's sight of the object rests, without those of the nodes.
 
         In the order of ids. Empty: the user does not see it.
         """
@@ -92,7 +92,7 @@ class KnownFacts:
         return Scopes([(node.id, node.scope_version) for node in self.nodes])
 
     def rests_on(self, rulings: Iterable[Ruling]) -> Scopes:
-        """Return the scope versions that must hold for ``rulings``, apart from those of the nodes."""
+        """Return the scope versions that must hold for ``rulings``, without those of the nodes."""
         roles = frozenset[int]().union(*[ruling.roles for ruling in rulings])
         members = [member.id for member in self.facts.members]
         return Scopes([(i, self.scopes[i]) for i in (*members, *roles)])
@@ -166,7 +166,7 @@ class Remembered:
         self._weight = 0
 
     def note(self, known: KnownFacts) -> None:
-        """Remember facts. Those of a user with many roles are large, and fewer of them are remembered."""
+        """Remember facts. Facts about a user with many roles are large, and fewer of them are remembered."""
         weight = self._weight + 1 + len(known.facts.roles) + len(known.facts.grants)
         if len(self.known) >= _MOST or weight > _HEAVIEST:
             self.known.clear()
@@ -186,7 +186,7 @@ class Remembered:
         self._paths[path] = entity_id
 
     def chose(self, parent_id: int, kind: str, chosen: Chosen | None) -> None:
-        """Remember which children are shown; None: none of them, which is read each time."""
+        """Remember which children are shown; None: forget them, so that they are read each time."""
         if chosen is None:
             self.chosen.pop((parent_id, kind), None)
             return
@@ -311,7 +311,7 @@ class _Rows:
     def _deciding(self, place: int) -> tuple[Granted, ...]:
         """Return the grants at a place that can decide: of 1,666 roles that allow the same there, the least one does.
 
-        A decision takes the first grant that denies something, and of those that allow it the one of the least role.
+        A decision takes the first grant that denies something, and otherwise the grant with the lowest role id.
         """
         if place not in self._decides:
             found: dict[tuple[str, bool], Granted] = {}
@@ -337,7 +337,8 @@ def _is_meant(who: Who, nodes: Nodes, user: Member) -> bool:
 
 def who(user: object) -> Who:
     """Return who is meant by a bare name, or by a path of a user (a tuple of names)."""
-    if isinstance(user, str):  # whatever it has in it: who is let in under a name must not become another by its text
+    # taken as a name, whatever its characters are: a signed-in user must not become another one by them
+    if isinstance(user, str):
         return Who(clean_name(exact_text(user, "a user")))
     *lake, name = parse_path(user)
     return Who(name, ".".join(lake) or None)

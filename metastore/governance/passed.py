@@ -14,13 +14,13 @@ _COMMITS: Final = (
     *("commit", "write_down", "pending", "scopes", "turn", "help", "forbid", "confirm", "cancel", "steps"),
     *("mark", "unmark", "marked", "clear", "queue", "line", "leave", "hold"),
 )
-"""What an operation does once it was allowed, with the entities and under the id that are its own."""
+"""An operation's calls after it was allowed, with its own entities and its own id."""
 
 _FEED: Final = ("feed", "steps_at", "hearing", "hint", "feed_start", "event_at", "watermark", "decided")
 """The feed, whose reader leaves out what the user does not see: :mod:`metastore.feed.visible`."""
 
 _PURGE: Final = ("below", "delete_relations", "delete_columns", "delete_entities", "delete_steps", "forget")
-"""What deletes a tree of which the purge was allowed, and rows of refused operation ids."""
+"""Deletions of a tree whose purge was allowed, and of rows of refused operation ids."""
 
 _DATABASE: Final = ("origin", "identify", "now", "reserve_ids", "format", "pool_use", "ping", "leases", "search_sizes")
 """The database itself, the rows of a lease that the service gave to a call, and which way of a search is shorter."""
@@ -34,4 +34,4 @@ REFUSED: Final = frozenset(
         *("dropped_before", "purging", "sweep_relations", "forget_tickets", "forget_pins"),
     )
 )
-"""What no call of a user needs: what decides about rights, the past, whole tables, and upkeep."""
+"""Calls that no user needs: they decide about rights, or concern the past, whole tables, or upkeep."""

@@ -1,6 +1,6 @@
 """The privileges, and which of them each operation on each kind needs. The table in docs/governance.md is this one.
 
-The words and what they allow are those of Apache Gravitino 1.x, in lower case. An owner of an object, or of anything
+The words and their meaning come from Apache Gravitino 1.x, in lower case. An owner of an object, or of anything
 above it, needs none of them at the object. Above the object, ``use_catalog`` and ``use_schema`` are needed on the way.
 """
 
@@ -36,7 +36,7 @@ OPERATIONS: Final = ("see", "create", "alter", "rename", "move", "drop", "restor
 """What can be done with an entity. A ``create`` is asked of its parent, everything else of the entity itself."""
 
 WAY: Final[Mapping[str, str]] = MappingProxyType({"catalog": "use_catalog", "schema": "use_schema"})
-"""What is needed at each node of these kinds above an object."""
+"""The privilege that is needed at each node of these kinds above an object."""
 
 OWNER: Final = "owner"
 """The kind of the relation from an object to its owner."""
@@ -45,12 +45,12 @@ REVEAL: Final = "use_secret"
 """The privilege to reveal the secrets of an object."""
 
 OWNERSHIP: Final = "ownership"
-"""What stands for the privilege where there is none: only owners may do it."""
+"""Stands for the privilege where only owners may do it."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """The privileges of one kind: for each operation, those of which one is enough. None: only an owner may do it."""
+    """The privileges of one kind: for each operation, any one of these is enough. None: only an owner may do it."""
 
     see: tuple[str, ...] = ()
     create: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Needs:
     """Its name is an identity: only an owner of the metalake may change it."""
 
     def of(self, operation: str) -> tuple[str, ...]:
-        """Return the privileges of which one allows ``operation``; none: only an owner may do it."""
+        """Return the privileges that each allow ``operation``; none: only an owner may do it."""
         if operation == "rename" and self.named_by_lake:
             return ()
         if operation in ("alter", "rename"):
@@ -152,7 +152,7 @@ def privileges() -> Mapping[str, tuple[str, ...]]:
 
 @lru_cache(maxsize=1)
 def _table(_: tuple[tuple[str, tuple[str, ...]], ...]) -> Mapping[str, tuple[str, ...]]:
-    """Build the table, once for the kinds that there are: a grant asks for it three times."""
+    """Build the table, once for the present kinds: a grant asks for it three times."""
     table: dict[str, tuple[str, ...]] = {}
     for kind in KINDS:
         needs = needs_of(kind)
@@ -164,7 +164,7 @@ def _table(_: tuple[tuple[str, tuple[str, ...]], ...]) -> Mapping[str, tuple[str
 
 
 def _above(kind: str) -> tuple[str, ...]:
-    """Return the kinds that can stand above a kind, the metalake first."""
+    """Return the kinds that can be above a kind, the metalake first."""
     kinds_above = dict.fromkeys(KINDS[kind].parents)
     for parent in KINDS[kind].parents:
         kinds_above |= dict.fromkeys(() if parent == kind else _above(parent))

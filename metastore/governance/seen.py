@@ -1,10 +1,10 @@
 """A backend that shows one user what it may see. Everything above it stays as it is.
 
-What is hidden is left out: a path ends before it, an id leads nowhere, a listing skips it. The one trace that it
-leaves is a taken name: a path to something hidden has all its nodes, and no record.
+Hidden entities are left out: a path ends before them, an id leads nowhere, a listing skips them. The one trace that
+they leave is a taken name: a path to a hidden entity has all its nodes, and no record.
 
 Rows are read first and the rights after them, or both at one instant. So nothing is shown that was written after the
-right to see it was taken away. A method of the port that is neither here nor in ``PASSED`` is refused.
+user lost the right to see it. A method of the port that is neither here nor in ``PASSED`` is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def seen_by(step: Step) -> list[int]:
 
 
 class Seen:
-    """A backend's reads, for one user. What is in ``PASSED`` is the backend's own."""
+    """A backend's reads, for one user. Calls in ``PASSED`` go to the backend unchanged."""
 
     def __init__(self, backend: Backend, access: Access) -> None:
         self._base = backend
@@ -58,14 +58,14 @@ class Seen:
         known = self._access.at(lookups[0]) if len(lookups) == 1 else None
         if known is None:
             return self._shown(lookups, self._base.resolve(lookups))
-        # asked in the same statement: whether what is remembered about the object still holds
+        # the same statement asks whether the remembered facts about the object still hold
         resolved, held = self._base.resolve_holding(lookups[0], known.seen_by.pairs)
         if held and resolved.record is not None and known.stands_at(resolved.nodes):
             return [resolved]
         return self._shown(lookups, [resolved], Probed(known.seen_by, held))
 
     def _first(self, lookup: Lookup) -> Resolved:
-        """Follow a path of which nothing is remembered: the rights come with it."""
+        """Follow a path about which nothing is remembered: the rights come with it."""
         found, rows = self._base.resolve_rights(lookup, self._access.who.name)
         return self._cut(lookup, found, self._access.facts_now(found.nodes, rows)) if found.nodes else found
 
@@ -89,14 +89,14 @@ class Seen:
             return resolved
         seen = known.first_hidden - (len(known.nodes) - len(resolved.nodes))
         if resolved.record is not None and seen == len(resolved.nodes) - 1:
-            return Resolved(resolved.nodes, None)  # the name is taken: that much a create must say
+            return Resolved(resolved.nodes, None)  # the name is taken: a create must say that much
         return Resolved(resolved.nodes[: max(0, seen)], None)
 
     def _above(self, starts: Iterable[Node]) -> dict[int, Nodes]:
         """Return the nodes that lead to the start of each lookup, itself last.
 
-        They are read, not remembered: what is above the start may have changed since, and the start's own scope
-        version would not show it.
+        They are read, not remembered: the ancestors may have changed since, and the start's own scope version would not
+        show that.
         """
         found: dict[int, Nodes] = {start.id: () if start.id == ROOT_ID else (start,) for start in starts}
         return {**found, **self._nodes_of([i for i in found if i != ROOT_ID])}
@@ -144,7 +144,7 @@ class Seen:
         return there
 
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
-        """Return the steps of what the user sees now; none of anything else, wherever the id comes from."""
+        """Return the steps of entities that the user sees now; none of others, wherever the id comes from."""
         steps = self._base.history(entity_id, after, limit)
         ids = list(dict.fromkeys(i for step in steps for i in seen_by(step)))
         shown = self._sees(ids)
@@ -192,7 +192,7 @@ class Seen:
         while before is not None:
             page = read(before)
             now = self._below(parent_id, kind, guards) if page.held else before
-            # what was given since the call began may be missing; what was taken away must be
+            # rights that were granted since the call began may be missing; rights that were revoked must be missing
             if now == before or (fresh and now is not None and now.shows_all(before)):
                 return page
             before, fresh = now, True
@@ -269,7 +269,7 @@ class Seen:
     # --- relations
 
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
-        """Return what goes from an entity that the user sees. What leads to something hidden leads nowhere."""
+        """Return what goes from an entity that the user sees. A relation to a hidden entity has the end GONE."""
         relations = self._base.related(target, kind, above=above, doc=doc)
         if relations is None or not relations.end.chain or self._access.visible([relations.end.chain])[0] is None:
             return None
@@ -280,11 +280,11 @@ class Seen:
     def relating(
         self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
     ) -> Relating | None:
-        """Return what leads to an entity that the user sees. What comes from something hidden comes from nowhere."""
+        """Return what leads to an entity that the user sees. A relation from a hidden entity has the end GONE."""
         return self._page(self._base.relating(to_id, kind, value, after, limit))
 
     def related_page(self, from_id: int, kind: str, after: tuple[int, int, str], limit: int) -> Relating | None:
-        """Return what goes from an entity that the user sees. What leads to something hidden leads nowhere."""
+        """Return what goes from an entity that the user sees. A relation to a hidden entity has the end GONE."""
         return self._page(self._base.related_page(from_id, kind, after, limit))
 
     def _page(self, found: Relating | None) -> Relating | None:
@@ -298,14 +298,14 @@ class Seen:
         return Relating(found.end, rows)
 
     def _ends(self, ends: list[End]) -> list[End]:
-        """Return the ends, and GONE in the place of those that the user does not see."""
+        """Return the ends, with GONE for those that the user does not see."""
         shown = iter(self._access.visible([end.chain for end in ends if end.chain]))
         return [end if end.chain and next(shown) is not None else GONE for end in ends]
 
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
-        """Return the relations in slots of what the user sees. A slot of its own tells that it is taken, not by whom.
+        """Return the relations in slots of what the user sees. An exclusive slot shows that it is taken, not by whom.
 
-        A write must count up what it replaces, also where the other end is hidden: only the version is used of it.
+        A write must raise the version that it replaces, even if the other end is hidden: only that version is used.
         """
         rows = self._base.relations(kind, slots)
         froms = list(dict.fromkeys(from_id for from_id, _ in slots))

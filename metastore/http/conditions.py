@@ -28,14 +28,14 @@ def conditioned(
 ) -> T:
     """Return what a write returns. Raises VersionConflict (412) if no tag names the state that it meets."""
     options = {} if key is None else {"operation_id": key}
-    if tags is None or tags.anything:  # the write itself says if nothing is there
+    if tags is None or tags.anything:  # the write itself raises if the entity does not exist
         return write(path, options)
     for entity in _meant(store, manager, path, key):
         versions = sorted(tags.versions_of(entity.id), key=lambda version: _likely(entity, version))
         for version in versions:
             try:
                 return write(entity, {**options, "expected_version": version})
-            except OperationIdReused:  # the key was given with another of these tags
+            except OperationIdReused:  # another of these tags was given with the key
                 if version == versions[-1]:
                     raise
     raise VersionConflict(path, None, etag(entity), f"{path} has the tag {etag(entity)}; load it again")

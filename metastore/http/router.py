@@ -57,7 +57,7 @@ def router(store: Source, *, deadline: float = 10.0) -> Router:
     """Return an application to mount: ``app.mount("/v1", metastore.http.router(store))``.
 
     ``store``: a store, or a function that returns the store as the user of a request sees it, such as
-    ``store.bind(principal=…)`` or ``store.as_user(…)``. A client's keys are those of the store's principal.
+    ``store.bind(principal=…)`` or ``store.as_user(…)``. A client's keys belong to the store's principal.
     ``deadline``: how long each call may take (seconds); a client shortens it with ``Prefer: wait=SECONDS`` (RFC 7240).
     Raises InvalidArgument.
     """
@@ -89,7 +89,7 @@ class _Call:
 
     @property
     def parts(self) -> tuple[str, str]:
-        """The entity's path, and what of it is asked for, such as ``history``; "": the entity itself.
+        """The entity's path, and the part that is asked for, such as ``history``; "": the entity itself.
 
         A name may have a slash, which is ``%2F`` in the address. So the address is cut before it is decoded.
         """
@@ -103,7 +103,7 @@ class _Call:
         return self.manager_of(self.request.path_params["kinds"])
 
     def manager_of(self, kinds: str) -> DeclaredManager:
-        """Return the manager of a plural. Raises EntityNotFound: there is no such resource."""
+        """Return the manager of a plural. Raises EntityNotFound: no such resource exists."""
         kind = _kind_of(kinds)
         if kind is None:
             raise EntityNotFound(kinds, f"there is no collection {shown(kinds)}; it is the plural of a kind: tables")
@@ -137,7 +137,7 @@ class _Call:
         return {"size": int(size), "token": self.text("token")}
 
     def key(self, scope: str = "") -> UUID | None:
-        """Return the operation id of the client's key; ``scope``: what tells it from the same key elsewhere."""
+        """Return the operation id of the client's key; ``scope`` tells it from the same key elsewhere."""
         text = self.request.headers.get("idempotency-key")
         whose = f"{self.store._session.principal or ''}{scope}"  # noqa: SLF001  (the same package)
         return None if text is None else key(text, scope=whose)
@@ -268,7 +268,7 @@ def _altered(call: _Call) -> Response:
 
 def _dropped(call: _Call) -> Response:
     manager, cascade, tags = call.manager, call.flag("cascade"), call.if_match
-    # what was dropped can tell nothing of its id: so the key counts with the path and the tag, and is asked first
+    # after the drop, no path leads to the entity's id: so the key includes the path and the tag, and is asked first
     operation_id = call.key(f"\nDELETE {call.path}\n{tags}" if tags else "")
     if tags and operation_id is not None and call.store.outcome(operation_id).result is True:
         return JSONResponse({"dropped": True})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 __all__ = ["ImportCounts", "Tell"]
 
 Tell = Callable[[str, float], None]
-"""Called with the name of the step, and the share of it that is done."""
+"""Called with the name of the step, and its progress."""
 
 
 @dataclass
@@ -18,5 +18,5 @@ class ImportCounts:
     namespaces: int = 0
     written: int = 0
     left: int = 0
-    """How many were there already, as they are there."""
+    """How many existed already, equal to the source."""
     failures: list[str] = field(default_factory=list)

@@ -1,8 +1,8 @@
 """Import any catalog of PyIceberg: its namespaces, tables and views, by their metadata files.
 
 A table keeps its metadata file: both catalogs show the same snapshots, and no data moves. Repeat the import while other
-programs still commit to the old catalog: it updates tables whose metadata file has changed. What was committed or made
-here stays: if both catalogs have committed to a table since the last import, the table is a failure. Needs the extra
+programs still commit to the old catalog: it updates tables whose metadata file has changed. Commits and tables made
+here stay: if both catalogs have committed to a table since the last import, the table is a failure. Needs the extra
 [iceberg].
 """
 
@@ -90,7 +90,7 @@ def _properties(source: Catalog, namespace: Names) -> dict[str, str]:
 def _views(source: Catalog, namespace: Names) -> list[Any]:
     try:
         return list(source.list_views(namespace))
-    except NotImplementedError:  # a catalog without views
+    except NotImplementedError:  # the source is a catalog without views
         return []
 
 
@@ -112,7 +112,7 @@ def _import(source: Catalog, target: MetastoreCatalog, root: Names, kind: str, n
             return False
         if here is not None and here not in {one.metadata_file for one in table.metadata.metadata_log}:
             imported = _imported(target.store, (*root, *names))
-            if here not in imported:  # somebody has committed here, or made it
+            if here not in imported:  # another program has committed to it, or made it
                 return False if location in imported else "it has changed here, and there too; it stays as it is here"
         target.register_table(names, location, overwrite=here is not None, replaces=here)
         return True

@@ -1,8 +1,8 @@
 """Import every catalog that a Spark session sees, the Hive metastore included, through Spark's own catalog API.
 
 The driver lists and describes the tables, because only it has a session. Each executor writes a share of them to the
-store. Needs the extra [spark]. Repeat it as often as you like: a table that is up to date is not written. What was made
-or changed here stays: if a table has changed here and there since the last import, it is a failure.
+store. Needs the extra [spark]. Repeat it as often as you like: a table that is up to date is not written. Changes made
+here stay: if a table has changed on both sides since the last import, it is a failure.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def spark_session(master: str, options: Mapping[str, str]) -> Iterator[SparkSess
 
 
 def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell | None = None) -> ImportCounts:
-    """Import all catalogs of a session below the metalake ``into``, which is made where it is missing.
+    """Import all catalogs of a session below the metalake ``into``, which is created if it is missing.
 
     The executors open ``url``, so it names a place that they reach. Raises InvalidArgument.
     """
@@ -92,7 +92,8 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
     if described:
         tell("importing", 0.0)
         shares = max(1, -(-len(described) // _SHARE))
-        with spark_context(session.sparkContext.master) as context:  # the session's own, with workers like this one
+        # the session's own master, with workers like this one
+        with spark_context(session.sparkContext.master) as context:
             written = context.parallelize(described, shares).mapPartitions(_writer(url, lake)).collect()
         outcome.written = sum(one is True for one in written)
         outcome.left = sum(one is False for one in written)
@@ -115,7 +116,8 @@ def _namespaces(session: SparkSession, above: Names) -> Iterator[Names]:
         names = (above[0], *parse_path(text))
         if len(names) > len(above):
             yield names
-            if session.conf.get(f"spark.sql.catalog.{above[0]}", None) is not None:  # Spark's own has one level
+            # Spark's own catalog has one level of namespaces
+            if session.conf.get(f"spark.sql.catalog.{above[0]}", None) is not None:
                 yield from _namespaces(session, names)
 
 
@@ -189,7 +191,7 @@ def _writer(url: str, lake: Names) -> Any:
 
 
 _OF_A_TABLE: Final = (EntityAlreadyExists, EntityNotFound, NotInUse, DropPending, InvalidArgument)
-"""Errors that say nothing of other tables."""
+"""Errors that concern one table only."""
 
 
 def _written(store: Store, path: Names, one: Described) -> bool:
@@ -218,7 +220,7 @@ def _written(store: Store, path: Names, one: Described) -> bool:
             raise EntityAlreadyExists(format_path(path), "it has changed here, and there too; it stays as it is here")
         return bool(manager.create(path, if_exists="replace", **fields).doc != here.doc)
 
-    return bool(store.run(write))  # the commit validates what it read
+    return bool(store.run(write))  # the commit validates what ``write`` read
 
 
 def _imported(store: Store, here: Entity) -> Doc | None:

@@ -29,7 +29,7 @@ _FAMILIES: Final = ("LC_", "SPARK_", "HADOOP_", "PYSPARK_")
 
 
 def environment(command: Mapping[str, Any]) -> dict[str, str]:
-    """Return the environment of a job: what programs need of the server's own, and the template's.
+    """Return the environment of a job: the server's variables that programs need, and the template's.
 
     The server's other variables stay with it: they may hold its secrets, such as METASTORE_URL.
     """
@@ -38,7 +38,7 @@ def environment(command: Mapping[str, Any]) -> dict[str, str]:
 
 
 class Stopped(Exception):
-    """The job must end while a file of it is fetched."""
+    """The job must end while one of its files is fetched."""
 
 
 def words(type: str, command: Mapping[str, Any], folder: Path, stop: Callable[[], object] = lambda: None) -> list[str]:

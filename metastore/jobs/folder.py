@@ -24,7 +24,8 @@ def job_folder() -> Iterator[Path]:
     """Give an empty folder, and remove it afterwards, whatever the job has done to it."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        if (lock := _locked(folder)) is not None:  # else a server that starts took it for one that was left
+        # otherwise a starting server would take the folder for one that a dead server left
+        if (lock := _locked(folder)) is not None:
             break
     try:
         yield folder
@@ -57,9 +58,10 @@ def _locked(folder: Path) -> int | None:
 
 
 def _remove(folder: Path) -> None:
-    if not folder.is_symlink():  # the job may have put one there
+    if not folder.is_symlink():  # the job may have replaced the folder with a link
         with suppress(OSError):
             folder.chmod(0o700)  # or shut it
         with suppress(OSError):
-            # not shutil.rmtree: for each level of folders it calls itself and opens a descriptor, and a job makes many
+            # not shutil.rmtree: it recurses and opens a descriptor for each level of folders, and a job may make many
+            # levels
             subprocess.run(["rm", "-rf", "--", folder], check=False, stderr=subprocess.DEVNULL)

@@ -39,8 +39,8 @@ class WorkerPool:
     """Runs jobs until it is closed: ``with WorkerPool(store, workers=2): …``.
 
     ``workers``: how many jobs run at once. ``ttl``: how long after a server's last renewal others take its jobs over
-    (seconds); they notice up to half a second later. ``take_over``: run the jobs too that were submitted to another
-    database, of which this one is a copy; where the original runs too, they run twice. Close the pool before its store.
+    (seconds); they notice up to half a second later. ``take_over``: also run jobs that were submitted to another
+    database, of which this one is a copy; if the original runs too, they run twice. Close the pool before its store.
     """
 
     def __init__(self, store: Store, *, workers: int = 2, ttl: float = 6.0, take_over: bool = False) -> None:
@@ -92,11 +92,11 @@ class WorkerPool:
                 self._wake.clear()
                 try:
                     self._look(seat, queue, threads)
-                except MetastoreError as error:  # what runs goes on as long as the seat is held
+                except MetastoreError as error:  # running jobs go on as long as this server holds the seat
                     _LOG.warning("the queue of jobs could not be read: %s", error)
                 self._wake.wait(_LOOKS)
         finally:
-            with self._guard:  # each running job looks here, and ends its command
+            with self._guard:  # each running job checks this set, and ends its command
                 self._running = dict.fromkeys(self._running, "leave")
             while self._running:
                 self._wake.wait(_LOOKS)
@@ -111,12 +111,13 @@ class WorkerPool:
             for id in self._running:
                 if id in cancelled:
                     self._running[id] = "cancel"
-                elif id not in queue:  # it or its metalake was dropped, or is disabled; it runs again if it comes back
+                # the job or its metalake was dropped or disabled; the job runs again if they come back
+                elif id not in queue:
                     self._running[id] = "leave"
         alive = living(self._store) if queue.any_started else {}
         if queue.any_started and seat.name not in alive:
-            return  # its own renewal is late: it cannot tell who lives
-        lost = [job for job in mine if job.id not in self._running]  # a thread of this server gave them up
+            return  # its own renewal is late: it cannot tell which servers live
+        lost = [job for job in mine if job.id not in self._running]  # a thread of this server gave these jobs up
         for job in (*lost, *queue.free(alive)):
             if len(self._running) >= self._workers:
                 return

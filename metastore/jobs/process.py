@@ -1,7 +1,7 @@
 """Start a job's command under a guard, let it run, end it, and read its output.
 
 The server never opens by its name what a job can touch: a job may clean its folder, or put a FIFO or a link there. Its
-output goes to a file without a name, of which the server keeps the descriptor.
+output goes to a file without a name, whose descriptor the server keeps.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Process:
         """Return the exit code after the end; None: the guard itself was killed, and the command with it."""
         assert self._guard.stdout is not None
         pipe = self._guard.stdout.fileno()
-        os.set_blocking(pipe, False)  # what the job left behind may have the other end, and never close it
+        os.set_blocking(pipe, False)  # processes that the job left may hold the other end, and never close it
         try:
             last = os.read(pipe, 4096).split()
         except BlockingIOError:

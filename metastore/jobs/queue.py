@@ -27,7 +27,7 @@ _METALAKE: Final = "metalake"
 _BACK: Final = ("enable", "restore")
 """The actions after which the jobs of a metalake can be run again. While it was away, a new queue did not see them."""
 _AWAY: Final = ("disable", "drop")
-"""The actions after which they cannot be run. The feed tells nothing of what is below the metalake."""
+"""The actions after which they cannot be run. The feed says nothing about entities below the metalake."""
 _LOG = logging.getLogger("metastore.jobs")
 
 
@@ -58,7 +58,7 @@ class Queue:
                     self._read_metalake(change.entity)
                 elif change.kind == _METALAKE and change.action in _AWAY:
                     self._leave_out_what_is_away()
-        except HistoryGone:  # this server slept for longer than gc keeps
+        except HistoryGone:  # this server slept for longer than gc keeps history
             self._position = None
         self._warn()
 
@@ -70,8 +70,8 @@ class Queue:
             self._read_jobs(lake)
 
     def _read_metalake(self, lake: object) -> None:
-        """Read the jobs of a metalake that is back: the feed tells nothing of what is below it."""
-        with suppress(EntityNotFound, DropPending, NotInUse):  # it is gone again
+        """Read the jobs of a metalake that is back: the feed says nothing about entities below it."""
+        with suppress(EntityNotFound, DropPending, NotInUse):  # the metalake is gone again
             if isinstance(lake, Metalake):
                 self._read_jobs(self._store.metalakes.load(lake))
 
@@ -121,7 +121,7 @@ class Queue:
         self._warned = left
 
     def __contains__(self, id: int) -> bool:
-        """Whether a job is there, as far as this queue has read, and has not ended."""
+        """Whether a job exists, as far as this queue has read, and has not ended."""
         return id in self._open
 
     def free(self, living: Mapping[str, int]) -> Iterator[Job]:

@@ -89,11 +89,12 @@ def _finish(store: Store, job: Job, seat: Lease, status: str, code: int | None, 
     while not seat.is_over():
         try:
             store.jobs.alter(job, ending, lease=seat)
-        except (VersionConflict, LeaseLost):  # another server has the job by now
+        except (VersionConflict, LeaseLost):  # another server has taken the job
             return
-        except (EntityNotFound, DropPending, NotInUse):  # it or its metalake is away: it runs again when it is back
+        # the job or its metalake is gone: the job runs again if they come back
+        except (EntityNotFound, DropPending, NotInUse):
             return
-        except MetastoreError as error:  # the database does not answer: nobody else may have the job meanwhile
+        except MetastoreError as error:  # the database does not answer: no other server may take the job meanwhile
             _LOG.warning("the end of the job %s is not written yet: %s", job.path, error)
             SYSTEM.sleep(_PAUSE)
         else:

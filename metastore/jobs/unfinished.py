@@ -17,7 +17,7 @@ __all__ = ["has_unfinished"]
 def has_unfinished(tx: Transaction, template: JobTemplate) -> bool:
     """Whether a job of a template has not ended, also one that the caller does not see: a job is its submitter's.
 
-    The commit of ``tx`` requires that there is none by then.
+    The commit of ``tx`` requires that it still finds none.
     """
     lake, name = template.names
     jobs = unchecked(tx).jobs.list((lake,))

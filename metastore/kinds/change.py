@@ -64,7 +64,8 @@ class EntityChange:
     _names: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(cls, *, tag: str | None = None) -> None:
-        cls.tag = tag or cls.__dict__.get("tag") or cls.__name__  # a dataclass with slots creates its class twice
+        # set again, because a dataclass with slots creates its class twice
+        cls.tag = tag or cls.__dict__.get("tag") or cls.__name__
         other = _registry.get(cls.tag)
         if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(f"two change classes have the tag {cls.tag!r}; give one of them another: tag=")
@@ -95,7 +96,7 @@ class EntityChange:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> EntityChange:
         """The inverse of ``to_json``."""
-        if list in map(type, fields.values()):  # rarely: a feed is read faster without another dict
+        if list in map(type, fields.values()):  # copied only if needed: a feed is read faster without another dict
             fields = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
         return cls(**fields)
 
@@ -135,7 +136,7 @@ def _decode_one(fields: dict[str, Any]) -> EntityChange:
     known = _registry.get(fields.get("change", ""))
     if known is not None:
         try:
-            said = fields.copy()  # it is kept as it is, if it cannot be read
+            said = fields.copy()  # a change that cannot be read is kept as it is
             del said["change"]
             return known.from_json(said)
         except Exception:  # noqa: BLE001, S110  (a newer program may write other fields; readers must not stop)
@@ -166,7 +167,7 @@ class SetProperty(EntityChange):
     expected: str | _Unset | None = dataclasses.field(default=UNSET, kw_only=True)
 
     def __post_init__(self) -> None:
-        # a reference to a secret is compared, kept in history and applied by other processes as a document holds it
+        # a secret is compared, kept in history and applied by other processes in its stored form
         if isinstance(self.value, Secret):
             object.__setattr__(self, "value", self.value.stored)
         if isinstance(self.expected, Secret):
@@ -201,7 +202,7 @@ class RemoveProperty(EntityChange):
 
 def property_text(value: object, key: object) -> str:
     """Return a property's value as it is stored, or raise InvalidArgument."""
-    if type(value) is str and value.isascii():  # most are, and need no text for a message
+    if type(value) is str and value.isascii():  # most values end here, and need no text for a message
         return value
     return clean_text(value, f"the property {shown(key)}")
 

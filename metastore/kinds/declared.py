@@ -112,7 +112,7 @@ class Field:
                 raise
             again = None
         if again != left and self.decode is not None:
-            again = self._stored(self.decode(left), what)  # the check takes what entities show
+            again = self._stored(self.decode(left), what)  # the check takes the values that entities show
         if again != left:
             raise InvalidArgument(f"{what} cannot be {shown(left)}: its check makes {shown(again)} of it")
         return left
@@ -184,7 +184,7 @@ class Kind(built_in.Kind):
 class DeclaredEntity(Entity):
     """An entity of a declared kind. The program that unpickles it need not have declared the kind."""
 
-    if TYPE_CHECKING:  # its fields are known only when the program runs
+    if TYPE_CHECKING:  # the fields are known only when the program runs
 
         def __getattr__(self, name: str) -> Any: ...
 
@@ -241,7 +241,7 @@ def _check_doc(name: str, fields: Mapping[str, Field], doc: Doc, before: Doc) ->
     base_doc(doc["comment"], doc["properties"])
     left = _json({key: value for key, value in doc.items() if key not in ("comment", "properties")}, f"a {name}")
     for key in fields.keys() & left.keys():
-        # as texts: to Python, True is 1
+        # compared as texts: in Python, True equals 1
         if key not in before or to_json(left[key]) != to_json(before[key]):
             fields[key].check_left(left[key], f"the field {key!r} of a {name}")
 
@@ -306,7 +306,7 @@ def _json(value: Any, what: str, depth: int = 0) -> Any:
         return value
     if isinstance(value, str):
         return clean_text(value, what)
-    if isinstance(value, float) and value - value == 0:  # neither infinite nor NaN
+    if isinstance(value, float) and value - value == 0:  # true only if it is neither infinite nor NaN
         return value
     if isinstance(value, Mapping):
         return {clean_text(key, f"a key of {what}"): _json(below, what, depth + 1) for key, below in value.items()}

@@ -50,7 +50,7 @@ def decoded(row: Stored, decode: Callable[[], T]) -> T:
     try:
         return decode()
     except Exception as error:
-        if isinstance(error, UnreadableRow) and error.kind is not None:  # it names its row already
+        if isinstance(error, UnreadableRow) and error.kind is not None:  # the error names its row already
             raise
         raise damaged(error, row.kind, row.id, row.version) from error
 
@@ -90,7 +90,7 @@ class DocField:
         if row is None:
             return self
         parsed = row._parsed  # noqa: SLF001  (a field is a part of its class)
-        # no __set__: from now on Python finds the value in the instance, and does not come here
+        # without __set__, Python finds the value in the instance from now on, and does not call this
         value = vars(row)[self.name] = decoded(row, lambda: self.decode(self.stored_in(parsed)))
         return value
 

@@ -55,7 +55,7 @@ def checked(handler: Handler) -> Handler:
         signature(handler).bind(None)
     except TypeError as error:
         raise InvalidArgument(f"a handler is called with the pending drop alone; {shown(handler)}: {error}") from None
-    except ValueError:  # some functions written in C do not tell
+    except ValueError:  # some functions written in C have no signature
         pass
     return handler
 

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
-# What JSONEncoder.encode makes at each call: made once, an alter takes 5 % less of the client's processor time
+# JSONEncoder.encode makes this at each call: made once, it saves 5 % of the client's processor time of an alter
 _parts = c_make_encoder(None, _encoder.default, encode_basestring_ascii, None, ":", ",", False, False, False)
 
 

@@ -105,7 +105,8 @@ def as_secret(value: str) -> Secret | None:
 
 def sealed_parts(value: object) -> tuple[int, str] | None:
     """Return the number of the data key and the ciphertext of a sealed value; None: it is something else."""
-    if not isinstance(value, str) or not issubclass(type(value), str):  # an object may claim to be of any class
+    # isinstance trusts __class__, which an object may fake; type() does not
+    if not isinstance(value, str) or not issubclass(type(value), str):
         return None
     matched = _CIPHER.fullmatch(value)
     return None if matched is None else (int(matched[1]), matched[2])
@@ -130,7 +131,7 @@ def _fingerprint(ciphertext: str) -> str:
 
 def masked(text: str) -> str:
     """Return JSON text with the handle of each sealed value in its place."""
-    if not isinstance(text, str) or SEALED not in text:  # SQLite gives bytes that are not UTF-8 as they are
+    if not isinstance(text, str) or SEALED not in text:  # SQLite returns bytes that are not UTF-8 as bytes
         return text
     return _IN_JSON.sub(lambda cipher: f"{cipher[1]}{SEALED}{cipher[2]}:{_fingerprint(cipher[3])}{cipher[1]}", text)
 

@@ -90,7 +90,7 @@ class DatabaseBook:
                 answer = self._rows.take(take)
             except Exception:
                 raise
-            except BaseException:  # an interrupt: the caller never learns what is taken
+            except BaseException:  # an interrupt: the caller never learns of the lease
                 self._untake(take, want.ttl)
                 raise
             if isinstance(answer, Conflicted):
@@ -109,7 +109,7 @@ class DatabaseBook:
             return tuple([_grant(row) for row in answer.rows])
         if answer.ahead is not None and answer.held is None:
             return Refusal(answer.ahead, None, None, 0.0)
-        if answer.held is None:  # another process held it a moment ago
+        if answer.held is None:  # the snapshot shows no holder, so another process has just taken it
             raise Conflict("lease", "another process took it at the same moment", 0.0)
         expires_at = answer.held.expires_at or 0
         seconds = 0.0 if answer.ahead is not None else max((expires_at - answer.now) / _MICROS, 0.001)
@@ -153,7 +153,8 @@ class DatabaseBook:
 
     def break_(self, name: str) -> bool:
         session = self._session
-        operation_id = session.clock.operation_id()  # one id, so that a retry cannot break the next lease
+        # one id for all attempts, so that a retry cannot break the next lease
+        operation_id = session.clock.operation_id()
 
         def attempt() -> bool:
             return self._rows.break_(name, _path(name), operation_id, session.principal)

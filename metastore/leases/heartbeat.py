@@ -68,7 +68,7 @@ class Heartbeat:
         self._watching: threading.Thread | None = None
         self._ended: dict[threading.Thread, Future[None]] = {}
         self._stop, self._wake = threading.Event(), threading.Event()
-        self._guard = threading.Lock()  # of the two below
+        self._guard = threading.Lock()  # guards the next two
         self._keepers: list[Alive] = []
         self._beats = False
 
@@ -136,13 +136,13 @@ class Heartbeat:
 
     def _watch(self) -> None:
         while not self._stop.wait(self._left()):
-            pass  # seconds_left notes the loss
+            pass  # seconds_left() notes the loss
 
     def _beat(self) -> None:
         wait = self._every
         while True:
             if self._wake.wait(min(wait, self._left())):
-                self._wake.clear()  # before the next line, so that no stop is missed
+                self._wake.clear()  # cleared before the next check, so that no stop is missed
                 if self._stop.is_set():
                     return
                 wait = self._every

@@ -84,10 +84,10 @@ class Hold:
         self._why = ""
         self._released = self._given_back = False
         self._pid = os.getpid()
-        self._guard = threading.Lock()  # of the three below
+        self._guard = threading.Lock()  # guards the next three
         self._told = False
-        self._claims = 1  # how often it was handed out
-        self._blocks: list[Alive] = []  # who keeps it for each block
+        self._claims = 1  # how often it was handed out and not released yet
+        self._blocks: list[Alive] = []  # the keeper of each block
 
     # --- what it is
 
@@ -185,7 +185,7 @@ class Hold:
         since = Instant.now(self.clock)
         expires_at = self._book.renew(self._grants, self.incarnation, self._ttl)
         if expires_at is None:
-            self.check()  # it may have been released meanwhile
+            self.check()  # another thread may have released it meanwhile
             raise self.lose("another process has it, or broke it")
         self._expires_at = expires_at
         self._validity = Validity(self.clock, self._ttl, since)
@@ -211,9 +211,9 @@ class Hold:
             return False
         self._released = True
         self._heart.stop(_PATIENCE)
-        with until(self.clock.monotonic() + max(self._left(), _LAST_TRY)):  # after that it has expired
+        with until(self.clock.monotonic() + max(self._left(), _LAST_TRY)):  # after that time the lease has expired
             given_back = self._book.release(self._grants, self.incarnation)
-        self._given_back = True  # after an error the release can be tried again
+        self._given_back = True  # set last: after an error the release can be tried again
         return given_back
 
     def end(self) -> None:
@@ -237,7 +237,7 @@ class Hold:
         """Hand it out again to the same holder, for ``ttl`` seconds from now at least. False: it is over."""
         if self.is_over():
             return False
-        self._ttl = max(self._ttl, ttl)  # a block outside rests on the longer one
+        self._ttl = max(self._ttl, ttl)  # an outer block may rely on the longer ttl
         try:
             self.renew()
         except LeaseLost:
@@ -255,7 +255,7 @@ class Hold:
         try:
             keeper = self._heart.keep() if self._validity is not None else self.clock.runner()
         except BaseException:
-            self.release()  # without its heartbeat it would expire unnoticed
+            self.release()  # without its heartbeat the lease would expire unnoticed
             raise
         with self._guard:
             self._blocks.append(keeper)
@@ -267,7 +267,8 @@ class Hold:
     ) -> None:
         with self._guard:
             me = self.clock.runner()
-            keeper = me if me in self._blocks else self._blocks[-1]  # a block may end elsewhere than it began
+            # a block may end in another thread or task than it began in
+            keeper = me if me in self._blocks else self._blocks[-1]
             self._blocks.remove(keeper)
             self._claims -= 1
             is_last = not self._claims
@@ -276,9 +277,9 @@ class Hold:
             return
         try:
             self.release()
-        except MetastoreError as failed:  # it expires with its ttl
+        except MetastoreError as failed:  # the lease expires with its ttl
             _log.warning("the lease %r was not released, and expires with its ttl: %s", self.names[0], failed)
-        except BaseException:  # an interrupt, a task that is cancelled: the block has ended all the same
+        except BaseException:  # an interrupt, or a cancelled task: the block has ended all the same
             with cleaning(self.clock.monotonic() + GRACE), suppress(MetastoreError):
                 self.release()
             raise

@@ -140,7 +140,8 @@ class Leases:
     def _note(self, key: tuple[tuple[str, ...], str, Alive], hold: Hold) -> None:
         """Remember a lease, so that its holder gets it again; forget those that are over."""
         ours = self._ours
-        over = [k for k, h in list(ours.held.items()) if h.is_over()]  # may call on_lost: not under the lock
+        # called without the lock, because it may call on_lost
+        over = [k for k, h in list(ours.held.items()) if h.is_over()]
         with ours.lock:
             for k in over:
                 ours.held.pop(k, None)

@@ -67,7 +67,7 @@ class StoreStaging:
     def publish(self, hold: Hold, changes: object, only: object) -> tuple[Entity, ...]:
         wanted = None if only is None else {_entity(e).id for e in items(only, "entities")}
         work = changes if callable(changes) and not isinstance(changes, type) else None
-        given = () if work is not None else list(_given(changes))  # read once, because fn may run several times
+        given = () if work is not None else list(_given(changes))  # read once, because ``fn`` may run several times
 
         def fn(tx: Transaction) -> tuple[Entity, ...]:
             rows = self._session.backend.leases

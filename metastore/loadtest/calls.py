@@ -34,7 +34,7 @@ class Within:
     def __init__(self, tx: Transaction, operation: Operation) -> None:
         self._tx, self._operation = tx, operation
         self._reads = operation.reads
-        self._reads.clear()  # of the run before
+        self._reads.clear()  # drop the reads of the run before
         operation.outcome = "nothing"
 
     def load(self, path: str, kind: str = "table") -> Any:
@@ -252,7 +252,7 @@ class Calls:
         operation.helped = None
         if operation.action in ("load", "exists"):
             operation.reads = [Seen(operation.path, False)] if isinstance(error, EntityNotFound) else []
-        elif outcome != "failed" or operation.action == "freeze":  # only its commit validates the reads of a freeze
+        elif outcome != "failed" or operation.action == "freeze":  # only the commit of a freeze validates its reads
             operation.reads = []
         elif operation.path is not None and operation.action not in ("transaction", "freeze"):
             operation.reads = seen_by(error, operation.action, operation.path)

@@ -61,7 +61,7 @@ def run_client(assignment: Assignment, number: int, attempt: int, clock: Clock =
     recorder, name, attempt = _recorder(folder, assignment.names[number], attempt)
 
     def gone() -> bool:
-        return os.getppid() != parent  # the process that started this one is gone
+        return os.getppid() != parent  # the process that started this one has ended
 
     with _left_to_the_driver():
         client = _Client(assignment, number, attempt, clock, barrier)
@@ -142,7 +142,7 @@ def _recorder(folder: Path, client: str, attempt: int) -> tuple[Recorder, str, i
         name = f"{client}.{attempt}" if attempt else client
         try:
             return Recorder(folder, name), name, attempt
-        except FileExistsError:  # Spark counts from 0 again
+        except FileExistsError:  # after a restart, Spark counts attempts from 0
             attempt += 1
 
 

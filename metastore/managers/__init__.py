@@ -1,1 +1,1 @@
-"""What callers do with entities, kind by kind."""
+"""The operations of callers on entities, kind by kind."""

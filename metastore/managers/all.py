@@ -1,4 +1,4 @@
-"""All managers on one session: what a store and a transaction have in common."""
+"""All managers on one session: the common part of a store and a transaction."""
 
 from __future__ import annotations
 

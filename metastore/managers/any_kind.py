@@ -29,7 +29,10 @@ def check_kind(target: object, kind: str | None) -> None:
 
 
 def led_to(reads: Reads, path: Path, kind: str | None) -> Record:
-    """Return what is at a path. Raises EntityNotFound, DropPending, InvalidArgument if several kinds are there."""
+    """Return what is at a path.
+
+    Raises EntityNotFound, DropPending, or InvalidArgument if entities of several kinds have the path.
+    """
     names = parse_path(path)
     lookups = lookups_of(names, kind)
     resolved = reads.resolve(lookups) if lookups else []

@@ -43,7 +43,7 @@ def create_many(
     check_if_exists(if_exists)
     writer = _Writer(session, kind, parent, if_exists, call)
     written = 0
-    # while one chunk is written, the next one is prepared
+    # one chunk is written while the next one is prepared
     with ThreadPoolExecutor(1, "metastore-create-many") as thread:
         before: Future[int] | None = None
         for chunk in chunks(rows, writer.wish):
@@ -65,7 +65,7 @@ class _Writer:
     call: Call
     nodes: tuple[Node, ...] | None = field(default=None, init=False)
     seal: Seal | None = field(default=None, init=False)
-    """What the rows encrypt; None: none of them has properties yet."""
+    """The seal that encrypts the rows; None: no row had properties yet."""
 
     def wish(self, row: Mapping[str, Any]) -> NamedWish:
         """Return the name, the wish and the document of a row. Raises InvalidArgument."""
@@ -82,7 +82,7 @@ class _Writer:
 
     def _sealed(self, properties: Any, seal: Seal) -> Any:
         if self.seal is not None:
-            self.seal = seal  # of a catalog that the user does not see it is another one
+            self.seal = seal  # it differs from the first one if the user does not see the catalog
         return seal.properties(properties)
 
     def write(self, chunk: list[NamedWish]) -> int:

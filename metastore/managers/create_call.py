@@ -31,7 +31,7 @@ __all__ = ["create_entity"]
 def create_entity(
     session: ManagerSession, kind: Kind, path: Path, fields: Mapping[str, Any], options: CreateOptions
 ) -> Entity:
-    """Create an entity of ``kind`` and return it, or what ``if_exists`` says of the one that is there."""
+    """Create an entity of ``kind`` and return it, or do what ``if_exists`` says if one exists."""
     known_keywords(options, CREATE_OPTIONS, fields)
     properties = options.get("properties")
     if not properties:
@@ -58,7 +58,7 @@ def _create(
     ends, rounds = session.clock.monotonic() + session.policy_of(call).deadline, 0
     with until(ends):
         if call.operation_id is not None and not session.in_transaction:
-            # before the call itself: otherwise its error, that they are missing, would be the operation's result
+            # made before the call itself: otherwise the error about missing parents would become the operation's result
             _make_all_parents(session, kind, path, options, call)
         while True:
             try:
@@ -66,7 +66,7 @@ def _create(
             except EntityNotFound:
                 rounds += 1
                 if session.in_transaction and rounds > len(parse_path(path)):
-                    raise  # the transaction's reads are of two instants: another round would read the same
+                    raise  # the transaction's reads come from two instants: another round would read the same
                 if session.clock.monotonic() >= ends:
                     raise DeadlineExceeded(
                         f"nothing was created at {path!r}: a schema above it was dropped again and again until the "
@@ -118,7 +118,7 @@ def _request(
 
 
 def _nowhere() -> None:
-    """Return what a create changes: nothing that is there."""
+    """Return the existing entity that a create changes: there is none."""
 
 
 def _make_all_parents(session: ManagerSession, kind: Kind, path: Path, options: CreateOptions, call: Call) -> None:

@@ -47,12 +47,12 @@ _MORE, _MOST = 4, 40
 _FEW: Final = 1000
 """Up to how many rows the two ways of a search are compared first."""
 _ROW, _STATEMENT = 2, 300
-"""What a walk costs for each row, or for each container in a statement of its own, in rows of a scan of names."""
+"""The cost of a walk, for each row or for each container in a separate statement, in rows of a scan of names."""
 _BEYOND: Final = "\U0010ffff" * 256
 """After every name."""
 _ROOT: Final = Container(ROOT_ID, "root", False)
 _OTHERWISE: Final = ("env:", "file:", "sealed:", "redacted", "secret:")
-"""How a value begins that may stand for a secret."""
+"""The prefixes of values that may stand for a secret."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def wanted(
     recursive: bool,
     text: str | None,
 ) -> CheckedSearch:
-    """Check a search. Raises InvalidArgument, and EntityNotFound for a scope that is not there."""
+    """Check a search. Raises InvalidArgument, and EntityNotFound for a missing scope."""
     if kind is not None and (not isinstance(kind, str) or kind not in KINDS):
         known = ", ".join(sorted(KINDS))
         raise InvalidArgument(f"there is no kind {shown(kind)} to find; known are {known}")
@@ -88,7 +88,7 @@ def wanted(
     glob = "*" if name is None else unicodedata.normalize("NFC", clean_text(name, "the name to find"))
     if "\x00" in glob:
         raise InvalidArgument("the name to find has no NUL: no name has one")
-    if len(glob.replace("*", "")) > MAX_NAME:  # SQLite takes no pattern of any length
+    if len(glob.replace("*", "")) > MAX_NAME:  # SQLite accepts no pattern beyond a maximal length
         raise InvalidArgument(f"the name to find has more than {MAX_NAME} characters beside *: no name has so many")
     glob, pairs, looked_for = re.sub(r"\*+", "*", glob), _pairs(properties), clean(text)
     return CheckedSearch(_scope(backend, under), kind or "", glob, pairs, recursive, looked_for)
@@ -199,7 +199,7 @@ class _Looking:
 
     @property
     def _before(self) -> str:
-        """What comes after the names. If only one name fits: the least text that comes after it."""
+        """The text before which the names end. If only one name fits: the least text that comes after it."""
         return self._prefix + ("\x01" if self._prefix == self.wanted.glob else _BEYOND)
 
     def records(self) -> Iterator[Record]:
@@ -210,7 +210,7 @@ class _Looking:
         if not self._prefix:
             yield from self._by_name(("", -1))
             return
-        # the index has names as they were given: what is below a catalog that folds case is walked
+        # the index has names as they were given: below a catalog that folds case, a walk finds the entities
         yield from (record for record in self._by_name((self._prefix, -1)) if not _folded(record))
         scope = self.wanted.scope
         if scope is None or scope.kind == "metalake":
@@ -224,7 +224,7 @@ class _Looking:
             return True
         if scope is None and not kind:
             return False
-        # of a kind, a walk reads only the containers on the way to it, each in a statement of its own
+        # a walk for one kind reads only the containers on the way to it, each in a statement of its own
         families = tuple(sorted({k.family for k in KINDS.values() if k.container})) if kind else None
         weight = _STATEMENT if kind else _ROW
         span, most = Span(self._prefix, self._before, self._top.id, families), _FEW
@@ -265,7 +265,8 @@ class _Looking:
             group, below = _alike(waiting, most), list[Container]()
             for search in self._parts(group[0]):
                 yield from self._of_all(search, group, below)
-            # small containers share a statement: as many as would fill half a page, if they are like these
+            # small containers share a statement: as many as would fill half a page if their number of children stays
+            # the same
             most = min(max(len(group) * _PAGE // (2 * max(len(below), 1)), 1), _TOGETHER)
             if self.wanted.recursive:
                 waiting += [one for one in below if kind_named(one.kind).container]
@@ -310,8 +311,8 @@ class _Looking:
     def _pages(self, search: Search, containers: list[Container]) -> Iterator[Record]:
         """Yield the records that fit; add what the scan met to ``containers``.
 
-        A scan of names that finds little reads more at once. What a user does not see counts as found: the statement
-        returns only a page of it, and would read the rest of a longer scan in vain, again for each page.
+        A scan of names that finds little reads more at once. Hidden entities count as found: the statement returns only
+        a page of them, and would read the rest of a longer scan in vain, again for each page.
         """
         while True:
             batch = self.ask(search)

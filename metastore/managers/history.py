@@ -104,7 +104,8 @@ def _fields(step: Step, position: str | None, origin: Origin) -> dict[str, Any]:
     """Return the fields of a :class:`Version`, with what makes its entity."""
     changes, path = step.changes, step.path_after or step.path_before
     if path is not None:
-        parse_path(path)  # a damaged one is found here, not when the entity is asked for
+        # checked here, so that a damaged path fails at this call, and not when the caller asks for the entity
+        parse_path(path)
     return {
         "version": step.version or 0,
         "operation_id": step.operation_id,

@@ -63,7 +63,7 @@ class Jobs(Manager[Job]):
         home: str | None = None,
         **options: Unpack[CreateOptions],
     ) -> Job:
-        """Create a job as it stands. Raises EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse."""
+        """Create a job in the given state. Raises EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse."""
         return self._create(path, self._own(locals()), options)
 
     @shows_options(CallOptions)

@@ -153,7 +153,7 @@ class Manager(Generic[E]):
     def history(self, target: Target, *, unreadable: Unreadable | None = None) -> Iterator[Version]:
         """Yield what happened to the entity, oldest first. An entity in hand may be a dropped one.
 
-        A damaged row raises UnreadableRow. With ``unreadable`` it is left out, and that function gets the error.
+        A damaged row raises UnreadableRow. With ``unreadable`` it is left out, and ``unreadable`` gets the error.
         """
         return histories.history(self._session, self._kind, target, unreadable)
 
@@ -178,8 +178,8 @@ class Manager(Generic[E]):
     ) -> E:
         """Apply ``changes``, merged with what others do meanwhile; return the entity.
 
-        Nothing is written if the entity stays equal. Raises EntityNotFound; VersionConflict if
-        ``expected_version`` or a change's own expectation fails; what the changes raise.
+        Nothing is written if the entity stays equal. Raises EntityNotFound; VersionConflict if ``expected_version`` or
+        a change's own expectation fails; and the errors of the changes.
         """
         self._kind.check_changes(changes)
         call = call_of(options)
@@ -214,7 +214,8 @@ class Manager(Generic[E]):
         settled = None if seal is None else seal.settled
         merge = merge_of(self._kind, target, changes, settled) if mergeable and not redeclares else None
         secret: Merge | None = None
-        if encrypts and seal is not None and merge is not None:  # its values are bound to the entity that is read
+        # the ciphertexts are bound to the id of the entity that the call reads
+        if encrypts and seal is not None and merge is not None:
             secret, merge = seal.announced(merge), None
         actor = actor_of(self._session, call)
         mutation = alter(self._kind, target, changes, expected_version, merge, actor, seal, secret)
@@ -272,9 +273,9 @@ class Manager(Generic[E]):
     ) -> PendingDrop:
         """Announce the drop of an entity with all below it, or of one ``column``, whose data lies outside of the store.
 
-        From now on it is out of sight: loads and writes of it, and of what is below it, raise DropPending, and its name
-        stays taken. Destroy the data between ``started()`` and ``finish()`` of what this returns; before ``started()``,
-        ``roll_back()`` brings all of it back. If no step follows for ``ttl`` seconds, another process may take it over:
+        From now on it is hidden: loads and writes of it, and of what is below it, raise DropPending, and its name stays
+        taken. Destroy the data between ``started()`` and ``finish()`` of the returned drop; before ``started()``,
+        ``roll_back()`` restores everything. If no step follows for ``ttl`` seconds, another process may take it over:
         see ``store.drops``. Raises EntityNotFound, DropPending; InvalidArgument for a nested column, in a transaction.
         """
         begin = Begin(self._session.clock.operation_id(), positive_seconds(ttl, "a ttl"), column)
@@ -318,7 +319,7 @@ class Manager(Generic[E]):
             replay=lambda steps: steps[0].entity_id or 0,
         )
         entity_id = mutation.run(self._session, self._kind, call)
-        if entity_id and not self._session.in_transaction:  # after a transaction, gc deletes it
+        if entity_id and not self._session.in_transaction:  # in a transaction, gc deletes it later
             delete_trees(self._session.of_store().backend, [entity_id])
         return bool(entity_id)
 

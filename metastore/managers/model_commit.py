@@ -40,7 +40,7 @@ class SeenModel:
         self.path = format_path(self._names)
         seen = kind.entity(self.record)
         seen.read_all()
-        self.doc: Doc = plain(seen.doc)  # a copy: the edit changes it
+        self.doc: Doc = plain(seen.doc)  # a copy, because the edit changes it
 
     def number(self, number_or_alias: int | str) -> int:
         """Return the number that is meant, or raise EntityNotFound for an alias that points to nothing."""
@@ -56,7 +56,7 @@ class SeenModel:
         return self._backend.owned_by_name([self.nodes[-1].id], MODEL_VERSION.name, [str(number)])[0]
 
     def missing(self, number_or_alias: int | str) -> EntityNotFound:
-        """The error for a version that is not there."""
+        """Return the error for a missing version."""
         what = f"version {number_or_alias}" if isinstance(number_or_alias, int) else f"alias {shown(number_or_alias)}"
         path = format_path([*[node.name for node in self.nodes], str(number_or_alias)])
         return EntityNotFound(path, f"the model {self.path} has no {what}; see models.versions()")
@@ -78,7 +78,7 @@ class ModelEdit(SeenModel):
         self._touched: dict[int, str] = {}  # by number: create, alter or drop
 
     def existing(self, number_or_alias: int | str) -> int:
-        """Return the number of a version that is there, or raise EntityNotFound."""
+        """Return the number of an existing version, or raise EntityNotFound."""
         number = self.number(number_or_alias)
         if isinstance(number_or_alias, str):
             self._check_alias(number, clean_alias(number_or_alias))
@@ -89,14 +89,15 @@ class ModelEdit(SeenModel):
         return number
 
     def _read(self, number: int) -> bool:
-        """Read a version, if that was not done yet; whether it is there."""
+        """Read a version, unless that was done already; return whether it exists."""
         if number not in self._docs and (row := self.row(number)) is not None:
             self._there[number], self._docs[number] = row, plain(ModelVersion(row).doc)
         return number in self._docs
 
     def _check_alias(self, number: int, alias: str) -> None:
         """Read the version that an alias points to, as the model says. The commit expects that version of the row."""
-        if not self._read(number) or alias not in self._docs[number]["aliases"]:  # it was read after the model
+        # the row was read after the model, so it may differ
+        if not self._read(number) or alias not in self._docs[number]["aliases"]:
             message = f"{self.path}: the alias {alias} moved meanwhile"
             raise VersionConflict(self.path, None, None, message) if self._in_transaction else Conflict("read", message)
 

@@ -51,7 +51,7 @@ _PAGE: Final = 1000
 _FIRST: Final = 20
 """How many are looked for before it is known how many there are."""
 _ROUNDS: Final = 3
-"""How often a transaction looks for an alias: what it has read does not change any more."""
+"""How often a transaction looks for an alias: its reads do not change any more."""
 
 
 class Models(Manager[Model]):
@@ -76,7 +76,7 @@ class Models(Manager[Model]):
         for rounds in count(1):
             seen = SeenModel(View(backend, trusting=False), self._kind, model)
             row = seen.row(seen.number(alias))
-            # the row was read after the model, so only the row itself can say that the alias still points to it
+            # the row was read after the model, so only the row itself shows whether the alias still points to it
             version = None if row is None else ModelVersion(row)
             if version is not None and alias in version.aliases and still(backend, seen.nodes):
                 return version
@@ -86,7 +86,7 @@ class Models(Manager[Model]):
 
     def versions(self, model: Target) -> Iterator[ModelVersion]:
         """Yield the versions by number, page by page. Raises EntityNotFound, also if the model goes meanwhile."""
-        if self._session.in_transaction:  # it notes the whole listing as read
+        if self._session.in_transaction:  # a transaction notes the whole listing as read
             yield from sorted(self._rows.list(model), key=lambda version: version.number)
             return
         view, after, rows = View(self._session.backend, trusting=False), 0, list[OwnedRecord]()
@@ -125,13 +125,15 @@ class Models(Manager[Model]):
             found = [row for row in numbered if row is not None]
             rows += found
             after += size
-            known = backend.by_id([model_id])[0]  # after the rows: what was added meanwhile is among them, or beyond
+            # read after the rows: a version that was added meanwhile is among them, or beyond them
+            known = backend.by_id([model_id])[0]
             if known is None or not known.live:
                 raise EntityNotFound(str(model_id), f"the model with the id {model_id} was dropped while it was read")
             left = json.loads(known.record.doc)["latest_version"] - after
             if left <= 0:
                 break
-            # what lies beyond the page is read again; where most were dropped, twice as many numbers are asked for
+            # rows beyond the page are read again; where most versions were dropped, the next page asks for twice as
+            # many numbers
             size = min(left, limit - len(rows) if 2 * len(found) >= size else min(2 * size, _PAGE))
         return rows[:limit]
 

@@ -1,4 +1,4 @@
-"""One mutation of one entity: what a manager hands over to be tried, retried and repeated under its operation id."""
+"""One mutation of one entity: a manager hands it over to be tried, retried and repeated under its operation id."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Mutation(Generic[T]):
     arguments: Callable[[], Any] = tuple
     """The arguments besides the target, as JSON values: a repeat under the same operation id must have the same."""
     name: str | None = None
-    """The name of an owned row, where the mutation is of one; ``target`` is its owner then."""
+    """The name of the owned row, if the mutation writes one; ``target`` is then its owner."""
     merge: Merge | None = None
     exclusive: bool = True
     """It bumps the entity's scope version."""
     read_first: bool = False
     """It is announced only after an attempt that read."""
     id: UUID | None = None
-    """The operation id, where what is written must know it; None: the operation draws one."""
+    """The operation id, if the document must contain it; None: the operation draws one."""
     owned_rows: bool = False
     """It writes rows that the entity owns, beside the entity."""
 
@@ -56,7 +56,7 @@ class Mutation(Generic[T]):
             return [kind.name, target_value(target), *(() if self.name is None else (self.name,)), self.arguments()]
 
         if isinstance(target, Entity):
-            committed(session.backend, target)  # before anything is announced, or purged, under its id
+            committed(session.backend, target)  # checked before anything is announced or purged under its id
         request = Request(
             verb=self.verb,
             what=what,

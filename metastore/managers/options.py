@@ -37,7 +37,7 @@ _NO_OPTIONS = Call()
 
 @dataclass(frozen=True)
 class Option:
-    """What an option means, and its value if the caller leaves it out."""
+    """An option's meaning, and its value if the caller leaves it out."""
 
     text: str
     default: Any = None

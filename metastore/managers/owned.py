@@ -340,7 +340,7 @@ class OwnedManager(Generic[O]):
 
 
 def _shown(backend: Reads, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
-    """Return the next rows but those that are being dropped in steps; as many as asked for, if there are so many."""
+    """Return the next rows without those that are being dropped in steps; as many as asked for, if so many exist."""
     kept: list[OwnedRecord] = []
     while True:
         page = backend.owned(owner_id, kind, after, limit, guards)

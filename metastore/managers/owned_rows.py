@@ -25,7 +25,7 @@ class Row:
     name: str
     doc: str
     stood: bool = False
-    """It was stored before, as it is: what is encrypted in it is not a value that somebody gives."""
+    """The document was stored before: encrypted values in it were not given by a caller."""
 
 
 def has_properties(doc: str) -> bool:
@@ -34,7 +34,7 @@ def has_properties(doc: str) -> bool:
 
 
 def sealed_row(row: Row, seal: Seal) -> tuple[Row, Mapping[str, str]]:
-    """Return a row as the call may write it, and its properties, of which some are bound to the owner later."""
+    """Return a row as the call may write it, and the properties that are bound to the owner later."""
     doc = json.loads(row.doc)
     properties = {
         key: value if row.stood and sealed_parts(value) is not None else seal.value(key, value)
@@ -57,7 +57,7 @@ def bound_doc(doc: str, secrets: Mapping[str, str], owner_id: int, before: Mappi
 
 
 def kept_doc(doc: str, before: Mapping[str, Any]) -> str:
-    """Return a document in which each handle stands for the sealed value that has it now."""
+    """Return a document with the present sealed value in place of each handle."""
     if SEALED not in doc:
         return doc
     new = json.loads(doc)

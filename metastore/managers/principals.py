@@ -107,7 +107,7 @@ class Groups(Disableable[Group]):
 
 
 class Roles(Manager[Role]):
-    """Roles: what they grant, and who has them."""
+    """Roles: their grants, and the users and groups that have them."""
 
     def __init__(self, session: ManagerSession, kind: Kind) -> None:
         super().__init__(session, kind)
@@ -130,7 +130,7 @@ class Roles(Manager[Role]):
         kind: str | None = None,
         **options: Unpack[CallOptions],
     ) -> Grant:
-        """Allow, or deny, a privilege on an object and on all below it; the same again changes nothing.
+        """Allow, or deny, a privilege on an object and on all below it; a repeated grant changes nothing.
 
         ``kind`` says what is at a path. Raises EntityNotFound, InvalidArgument.
         """

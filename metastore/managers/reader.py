@@ -1,4 +1,4 @@
-"""What reads entities of one kind: by path or in hand, and as listings of a parent's children."""
+"""Reads entities of one kind: by path or by a loaded entity, and as listings of a parent's children."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NameRow = tuple[str, str]
 
 
 class Reader(Generic[E]):
-    """The reading half of a manager. Its methods are those of :class:`metastore.managers.manager.Manager`."""
+    """The reading half of a manager. It shares its methods with :class:`metastore.managers.manager.Manager`."""
 
     def __init__(self, session: ManagerSession, kind: Kind) -> None:
         self._session = session
@@ -79,7 +79,7 @@ class Reader(Generic[E]):
 
     def _in_hand_cached(self, cache: Caches, target: Entity) -> E:
         names_of(self._kind, target)
-        committed(self._backend, target)  # raises for an entity of another database
+        committed(self._backend, target)  # raises InvalidArgument for an entity of another database
         return cast(E, cache.read((self._kind.name, target.id), (), lambda: self._in_hand(target)))
 
     def _there(self, names: tuple[str, ...]) -> E:
@@ -98,7 +98,8 @@ class Reader(Generic[E]):
 
     def _there_cached(self, cache: Caches, path: Path, names: tuple[str, ...]) -> E:
         found = self._cached(cache, path, names)
-        return cast(E, found) if isinstance(found, Entity) else self._there(names)  # which tells what is being dropped
+        # a load by path raises DropPending for an entity that is being dropped
+        return cast(E, found) if isinstance(found, Entity) else self._there(names)
 
     def _at(self, names: tuple[str, ...]) -> Found:
         """Return what is at a path: the entity, or the nodes as far as it leads."""
@@ -143,7 +144,7 @@ class Reader(Generic[E]):
     def children(self, parent: Target | None, state: int, page_size: int, unreadable: Unreadable | None) -> Iterator[E]:
         """Yield the children in ``state``, by name, then oldest first.
 
-        Their origin is that of before the first read: the server may be started again while the caller holds a page.
+        Their origin is taken before the first read: the server may be started again while the caller holds a page.
         """
         check_unreadable(unreadable)
         page_size = positive_integer(page_size, "a page size")

@@ -151,19 +151,19 @@ class Sources(OwnedManager[Source]):
     def register(self, catalog: Catalog, tables: Sequence[NewTable], **options: Unpack[CallOptions]) -> list[int]:
         """Create all of ``tables`` in one commit; return their ids.
 
-        If one of them cannot be created, nothing is written, and VersionConflict is raised.
+        If one of them cannot be created, the call writes nothing, and raises VersionConflict.
         """
         tables = items(tables, "tables")
         if not all(isinstance(new, NewTable) for new in tables):
             raise InvalidArgument("tables are values of NewTable, one for each table that is created")
         call = call_of(options)
-        seal = seal_in_hand(self._session, _in_hand(catalog))  # the catalog in hand is trusted and guarded
+        seal = seal_in_hand(self._session, _in_hand(catalog))  # the caller's catalog is trusted and guarded
         ids = self._session.of_store().backend.reserve_ids(len(tables))
         writes: list[Write] = [write for id_, new in zip(ids, tables, strict=True) for write in _writes(id_, new, seal)]
         writes += [self._source(catalog, id_, new) for id_, new in sorted(zip(ids, tables, strict=True), key=_by_name)]
         entities = (catalog, *{new.parent.id: new.parent for new in tables}.values())
         chains = [entity.record.chain for entity in entities]
-        guards = both(*chains)  # entities in hand, of different ages
+        guards = both(*chains)  # the caller's entities may have different ages
 
         def attempt(view: View) -> Proposal[list[int]]:
             for chain in chains:

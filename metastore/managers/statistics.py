@@ -112,7 +112,9 @@ class Statistics(OwnedManager[Statistic]):
         return {row.name: _shown(row.name, row.values) for row in rows}
 
     def of_partitions(self, table: Target, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the statistics of those of these partitions that exist, by their names. Raises EntityNotFound.
+        """Return the statistics of these partitions, by name; a partition that does not exist is left out.
+
+        Raises EntityNotFound.
 
         It is one round trip, however many partitions these are.
         """
@@ -126,7 +128,7 @@ class Statistics(OwnedManager[Statistic]):
             found = backend.owning(target, (PARTITION.name, PARTITION_STATISTIC.name), wanted)
             if found is not None and found.end.live and found.end.chain[-1].kind == TABLE.name:
                 break
-            find(View(backend, False), TABLE, table)  # raises for what is not there
+            find(View(backend, False), TABLE, table)  # raises if the table does not exist
         rows = {(row.kind, row.name): row for row in found.rows}
         partitions = [(name, row) for name in wanted if (row := rows.get((PARTITION.name, name))) is not None]
         return {name: _values(row, rows.get((PARTITION_STATISTIC.name, name))) for name, row in partitions}
@@ -177,7 +179,7 @@ def _values(partition: OwnedRecord | None, row: OwnedRecord | None) -> dict[str,
 def _fits(partition: OwnedRecord | None, row: OwnedRecord | None) -> bool:
     """Whether a row is of this partition: ids grow, so that one of an earlier partition has a lower id.
 
-    What a transaction makes has no id yet, and gets a higher one than all that is there.
+    An entity that a transaction makes has no id yet, and gets a higher one than all existing ones.
     """
     if partition is None or row is None:
         return False

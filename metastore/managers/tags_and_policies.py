@@ -78,7 +78,7 @@ class Policies(_Attachable[Policy]):
 
     @shows_options(CallOptions)
     def disable(self, target: Target, **options: Unpack[CallOptions]) -> Policy:
-        """Disable the policy: it stays where it is attached, and says that it is not to be followed. Return it."""
+        """Disable the policy: it stays attached, and says that it is not in force. Return it."""
         return self.alter(target, SetEnabled(False), **options)
 
 

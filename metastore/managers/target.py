@@ -1,4 +1,4 @@
-"""Resolve what a caller names, a path or an entity in hand, to the record that is there."""
+"""Resolve a path or a loaded entity to its present record."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def by_id(backend: Reads, entity: Entity) -> Known | None:
 
 
 def unless_back(error: Callable[[], MetastoreError], again: Callable[[], T]) -> T:
-    """Raise the error that says what is not there, unless it is back by now: then look again."""
+    """Raise the error for a missing entity, unless the entity has come back: then look again."""
     try:
         raise error()
     except LookAgain as changed:
@@ -108,7 +108,7 @@ def unless_back(error: Callable[[], MetastoreError], again: Callable[[], T]) -> 
 
 def look_again(changed: LookAgain, again: Callable[[], T]) -> T:
     """Return what ``again`` finds, as long as the call has not looked too often. Raises VersionConflict."""
-    # remembered rights would show what is above and hide what is below it each time: the attempt runs without them
+    # with remembered rights, each attempt would show the ancestors and hide the entity: this attempt runs without them
     if guesses() is not None:
         raise changed
     if (looks := _looks.get()) == _MOST:
@@ -142,9 +142,9 @@ def missing_parent(names: tuple[str, ...], nodes: tuple[Node, ...]) -> EntityNot
 
 
 def absent(backend: Reads, where: Lookup, nodes: tuple[Node, ...]) -> MetastoreError:
-    """The error for a path that ends after ``nodes``: what comes next is being dropped, or does not exist.
+    """The error for a path that ends after ``nodes``: its next entity is being dropped, or does not exist.
 
-    This and the next ones raise LookAgain where something is there by now.
+    This and the next ones raise LookAgain if the entity exists now.
     """
     return pending_at(backend, where, nodes) or missing(where.names, nodes)
 
@@ -163,15 +163,15 @@ def absent_parent(backend: Reads, where: Lookup, nodes: tuple[Node, ...]) -> Met
 
 def not_live(backend: Reads, known: Known | None, path: str, message: str) -> MetastoreError:
     """The error for an entity that was read by its id and is not live: it is being dropped, or it was dropped."""
-    if known is not None and known.live:  # it was not a moment ago
+    if known is not None and known.live:  # another process has restored it since it was missed
         raise LookAgain(path)
     pending = pending_above(backend, known.record.chain) if known is not None and known.dropping else None
     return pending or EntityNotFound(path, message)
 
 
 def no_more(target: Entity, known: Known | None) -> str:
-    """Return the message for an entity in hand that is not live; ``known``: what was read of it."""
-    # a view of the past, or of a replica, reads nothing of what was made later
+    """Return the message for a loaded entity that is not live; ``known``: its record."""
+    # a view of the past, or of a replica, shows nothing that was made later
     later = "" if known is not None else ", or was made later than this view"
     return f"{target.path} (id {target.id}) is not there any more{later}; load the path to see what is there"
 

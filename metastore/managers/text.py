@@ -22,13 +22,13 @@ _LONGEST: Final = 1000
 
 @dataclass(frozen=True)
 class Text:
-    """A text to look for, without case, and the entities of which a tag has it in its name."""
+    """A text to look for, without case, and the entities whose tags have it in their name."""
 
     text: str
     tagged: frozenset[int]
 
     def is_in(self, entity: Entity) -> bool:
-        """Whether an entity has the text in its name or comment, in those of a column, or in the name of a tag."""
+        """Whether the name or comment of an entity or a column, or the name of a tag, contains the text."""
         return entity.id in self.tagged or any(self.text in one.casefold() for one in _texts(entity))
 
 
@@ -43,7 +43,7 @@ def clean(text: object) -> str | None:
 
 
 def text_of(session: ManagerSession, text: str | None, tags: Iterable[Entity]) -> Text | None:
-    """Return what to look for; ``tags``: all that may be on an entity. What tags stand on is read now."""
+    """Return what to look for; ``tags``: all that may be on an entity. The relations of tags are read now."""
     if text is None:
         return None
     found = set[int]()

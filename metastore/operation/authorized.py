@@ -72,7 +72,7 @@ def authorized(access: Access, request: Request[T], call: Call) -> Request[T]:
     def replay(steps: Sequence[Step]) -> T:
         return request.replay([step for step in steps if request.verb != "create" or step.kind != OWNER])
 
-    # what is announced is only what an attempt was allowed to do, with the evidence of that: see _guarded
+    # announce only what an attempt was allowed to do, with the evidence for that: see _guarded
     arguments = request.arguments
     return replace(
         request,
@@ -94,7 +94,7 @@ def _ask_first(access: Access, request: Request[T], view: View, error: Metastore
     """Raise PermissionDenied if the user may not do what an attempt found this against: it is told no more."""
     taken = isinstance(error, EntityAlreadyExists)
     asked = as_if_free(view, error.path) if isinstance(error, EntityAlreadyExists) else as_if_expected(view)
-    with suppress(EntityNotFound, VersionConflict):  # then this is not what speaks against it
+    with suppress(EntityNotFound, VersionConflict):  # then the call fails for another reason than a missing right
         try:
             decided = request.attempt(asked)
         except EntityAlreadyExists as also:
@@ -124,9 +124,9 @@ def _check_seen(access: Access, request: Request[T], ids: Sequence[int]) -> None
 
 
 def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | None) -> Proposal[T] | T:
-    """Return the proposal with the guards that keep its evidence true; ``merge``: what the request would announce.
+    """Return the proposal with guards that keep its evidence true; ``merge``: what the request would announce.
 
-    The value instead if nothing is left to write: see ``_without_taken``.
+    Return the value instead if nothing is left to write: see ``_without_taken``.
     """
     wants = list(dict.fromkeys(want for write in proposal.writes for want in _wants(access, view, write, proposal)))
     templates = [template for write in proposal.writes for template in _template(access, view, write)]
@@ -144,7 +144,7 @@ def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | N
     writes, finish = _owned(access, proposal, rests.known)
     guards = requiring(proposal.guards, rests.scopes.without([i for i, _ in exclusive]))
     evidence, merge = rests.scopes.pairs, proposal.merge or merge
-    if any(keeps(access, write) for write in proposal.writes):  # others would apply it to what stands there then
+    if any(keeps(access, write) for write in proposal.writes):  # helpers would apply it to whatever is there then
         merge = None
     carried = None if merge is None else replace(merge, evidence=_both(merge.evidence, rests.scopes))
     reads = (*proposal.reads, *dict.fromkeys(Expect(template.id, template.version) for template in templates))
@@ -198,7 +198,7 @@ def _wants(access: Access, view: View, write: Write, proposal: Proposal[T]) -> I
 
 
 def _want_of_drop(name: str) -> Want:
-    """Return what a step of a drop needs: what the plain drop of the entity, the column or the partition needs."""
+    """Return the right for a step of a drop: the same as for a plain drop of the entity, column or partition."""
     part = part_of(name)
     operation = {None: "drop", "column": "alter", "partition": "row"}[part]
     return Want(target_id(name), operation, part if operation == "row" and part else "")
@@ -211,7 +211,7 @@ def _wants_of_update(view: View, write: Update, writes: Sequence[Write]) -> Iter
     action = write.event.action
     linked = [w for w in writes if isinstance(w, Put) and w.owner_id == write.id and w.event.action == "create"]
     if action == "alter" and linked:
-        yield Want(write.id, "row", linked[0].event.kind)  # a new version is counted in the model's own document
+        yield Want(write.id, "row", linked[0].event.kind)  # the model's own document counts a new version
         return
     yield Want(write.id, "own" if action == "move" else action)
     if _makes_somebody_else(view, write):
@@ -242,7 +242,7 @@ def _changes(view: View, entity_id: int, place: Place) -> tuple[bool, bool]:
 
     A restore in its place needs no more than the drop did.
     """
-    (row,) = view.backend.by_id([entity_id])  # what moves it meanwhile bumps the scope version that the write expects
+    (row,) = view.backend.by_id([entity_id])  # a move in between raises the scope version that the write expects
     if row is None:
         return True, True
     *_, parent, node = (ROOT, *row.record.chain)
@@ -250,7 +250,8 @@ def _changes(view: View, entity_id: int, place: Place) -> tuple[bool, bool]:
 
 
 def _wants_of_relation(write: Relate) -> Iterator[Want]:
-    yield from (Want(write.from_id, "see"), Want(write.to_id, "see"))  # an end in hand may be hidden by now
+    # the user may no longer see an end that the caller passed
+    yield from (Want(write.from_id, "see"), Want(write.to_id, "see"))
     if write.kind in ("tag_on", "policy_on"):
         yield Want(write.to_id, "apply")
     elif write.kind == "membership":

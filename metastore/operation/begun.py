@@ -1,4 +1,4 @@
-"""What was done for an operation before it runs as a whole: by a call that was alone at first, or by batches."""
+"""The state of an operation before it runs as a whole: a call that was alone at first, or batches began it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Begun", "Met", "begin"]
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """What the first attempt of a call met; the full operation reacts to it."""
+    """The result of a call's first attempt; the full operation reacts to it."""
 
     error: BackendUnavailable | Conflict | None = None
     """The database was away, or the request itself saw that it lost; all else is unset."""
@@ -48,7 +48,7 @@ class Begun:
     sent: bool = False
     """A message may be in flight that writes under its id."""
     met: Met | None = None
-    """What its first attempt met, if that was made."""
+    """The result of its first attempt, if that was made."""
 
 
 def begin(session: Session, request: Request[Any], call: Call) -> Begun:

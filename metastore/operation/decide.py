@@ -23,17 +23,17 @@ def decide(
 ) -> tuple[Proposal[T] | T, bool, str | None]:
     """Return what to commit, or the value that the caller gets; whether it rests on a guess; and the server's run.
 
-    ``trusting``: what is in hand may be used instead of a read. No value and no error rests on such a guess.
-    ``naming``: see :class:`View`.
+    ``trusting``: loaded and remembered entities may be used instead of a read. No value and no error rests on such a
+    guess. ``naming``: see :class:`View`.
     """
-    run = session.backend.origin.run  # before anything is read
+    run = session.backend.origin.run  # read before everything else
     view = View(session.backend, trusting, session.recent, naming=naming)
     try:
         decided = request.attempt(view)
         if isinstance(decided, Proposal) or not view.guessed:
             return decided, view.guessed, run
     except MetastoreError as error:
-        if not view.guessed or isinstance(error, BackendUnavailable):  # no guess caused the latter
+        if not view.guessed or isinstance(error, BackendUnavailable):  # a guess cannot cause BackendUnavailable
             raise
     return request.attempt(View(session.backend, False, session.recent)), False, run
 

@@ -1,6 +1,6 @@
 """The fingerprint of a call's arguments, which a repeat under the same operation id must have too.
 
-A secret counts as it is encrypted, so that nobody can try out values. Since the first call, the catalog may have got
+A secret counts in its encrypted form, so that nobody can try out values. Since the first call, the catalog may have got
 another data key, or have declared the property secret. So a fingerprint with secrets has three parts: that of all
 arguments, that of the arguments without the secrets, and the number of the data key.
 """
@@ -34,7 +34,7 @@ def digest(request: Request[Any]) -> str:
 
 
 def is_digest_of(first: str, request: Request[Any], own: str) -> bool:
-    """Whether ``first`` is the fingerprint of a call with the arguments of ``request``; ``own`` is that of ``request``.
+    """Whether ``first`` is the fingerprint of a call with the arguments of ``request``, whose fingerprint is ``own``.
 
     Secrets whose data key was destroyed since count as equal: nothing can compare them any more. Raises
     SecretKeyMissing, SecretKeyWrong.
@@ -45,7 +45,7 @@ def is_digest_of(first: str, request: Request[Any], own: str) -> bool:
     if not own_mask:
         return False
     value = [request.verb, request.arguments()]
-    if not mask:  # the first call may have been made before the property was declared secret
+    if not mask:  # the first call may have come before the property was declared secret
         return full == _hash(_text(_mapped(value, lambda sealed: sealed.plain)))
     if mask != own_mask:
         return False

@@ -1,7 +1,7 @@
 """Find out whether a missing entity, or the entity with a taken name, is being dropped in steps.
 
-A call that succeeds runs nothing of this: an entity in a drop is not live, so every read and every guard fails as for a
-dropped one. Only then does the call ask these questions.
+A call that succeeds runs no code of this module: an entity in a drop is not live, so every read and every guard fails
+as for a dropped one. Only then does the call ask these questions.
 
 Two questions have two instants. Between them a rollback of the drop may bring the entity back, although it was live or
 in the drop at each moment of the call. So the second answer counts only if one snapshot shows that the name is neither
@@ -30,7 +30,7 @@ _Children = Callable[[int, str, str, int, tuple[str, int], int, Guards], RowPage
 
 
 class LookAgain(Conflict):
-    """A missing entity is there now, or its parents have changed. A read follows the path again, a write runs again.
+    """A missing entity exists now, or its parents have changed. A read follows the path again, a write runs again.
 
     Each repetition means that another commit succeeded, so a read that looks again needs no wait.
     """
@@ -58,7 +58,7 @@ def pending_at(backend: Reads, where: Lookup, nodes: Sequence[Node]) -> DropPend
 
 
 def dropping_named(children: _Children, parent_id: int, family: str, key: str) -> RowPage[Child]:
-    """Return what is being dropped under a name, for reads of one instant: what is live was found there before."""
+    """Return what is being dropped under a name, for reads of one instant that found no live entity there."""
     for kind in [kind for kind in KINDS.values() if kind.family == family]:
         rows = children(parent_id, kind.name, family, DROPPING, (key, 0), 1, ()).rows
         if rows and rows[0].key == key:
@@ -82,7 +82,7 @@ def pending_above(backend: Reads, chain: Sequence[Node]) -> DropPending | None:
 
 
 def pending_name(backend: Reads, commit: Commit) -> DropPending | None:
-    """Return the error for a commit that did not get a name which seemed to be free, if it is that of a drop."""
+    """Return the error for a commit that did not get a name which seemed to be free, if a drop has the name."""
     for write in commit.writes:
         path = write.event.path_after or ""
         if isinstance(write, Insert):

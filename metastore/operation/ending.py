@@ -1,4 +1,4 @@
-"""The end of an operation whose attempts are over, without a commit of its own: nothing of it is left behind."""
+"""End an operation whose attempts are over, without a commit; leave no intent and no mark behind."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def give_up(
 ) -> T:
     """Withdraw the intent of a call that failed, or return its result if a helper applied it meanwhile.
 
-    ``unavailable``: what the last attempt met. ``ended``: returns, or raises, what the rows of a decided operation
-    say.
+    ``unavailable``: the error of the last attempt. ``ended``: returns the result, or raises the error, in the rows of a
+    decided operation.
     """
     with cleaning(session.clock.monotonic() + GRACE):
         try:
@@ -48,14 +48,15 @@ def give_up(
                     break
                 try:
                     return ended(row.read())
-                except Conflict:  # it is pending, or may be claimed: neither for long
+                except Conflict:  # the operation is pending, or may be claimed: neither lasts long
                     continue
             mark.remove()
-        except (BackendUnavailable, DeadlineExceeded, InvalidArgument) as unasked:  # the last: the store was closed
+        # InvalidArgument: the store was closed
+        except (BackendUnavailable, DeadlineExceeded, InvalidArgument) as unasked:
             if row.pending_on is not None or row.look:
                 raise OutcomeUnknown(row.id) from error
             if isinstance(unasked, InvalidArgument):
-                raise  # what the operation came to
+                raise  # this error is the operation's result
     if not isinstance(error, DeadlineExceeded | RetriesExhausted):
         raise error
     if unavailable is not None:
@@ -70,7 +71,7 @@ def clean_up(session: Session, row: OperationRow, mark: OwnMark, life: float) ->
     """
     if not row.sent and row.pending_on is None and mark.held is None:
         return
-    with cleaning(session.clock.monotonic() + GRACE), suppress(MetastoreError):  # all end by themselves
+    with cleaning(session.clock.monotonic() + GRACE), suppress(MetastoreError):  # both end by themselves
         if row.sent or row.pending_on is not None:
             withdraw(session, row.id, life, sent=row.sent)
         mark.remove()

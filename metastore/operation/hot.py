@@ -36,7 +36,8 @@ class ForgetfulMap(Generic[V]):
         self._values.pop(key, None)
         self._values[key] = value
         if len(self._values) > _MOST:
-            with suppress(RuntimeError, StopIteration):  # another thread was there: one too many, for now
+            # another thread removed entries too: one entry too many does no harm
+            with suppress(RuntimeError, StopIteration):
                 self._values.pop(next(iter(self._values)), None)
 
     def remove(self, key: Hashable) -> None:

@@ -50,7 +50,7 @@ class Intent:
         self._what = what
         self.merge: Merge | None = None
         """The changes to announce; None: the operation cannot be announced."""
-        self._others = 0  # how many intents were there before
+        self._others = 0  # how many intents existed before
         self._batch = BatchSize()
 
     def hot(self, merge: Merge, lost_on: int | None = None) -> int | None:
@@ -90,9 +90,10 @@ class Intent:
         session.hot.note(entity_id, merge.names and (merge.kind, merge.names))
 
     def help(self, entity_id: int) -> Record | Step:
-        """Apply all pending intents, the own one too, with one compare-and-swap; or find the own one decided.
+        """Apply all pending intents, this operation's too, with one compare-and-swap; or find this operation decided.
 
-        Return the entity after the own change, or the own row if it has another outcome. Raise Conflict.
+        Return the entity after this operation's change, or the operation's row if it has another outcome. Raise
+        Conflict.
         """
         session = self._session
         if (self._others or session.hot.has_line(entity_id)) and not session.hot.leads(entity_id):
@@ -139,7 +140,7 @@ class Intent:
         return self._lost(planned, outcome)
 
     def _wait_for_others(self, entity_id: int) -> Step | None:
-        """Let the oldest intent's owner apply this one too; return the own row if that happened.
+        """Let the oldest intent's owner apply this one too; return the operation's row if that happened.
 
         This saves work; the proof does not need it. The oldest intent's owner does not wait, and a process that has
         waited for some rounds in vain helps by itself.
@@ -159,7 +160,7 @@ class Intent:
         return None
 
     def _wait_in_line(self, entity_id: int) -> Step | None:
-        """Let the transactions in line pass; the next one's commit applies the intent. Return the own row then.
+        """Let the transactions in line pass; the next one's commit applies the intent. Return the operation's row then.
 
         The operation loses no attempt meanwhile. None: the line is empty.
         """
@@ -179,7 +180,7 @@ class Intent:
         raise self._conflict(planned, outcome.cause, detail(outcome), 0.0)
 
     def _helped(self, planned: PlannedHelp, results: Results, own: Step) -> Record | Step:
-        """Return what the commit made of the own intent. Raise Conflict if it was left, or is not applied."""
+        """Return the commit's result for this operation's intent. Raise Conflict if it was left, or is not applied."""
         record, resolutions = planned.record, planned.help.resolutions
         self._note_batch(record, len(resolutions))
         for one, result in zip(resolutions, results, strict=True):
@@ -187,7 +188,7 @@ class Intent:
                 continue
             assert result is not None
             if one.action in CLAIMABLE:
-                self._row.look = True  # it is expired, or means something else now
+                self._row.look = True  # the intent is expired, or the row has another meaning now
                 break
             self._row.pending_on = None
             if one.action == "alter":
@@ -207,12 +208,12 @@ class Intent:
         self._batch.passed()
 
     def _decided(self, own: Step | None) -> Step:
-        """Return the own row, which another process decided; or take the operation up again."""
+        """Return the operation's row, which another process decided; or take the operation up again."""
         if own is None or own.action in ("moved", "cancelled", "forbidden"):
             self._row.claim_again()
         if own.action == "expired":
             if self._session.clock.monotonic() < self._row.ends - _CLOSE:
-                self._row.claim_again()  # it was another call's deadline
+                self._row.claim_again()  # the deadline of another call with this id has expired it
             self._row.pending_on = None
             raise DeadlineExceeded(f"{self._what()} was not applied within its deadline; call again")
         return with_origin([own], self._session.backend)[0]
@@ -245,7 +246,7 @@ def help_others(session: Session, entity_id: int) -> bool:
             return False
         try:
             outcome = session.backend.help(planned.help)
-        except InvalidArgument:  # the database refuses one of them: which?
+        except InvalidArgument:  # the database refuses one of the results; the next step finds out which
             batch.refused(planned.help)
             continue
         if isinstance(outcome, Committed):

@@ -85,14 +85,14 @@ def decode_value(text: str, origin: Origin | None = None) -> Any:
 def entity_at(step: Step, chain: tuple[Node, ...] | None = None, origin: Origin | None = None) -> Entity | Owned | None:
     """Return what the entity was after ``step``; None if the step does not say.
 
-    ``chain``: the nodes above it as they are now, if they are known and lead to the same path. ``origin``: of which
-    database the step is.
+    ``chain``: the nodes above it as they are now, if they are known and lead to the same path. ``origin``: the database
+    of the step.
     """
     kind, path = step.kind or "", step.path_after or step.path_before
     if step.doc is None or path is None or step.entity_id is None or step.version is None:
         return None
     names = parse_path(path)
-    first = step.created_at is None and step.action == "create"  # what it made is gone
+    first = step.created_at is None and step.action == "create"  # the entity that the call made is gone
     created_by = step.principal if first else step.created_by
     audit = (created_by, step.created_at or step.time, step.principal, step.time)
     if step.owner_id is not None:
@@ -110,7 +110,7 @@ def entity_at(step: Step, chain: tuple[Node, ...] | None = None, origin: Origin 
 
 @lru_cache(4096)
 def _unknown(names: tuple[str, ...]) -> tuple[Node, ...]:
-    """Return nodes of which only the names are known; a reader of the feed meets the same ones again and again."""
+    """Return nodes with nothing but names; a reader of the feed meets the same ones again and again."""
     return tuple([Node(_UNKNOWN, "", name, 0, True, False) for name in names])
 
 
@@ -130,7 +130,7 @@ def _with_origin(step: Step, backend: Backend) -> Step:
 
 
 def replay(steps: Sequence[Step], applied: Callable[[Sequence[Step]], T]) -> T:
-    """Return, or raise, what an operation that is decided came to; ``applied`` makes it of what was written."""
+    """Return the result, or raise the error, of a decided operation; ``applied`` makes the result from the rows."""
     first = steps[0]
     if first.seq is not None:
         return applied(steps)

@@ -28,7 +28,7 @@ def key(text: str, *, scope: str = "") -> UUID:
     ours, whose = _bytes(text, "a key"), _bytes(scope, "a key's scope")
     if not ours:
         raise InvalidArgument("a key is a text that is not empty, such as a client's Idempotency-Key")
-    # the length says where the text ends
+    # the length marks the end of the caller's text, so that no two pairs of texts give the same bytes
     digest = hashlib.sha256(b"metastore.key %d " % len(ours) + ours + whose).digest()
     value = int.from_bytes(digest[:16], "big")
     value = value & ~(0xF << 76) | 0x8 << 76
@@ -54,7 +54,7 @@ def clean_operation_id(value: object) -> UUID:
         raise InvalidArgument(
             f"an operation id is a UUIDv7, from ms.new_operation_id(), or a key, from ms.key(…), not {shown(value)}"
         )
-    return UUID(int=given.int)  # not a subclass of UUID
+    return UUID(int=given.int)  # a copy, because the argument may be an instance of a subclass
 
 
 def began(operation_id: UUID, clock: Clock) -> int:

@@ -1,4 +1,4 @@
-"""The leases under which an operation commits: what its commits require, and the error where a lease is lost."""
+"""The leases under which an operation commits: the conditions of its commits, and the error if a lease is lost."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class OwnMark:
 
     def put(self, entity_id: int) -> None:
         """Mark a scope, unless another operation has marked it, or it is the others' turn."""
-        before, self.held = self.held, entity_id  # an interrupt leaves it so: the mark may be there
+        before, self.held = self.held, entity_id  # assigned before the call: after an interrupt, the mark may exist
         outcome = self._backend.mark(Mark(self._id, entity_id, MARK_TTL))
         if not isinstance(outcome, Committed | Unknown):
             self.held = before
@@ -88,7 +88,7 @@ class OwnMark:
         return True
 
     def step_aside(self, ids: Sequence[int], *, keep: bool = False, cause: str = "marked") -> Conflict:
-        """Return the conflict with the mark at the guards ``ids``; with ``cause`` if none is left there.
+        """Return the conflict with the mark at the guards ``ids``; with ``cause`` if no mark is left there.
 
         The operation removes its own mark meanwhile, because the other one may have to pass it. With ``keep`` it keeps
         its mark: a freeze needs it for its commit.
@@ -98,7 +98,8 @@ class OwnMark:
         there = self.held in marks.mine
         if not there or (marks.other is not None and not keep):
             held, self.held = self.held, None
-            for entity_id in {*marks.mine, *(() if held is None else (held,))}:  # a mark may also have landed late
+            # an earlier mark may also have landed late
+            for entity_id in {*marks.mine, *(() if held is None else (held,))}:
                 self._backend.unmark(entity_id, self._id)
         if marks.other is not None:
             return Conflict("marked", f"operation {marks.other} has the scope for itself")

@@ -1,8 +1,8 @@
-"""A call that meets nobody: decide, commit, finish. Most calls are no more than this.
+"""A call without competition: decide, commit, finish. Most calls are no more than this.
 
-What the first attempt meets is handed over to the full :class:`~metastore.operation.operation.Operation`, which takes
-it up as its own first attempt: nothing here reacts to a conflict. A call under a lease, one with its caller's operation
-id, and one on an entity that others changed a moment ago are such an operation from the beginning.
+If the first attempt fails, the full :class:`~metastore.operation.operation.Operation` takes it up as its own first
+attempt: nothing here reacts to a conflict. A call under a lease, one with its caller's operation id, and one on
+an entity that others changed a moment ago are such an operation from the beginning.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ def _attempt(
                 return result
             by = None
             if isinstance(outcome, Conflicted) and _is_by_name(decided):
-                # the parents stand elsewhere, or nothing has the name: nobody competes, so it is no lost attempt
+                # the parents are elsewhere, or nothing has the name: no other writer competes, so this does not count
+                # as a lost attempt
                 return _attempt(session, request, call, begun, outcome)
             return Met(None, decided, commit, outcome, guessed, run)
     except (BackendUnavailable, Conflict) as error:

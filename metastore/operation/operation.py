@@ -1,12 +1,13 @@
 """One logical operation, over all its attempts: from a request to its result, exactly once.
 
 An attempt begins on the *fast path*: read what is not in hand, decide, one compare-and-swap. ``once.py`` makes the
-first attempt, and most calls need no more; what it met is taken up here. A change that loses is *announced*: written
-down as an intent that every process may apply. From then on each attempt *helps*: it applies all pending intents on the
-entity, its own too, or finds that another process did. An exclusive operation that loses *marks* its scope instead, so
-that others step aside. The table in :mod:`metastore.retry.reactions` says which conflict leads to which reaction.
+first attempt, and most calls need no more; this module takes up a conflict that it met. A change that loses is
+*announced*: written down as an intent that every process may apply. From then on each attempt *helps*: it applies all
+pending intents on the entity, its own too, or finds that another process did. An exclusive operation that loses *marks*
+its scope instead, so that others step aside. The table in :mod:`metastore.retry.reactions` says which conflict leads to
+which reaction.
 
-An operation has parts, each with its own state. Its row (``record.py``) says at any time what became of it. The others
+An operation has parts, each with its own state. Its row (``record.py``) shows its state at any time. The others
 are its intent (``intent.py``), its mark (``marks.py``), its place in line (``tickets.py``) and its leases
 (``leasing.py``). After a lost answer the operation asks its row. Before it sends again, it makes impossible what may
 still be in flight. ``ending.py`` removes what a failed call leaves behind. docs/progress.md has the protocol and its
@@ -88,9 +89,9 @@ class Operation(Generic[T]):
         self._lost_to: int | None = None  # the entity of the last conflict
         self._unavailable: BackendUnavailable | None = None  # what the last attempt met
         self._exclusive = request.exclusive
-        self._guessed = False  # the last commit rested on what was in hand
-        self._overlook = False  # what is pending there this program does not understand
-        self._again: Proposal[T] | None = None  # only a lock was in the way: the same once more
+        self._guessed = False  # whether the last commit rested on loaded or remembered entities
+        self._overlook = False  # whether the entity has pending intents that this program does not understand
+        self._again: Proposal[T] | None = None  # the proposal to send once more, if only a lock was in the way
 
     def _announceable(self, source: Request[T] | Proposal[T]) -> Merge | None:
         """Return what can be announced. Nothing under a lease: a helper that applied it would not hold the lease."""
@@ -135,7 +136,7 @@ class Operation(Generic[T]):
             if self._ticket.number is not None:
                 with cleaning(session.clock.monotonic() + GRACE):
                     self._ticket.leave()
-        if self._mark.held is not None:  # no commit of its own removed the mark: the result came by another way
+        if self._mark.held is not None:  # no commit of this operation removed the mark: the result came by another way
             clean_up(session, row, self._mark, self._policy.deadline)
         return result
 
@@ -246,7 +247,7 @@ class Operation(Generic[T]):
     # --- the fast path
 
     def _propose(self, proposal: Proposal[T]) -> Merge | None:
-        """Note what the commit of this attempt asks for; return what can be announced of it."""
+        """Note the requirements of this attempt's commit; return the part that can be announced."""
         self._exclusive = self._request.exclusive or proposal.exclusive
         self._intent.merge = self._announceable(proposal) or self._merge
         return self._intent.merge
@@ -256,7 +257,7 @@ class Operation(Generic[T]):
         updated = _updated(proposal.writes)
         first = self._merge is None and self._request.read_first and not proposal.evidence
         if updated and merge is not None and (withdrawn or (first and self._intent.hot(merge))):
-            # it was announced before, or could not be before this attempt: announce it where the path leads now
+            # the call announced it before, or could not before this attempt: announce it where the path leads now
             self._intent.announce(updated[0])
             return self._help(updated[0])
         commit = commit_of(
@@ -296,7 +297,7 @@ class Operation(Generic[T]):
         except InvalidArgument:
             if not any(one.resolutions for one in commit.carries):
                 raise
-            # the refused value may be another operation's: leave those to their owners
+            # the refused value may belong to another operation's intent: leave those intents to their owners
             outcome = self._backend.commit(without_others(commit))
         if commit.leaves and isinstance(outcome, Committed):
             self._ticket.passed()
@@ -351,7 +352,7 @@ class Operation(Generic[T]):
         elif self._exclusive and (updated is not None or cause == "busy"):
             reaction = row.exclusive
         if self._guessed and cause != "busy" and reaction in (Reaction.MARK, Reaction.BACK_OFF):
-            return Reaction.AT_ONCE  # what was in hand was old: that is not contention yet, and the next attempt reads
+            return Reaction.AT_ONCE  # the guess was outdated: that is not contention yet, and the next attempt reads
         return reaction
 
     # --- the outcome
@@ -363,12 +364,12 @@ class Operation(Generic[T]):
         return cast(T, kind_named(ended.chain[-1].kind).entity(ended))
 
     def _ended(self, steps: list[Step]) -> T:
-        """Return, or raise, what the operation came to, as the rows of one that is decided say."""
+        """Return the result, or raise the error, in the rows of a decided operation."""
         row = self._row
         self._decided_by = "self" if row.pending_on is None else "other"
         row.pending_on = None
         result = self._result_of(steps)
-        # a first call whose change a helper applied has just been judged: the helper guarded its evidence
+        # a first call whose change a helper applied was judged before, and the helper guarded its evidence
         if self._request.judge is not None and (row.is_repeat or self._decided_by == "self"):
             self._request.judge(steps, result)
         return result

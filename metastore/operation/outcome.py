@@ -24,7 +24,7 @@ class Outcome:
     * *failed*: ``result`` is the error that the call raised;
     * *pending*: announced, and not applied yet; ask again later;
     * *cancelled*: not applied, and no message that was sent can apply it any more; repeat the call;
-    * *unknown*: there is no row, because the operation never came here, or gc has deleted the row.
+    * *unknown*: no row exists, because the operation never came here, or gc has deleted the row.
     """
 
     state: str
@@ -43,7 +43,7 @@ def entities_in(result: object) -> set[int]:
 
 
 def outcome_of(steps: Sequence[Step], origin: Origin) -> Outcome:
-    """Return what an operation's rows say of it; ``origin``: of which database they are."""
+    """Return the outcome in an operation's rows; ``origin``: their database."""
     if not steps:
         return Outcome("unknown")
     first = steps[0]
@@ -61,7 +61,7 @@ def outcome_of(steps: Sequence[Step], origin: Origin) -> Outcome:
 
 
 def _makes_with_owner(steps: Sequence[Step]) -> bool:
-    """Whether the rows are those of a user's create: the entity that the call returned, and its owner."""
+    """Whether the rows come from a user's create: the entity that the call returned, and its owner."""
     if len(steps) != 2:
         return False
     made, owner = steps

@@ -1,7 +1,7 @@
 """Run a request, in a store or in a transaction: the entry point of this folder.
 
-In a store a request may travel with others (:mod:`metastore.combine`); else ``once.py`` runs it. In a transaction it is
-laid over the transaction's overlay.
+In a store a request may travel with others (:mod:`metastore.combine`); else ``once.py`` runs it. In a transaction, its
+writes go into the transaction's overlay.
 """
 
 from __future__ import annotations
@@ -41,17 +41,18 @@ def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
             raise InvalidArgument("a transaction has one reason: give it to transaction(), run() or exclusive()")
         result, origin = _in_transaction(session, request, call), None
     else:
-        # before the commit: another thread may notice a restart of the server between the commit and its return
+        # read before the commit: another thread may notice a restart of the server between the commit and its return
         origin = getattr(session.backend, "known_origin", None)
         run = once if session.combiner is None else session.combiner.perform
         result = run(session, request, call)
-    if isinstance(result, Entity):  # it says which database it comes from: calls trust only what was committed there
+    # the entity notes its database: later calls trust only entities that were committed there
+    if isinstance(result, Entity):
         result.__dict__["origin"] = origin or session.backend.origin
     return result
 
 
 def is_new(session: Session, call: Call) -> bool:
-    """Whether there is no row of the call's own operation id yet. Raises InvalidArgument for one that is refused."""
+    """Whether the call's own operation id has no row yet. Raises InvalidArgument for one that is refused."""
     assert call.operation_id is not None
     if session.backend.steps(call.operation_id):
         return False
@@ -64,7 +65,7 @@ def is_new(session: Session, call: Call) -> bool:
 
 
 def _in_transaction(session: ManagerSession, request: Request[T], call: Call) -> T:
-    """Lay the request's writes over the transaction; nothing is sent. Raises DeadlineExceeded."""
+    """Add the request's writes to the transaction's overlay; send nothing. Raises DeadlineExceeded."""
     if remaining(session.clock, math.inf) <= 0:
         raise DeadlineExceeded("the deadline passed before the transaction was complete; nothing was written")
     decided = request.attempt(View(session.backend, trusting=False))

@@ -27,11 +27,11 @@ _DENYING = ("role", "group")
 def raising(writes: Sequence[Write]) -> set[int]:
     """Return the ids of the entities whose scope versions the commit of ``writes`` must raise.
 
-    What the same commit makes, or writes exclusively, is not among them: no right rests on the one, and the other
-    raises its scope version by itself.
+    Entities that the same commit makes, or writes exclusively, are left out: no right rests on the former, and the
+    latter raise their scope version anyway.
     """
     found = set[int]()
-    for write in writes:  # a loop, because every commit passes here: most take nothing away
+    for write in writes:  # a loop, because it runs at every commit and most commits take no right away
         if isinstance(write, Relate) or (isinstance(write, Update) and write.state == LIVE):
             found.update(_raised(write))
     if not found:
@@ -50,13 +50,13 @@ def with_raised(guards: Sequence[Guard], ids: set[int]) -> tuple[Guard, ...]:
 def _raised(write: Relate | Update) -> Iterator[int]:
     if isinstance(write, Relate):
         if write.kind in (OWNER, "membership"):
-            yield write.from_id  # the object; the user or group
+            yield write.from_id  # the object, or the user or group
         elif write.kind == "grant":
             _, allows = effect_of(write.value)
             if allows and write.removes:
-                yield write.from_id  # the role allows less
+                yield write.from_id  # the role allows less now
             if not allows and not write.removes:
-                yield write.to_id  # the object is denied
+                yield write.to_id  # the object is denied now
     elif write.event.kind in _DENYING:
         assert write.place is not None, "what becomes live again says where"
         yield write.place.parent_id

@@ -31,7 +31,7 @@ class Recent:
         self._led.set(path, chain)
 
     def note_parents(self, path: Lookup, nodes: tuple[Node, ...]) -> None:
-        """Note the nodes above what a path names, or that there is nothing any more."""
+        """Note the nodes above the entity at a path, or forget them if they are gone."""
         above = len(path.names) - 1
         if not above:
             return
@@ -40,7 +40,8 @@ class Recent:
             self.forget(parents)
         else:
             known = self._led.get(parents)
-            self._led.set(parents, known if known == found else found)  # one tuple, by which a batch knows them
+            # one tuple for all requests, because a batch compares by identity
+            self._led.set(parents, known if known == found else found)
 
     def forget(self, path: Hashable) -> None:
         """Forget where a path led: it leads elsewhere now, or nowhere."""

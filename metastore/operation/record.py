@@ -39,7 +39,7 @@ from metastore.retry.runner import Conflict
 __all__ = ["LATE", "OperationRow", "ask_until_it_answers", "detail", "refused_id", "tell_id", "winner", "withdraw"]
 
 LATE = 1.0
-"""How long after its deadline a call may still ask what became of it (seconds)."""
+"""How long after its deadline a call may still ask for its outcome (seconds)."""
 _GRACE = 0.5
 """How long a call asks who won, for the message of its error (seconds)."""
 
@@ -79,7 +79,7 @@ class OperationRow:
         if not steps:
             if self._may_be_absent:
                 raise Conflict("operation", "nothing is kept of the operation")
-            raise outcome_forgotten(self.id)  # it was there; to send the change again could apply it twice
+            raise outcome_forgotten(self.id)  # the row existed: sending the change again could apply it twice
         first = steps[0]
         if first.ordinal != 0:  # the fingerprint of the arguments was in the row that gc has deleted
             raise outcome_forgotten(self.id)
@@ -90,7 +90,7 @@ class OperationRow:
             raise Conflict("operation", "the operation is pending", 0.0)
         if first.action in CLAIMABLE:
             self.claim_again()
-        # nobody knows whether the first call, or the helper that applied the intent, had its answer
+        # it is unknown whether the first call, or the helper that applied the intent, got its answer
         if self.is_repeat or self.pending_on is not None:
             self.look = True
             backend.confirm()
@@ -135,10 +135,12 @@ class OperationRow:
     def is_known(self, cause: str) -> NoReturn:
         """Look at the row next: the database knows the operation's id, or refuses it. Raises InvalidArgument then."""
         if cause == "stale_id" and not self._session.backend.steps(self.id):
-            self._session.backend.forget(0)  # lowers a bound that a clock which was ahead left behind, for later ids
+            # a clock that was ahead may have left this bound too high: lower it for later ids
+            self._session.backend.forget(0)
             raise refused_id(self.id)
         self.look = self.is_repeat = True
-        wait = 0.0 if self.claim <= 1 else None  # two calls with one id may claim it in turns: then by chance
+        # two calls with one id may claim it in turns: a random wait separates them
+        wait = 0.0 if self.claim <= 1 else None
         raise Conflict("operation" if cause == "stale_id" else cause, "the operation id is known", wait)
 
     def keep(self, action: Literal["failed", "unchanged"], result: str) -> None:
@@ -152,7 +154,8 @@ class OperationRow:
         if isinstance(outcome, Unknown):
             self.lost(outcome)
         if isinstance(outcome, Committed) and entry.action == PENDING:
-            self.pending_on = entry.entity_id  # before it counts as answered: an interrupt in between withdraws it
+            # set before it counts as answered: an interrupt in between withdraws the intent
+            self.pending_on = entry.entity_id
         self.sent = False
         if isinstance(outcome, Conflicted):
             if REACTIONS[outcome.cause].other is Reaction.LOOK:
@@ -165,10 +168,10 @@ class OperationRow:
 def withdraw(session: Session, operation_id: UUID, life: float, *, sent: bool) -> None:
     """After an interrupt, make sure that an operation is not applied from now on, as far as the database answers.
 
-    ``sent``: a message of it may be in flight; else it is an intent. ``life``: how long its call lasts at most
-    (seconds).
+    ``sent``: a message of the operation may be in flight; otherwise it is an intent. ``life``: how long its call lasts
+    at most (seconds).
     """
-    with suppress(MetastoreError):  # an intent ends by itself, and a message with its connection
+    with suppress(MetastoreError):  # an intent ends at its deadline, and a message with its connection
         if not sent or session.backend.forbid(operation_id, life + LATE) is None:
             session.backend.cancel(operation_id)
 
@@ -185,19 +188,19 @@ def tell_id(interrupt: BaseException, operation_id: UUID) -> None:
 def ask_until_it_answers(session: Session, operation_id: UUID, life: float, ends: float) -> int | None:
     """After a lost answer, return the claim under which the operation may be sent again, or None if it is decided.
 
-    From then on nothing that was sent before can be applied. ``life``: how long the call lasts at most (seconds).
+    From then on no message that was sent before can be applied. ``life``: how long the call lasts at most (seconds).
     Raises OutcomeUnknown at the instant ``ends``, or if gc may have deleted the row in that time.
     """
     clock, wait = session.clock, session.policy.base
     while True:
         try:
             claim = session.backend.forbid(operation_id, life + LATE)
-            if claim is None:  # its answer was lost, perhaps because it waited for a replica
+            if claim is None:  # the answer was lost, perhaps because the commit waited for a replica
                 session.backend.confirm()
         except OutcomeUnknown:  # gc may have deleted the row
             session.metrics.ambiguous("unknown")
             raise
-        except (InvalidArgument, BackendRefused):  # the store was closed meanwhile, or a right was revoked
+        except (InvalidArgument, BackendRefused):  # the store was closed meanwhile, or the role lost a right
             session.metrics.ambiguous("unknown")
             raise OutcomeUnknown(operation_id) from None
         except (BackendUnavailable, DeadlineExceeded):

@@ -1,4 +1,4 @@
-"""``create(if_exists="replace")`` of what is there, as a change that every process can apply."""
+"""``create(if_exists="replace")`` of an existing entity, as a change that every process can apply."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def below(path: tuple[str, ...]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Replace(EntityChange):
-    """Put the document ``doc`` of a new entity of ``kind`` in place of what is there. Not for ``alter``."""
+    """Replace an existing entity's document with the document ``doc`` of a new entity of ``kind``.
+
+    Not for ``alter``.
+    """
 
     kind: str
     doc: Doc

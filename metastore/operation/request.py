@@ -1,4 +1,4 @@
-"""A request: what a manager hands over, with the options of the call, and the view through which an attempt reads.
+"""A request of a manager, the options of its call, and the view through which an attempt reads.
 
 A request holds an *attempt*: a function that reads through a :class:`View`, decides with pure functions, and returns
 either a :class:`Proposal` to commit or the value itself. On the first attempt the view trusts the entities that the
@@ -68,7 +68,7 @@ class Proposal(Generic[T]):
     reads: tuple[Read, ...] = ()
     """Reads that must still be true at the commit. (A transaction notes its reads by itself.)"""
     evidence: tuple[tuple[int, int], ...] = ()
-    """Those of the guards on which the right of a user to do it rests."""
+    """The guards on which a user's right to do it rests."""
 
     def __post_init__(self) -> None:
         ids = raising(self.writes)
@@ -157,7 +157,7 @@ def committed(backend: Reads, entity: Entity) -> bool:
         return here.committed
     if origin is None:
         return False
-    # asked only where they differ: the database may have been restored since this store was opened
+    # asked only if they differ: the database may have been restored since this store was opened
     if origin.database != here.database and origin.database != backend.identify().database:
         raise InvalidArgument(
             f"{entity.path} (id {entity.id}) is an entity of another database, or of this one before it was restored; "
@@ -290,7 +290,8 @@ class Merge:
     """The guards on which it rests: of a user's, its right; of an encrypted one, the catalog's settings. A helper
     applies it only under these."""
     settled: tuple[int, int] | None = None
-    """The catalog whose settings say what of it is secret, with its scope version. Under another one it is refused."""
+    """The catalog whose settings declare which properties are secret, with its scope version. Under another one it is
+    refused."""
 
 
 @value
@@ -310,10 +311,10 @@ class Request(Generic[T]):
     exclusive: bool = False
     """It bumps a scope version, and may mark the scope when it loses."""
     read_first: bool = False
-    """It is not announced before an attempt that read: what was in hand may stand below another catalog by now, which
+    """It is announced only after an attempt that read: a loaded entity may be below another catalog now, which
     declares other properties secret."""
     id: UUID | None = None
-    """The operation id, where what is written must know it; None: the operation draws one."""
+    """The operation id, if the document must contain it; None: the operation draws one."""
     judge: Callable[[Sequence[Step], T], None] | None = None
     """Raise what speaks against returning the result of an earlier message today; None: the caller sees everything."""
     where: Callable[[], Lookup | Entity | None] | None = None

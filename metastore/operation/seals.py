@@ -1,4 +1,4 @@
-"""What a store remembers of the settings by which catalogs declare properties secret, and what a call encrypts by them.
+"""A store's memory of the settings by which catalogs declare properties secret, and a call's encryption by them.
 
 A write below a catalog guards the catalog's scope version, and each change of the catalog's settings raises it. So a
 process can remember the settings without a read. If the version has changed, the attempt looks at the settings once
@@ -53,7 +53,7 @@ class _Mode(Enum):
 
     ALONE = auto()
     GUESSED = auto()
-    """The store remembers them, and a transaction uses them: what it reads must have the same scope version."""
+    """The store remembers them, and a transaction uses them: its reads must have the same scope version."""
     IN_TRANSACTION = auto()
     """The transaction has read them, and validates that."""
 
@@ -68,7 +68,7 @@ class Seal:
     """None: it writes below no catalog that exists."""
     declared: Declared
     more: Mapping[str, str] = field(default_factory=dict)
-    """What a new catalog's properties get besides: the number of its data key."""
+    """The extra properties of a new catalog: the number of its data key."""
     mode: _Mode = _Mode.ALONE
     compares: bool = True
     """The caller may learn whether a value that it gives is the present one: a user may not."""
@@ -87,7 +87,7 @@ class Seal:
     def announced(self, merge: Merge) -> Merge | None:
         """Return something encrypted as it is announced: it lands only while the catalog's settings are what they were.
 
-        Else its owner decides again, with the data key of then. None: there is no catalog that could say that.
+        Else its owner decides again, with the data key of then. None: no catalog could say that.
         """
         settled = self.settled
         return None if settled is None else replace(merge, settled=settled, evidence=(settled,))
@@ -95,7 +95,7 @@ class Seal:
     def value(self, key: object, value: Any) -> Any:
         """Return a property's value as the call may write it. Raises InvalidArgument, SecretKeyMissing."""
         if type(value) is str and not self.declared.patterns and not value.startswith(PREFIX):
-            return value  # most are: nothing is declared secret
+            return value  # most values end here: nothing is declared secret
         if not isinstance(value, str) or isinstance(value, Sealed | Secret) or not isinstance(key, str):
             return value
         if sealed_parts(value) is not None:
@@ -199,7 +199,7 @@ class Seal:
         known, above = self.catalog, entity.record.chain[1:2]
         if not above:
             return False
-        # a transaction validates at its commit what it found
+        # a transaction's commit validates what the transaction found
         older = self.mode is _Mode.IN_TRANSACTION and above[0].scope_version < known.scope_version
         same = older or above[0].scope_version == known.scope_version
         own = (above[0].id, above[0].scope_version)
@@ -247,7 +247,7 @@ def _outdated(view: View, catalog: Node) -> bool:
 
 
 class Seals:
-    """What a store remembers of catalogs' settings, and its data keys."""
+    """A store's memory of catalogs' settings, and its data keys."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -255,7 +255,7 @@ class Seals:
         self._settings: ForgetfulMap[Seal] = ForgetfulMap()
         self._ids: ForgetfulMap[int] = ForgetfulMap()
         self._read_last: ForgetfulMap[Seal] = ForgetfulMap()
-        """What was read last of each catalog, also by a transaction that is not committed."""
+        """The last read settings of each catalog, also from a transaction that is not committed."""
 
     def clear(self) -> None:
         """Forget everything but the data keys, and use no reserved id any more."""
@@ -274,7 +274,7 @@ class Seals:
     ) -> Seal:
         """Return what a call at a path encrypts, or at or below an entity; ``fresh``: it was remembered wrongly.
 
-        What a transaction reads is remembered once it has committed: see :meth:`validated`.
+        Settings that a transaction reads are remembered once it has committed: see :meth:`validated`.
         """
         known = None if fresh else self._remembered(kind, where)
         if known is not None:
@@ -318,7 +318,7 @@ class Seals:
         )
 
     def _of(self, catalog: Record) -> Seal:
-        """Return the seal of a catalog that was read; the data keys are looked at once for each state of it."""
+        """Return the seal of a catalog that was read; the data keys are read once for each state of it."""
         known = self._read_last.get(catalog.chain[-1].id)
         if known is None or known.catalog != catalog.chain[-1]:
             known = replace(seal_of(self.sealer, catalog), seals=self)
@@ -367,9 +367,9 @@ def _is_below(kind: Kind, path: Path) -> bool:
 
 
 def _catalog_of(reads: Reads, entity: Entity, fresh: bool) -> Node | None:
-    """Return the catalog that an entity in hand stands below, or is."""
+    """Return the catalog above a loaded entity, or the entity itself."""
     chain = entity.record.chain
-    if fresh or (len(chain) > 1 and not chain[1].kind):  # an entity of history does not know what stands above it
+    if fresh or (len(chain) > 1 and not chain[1].kind):  # an entity of history does not know its ancestors
         (known,) = reads.by_id([entity.id])
         if known is None:
             return _NOWHERE

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Combines(Protocol):
-    """The door to :mod:`metastore.combine`, which stands above this folder."""
+    """The door to :mod:`metastore.combine`, which is a layer above."""
 
     def resolve(self, lookup: Lookup) -> Resolved:
         """Follow a path over live nodes as far as it leads."""
@@ -42,11 +42,11 @@ class Combines(Protocol):
 
 
 Found = Entity | tuple[Node, ...]
-"""What a path led to: the entity; or, where there is none, the live nodes as far as they go."""
+"""The result of a path: the entity; or, if it is missing, the live nodes of the path."""
 
 
 class Listed(NamedTuple):
-    """One page of what stands below ``above``, as one instant shows it."""
+    """One page of the children of ``above``, as one instant shows it."""
 
     above: tuple[Node, ...]
     items: tuple[Any, ...]
@@ -57,7 +57,7 @@ class Listed(NamedTuple):
 
 
 class Caches(Protocol):
-    """The door to :mod:`metastore.cache`, which stands above this folder."""
+    """The door to :mod:`metastore.cache`, which is a layer above."""
 
     def held(self, kind: str, target: object) -> Found | None:
         """Return what is kept of a path as it is written, or of an id; None: ask with :meth:`read`. It asks nobody."""
@@ -74,7 +74,7 @@ class Caches(Protocol):
     def read_many(
         self, wanted: Sequence[tuple[Hashable, tuple[str, ...]]], ask: Callable[[], list[Found]]
     ) -> list[Found]:
-        """Return what is at each key and path, all at one instant; ``ask`` asks the database for all of it."""
+        """Return the answer for each key and path, all at one instant; ``ask`` asks the database for all of them."""
         ...
 
     def forget(self) -> None:
@@ -84,7 +84,7 @@ class Caches(Protocol):
 
 @dataclass
 class ManagerSession:
-    """What a manager works on: a store's session, or a transaction's, which trusts no entity in hand.
+    """The session of a manager: a store's, or a transaction's, which trusts no loaded entity.
 
     A store's is a :class:`Session`. A transaction's has only the reads and the commit of its overlay.
     """
@@ -109,13 +109,13 @@ class ManagerSession:
     cache: Caches | None = field(default=None, init=False)
     """Keeps what is read; None: nothing does. A transaction has none: it reads the database."""
     seals: Seals | None = field(default=None, init=False)
-    """What catalogs declare secret, and the data keys. A view of the past, which writes nothing, has none."""
+    """The secret declarations of catalogs, and the data keys. A view of the past, which writes nothing, has none."""
     declares: bool = field(default=False, init=False)
     """A transaction has made a catalog, or changed the settings of one: they are read in it."""
     reason: str | None = None
     """Why its calls are made, unless they say it."""
     read_only: str = ""
-    """Of a view that writes nothing: what its writes raise."""
+    """The error message for writes through a view that is read-only."""
     _epoch: str | None = None
 
     def epoch(self) -> str:
@@ -150,7 +150,7 @@ class Session(ManagerSession):
     combiner: Combines | None = field(default=None, init=False)
     """Lets calls that wait together travel together; None: the backend gains nothing by that."""
     rights: Memory = field(default_factory=Memory, init=False)
-    """What is remembered of the rights of users."""
+    """The remembered rights of users."""
 
     def resolve(self, lookup: Lookup) -> Resolved:
         """Follow a path over live nodes as far as it leads, with what waits beside this call."""
@@ -179,7 +179,7 @@ class Session(ManagerSession):
         """Return a session that sees and does what a user may, and shares all else."""
         bound = copy(self)
         bound.principal, bound.access = access.who.name, access
-        bound.cache = None  # it knows no user
+        bound.cache = None  # the cache knows no users
         bound.backend = cast(Backend, Seen(self.backend, access))
         bound.combiner = None  # calls that travel together read and write through the store's own backend
         return bound

@@ -1,8 +1,8 @@
-"""What a user's write may leave as it stands, and not set: references to secrets, and pointers to files of Iceberg.
+"""What a user's write may keep but not set: references to secrets, and pointers to files of Iceberg.
 
-A client that writes all properties back names them too. That is allowed while they stand there, which the version in
-the write's own commit proves. Such a change is never announced to be applied later: it would bring back what others
-have replaced since.
+A client that writes all properties back names them too. That is allowed while the entity has them: the commit of
+the write expects the version that proves it. Such a change is never announced to be applied later: it would bring back
+what others have replaced since.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _POINTER: Final = "metadata_location"
 _ALLOWED: Final = "METASTORE_SECRETS"
 """The variable with the references that users may set, as patterns: ``env:APP_* file:/run/secrets/*``."""
 _FILE: Final = (f'"{_POINTER}"', '"change":"SetLocation"')
-"""What the changes of an event contain if they name a pointer, or the location of what has one."""
+"""The parts of an event's changes that show a pointer, or the location of an entity with a pointer."""
 
 
 def keeps(access: Access, write: Write) -> bool:
-    """Whether the changes of a write name something that must stand there already.
+    """Whether the changes of a write name a value that the entity must have already.
 
     The commits of Iceberg's server say which file they replace: they may be applied later.
     """
@@ -44,8 +44,8 @@ def keeps(access: Access, write: Write) -> bool:
 def check_references(access: Access, view: View, write: Insert | Update | Put | Delete) -> None:
     """Raise PermissionDenied for a reference to a secret that users may not set: it names what this process can read.
 
-    Without this check a user could refer to any variable or file of a service, and let the service reveal it. What
-    stands there already may be written again: clients write all properties back.
+    Without this check a user could refer to any variable or file of a service, and let the service reveal it. A value
+    that the entity has may be written again: clients write all properties back.
     """
     doc, event = None if isinstance(write, Delete) else write.doc, write.event
     text = event.changes if event.action == "alter" and event.changes != "[]" else doc

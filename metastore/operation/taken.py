@@ -25,7 +25,7 @@ def as_if_expected(view: View) -> View:
 
 
 def as_if_free(view: View, path: str) -> View:
-    """Return a view of what ``view`` reads now, in which nothing has this path."""
+    """Return a view of the same reads, in which no entity has this path."""
     return View(cast(Reads, _Untaken(view.backend, path)), trusting=False, asking=True)
 
 

@@ -26,7 +26,7 @@ from metastore.retry.runner import Conflict
 __all__ = ["OwnTicket", "Watch", "carrying", "scopes_of", "without_others"]
 
 _PATIENCE, _LONGEST_PATIENCE = 0.25, 5.0
-"""How long a head may stand still, at least and at most (seconds)."""
+"""How long a head may wait without a move, at least and at most (seconds)."""
 _LONG = 0.02
 """A longer turn leaves the others an equal gap (seconds)."""
 _SHORTEST_WAIT, _LONGEST_WAIT, _NEXT_WAIT = 0.0005, 0.1, 0.03
@@ -34,7 +34,7 @@ _SHORTEST_WAIT, _LONGEST_WAIT, _NEXT_WAIT = 0.0005, 0.1, 0.03
 
 
 class Watch:
-    """Looks at the head of a line, and removes it when it stands still: its owner has died, or sleeps."""
+    """Looks at the head of a line, and removes it if it does not move: its owner has died, or sleeps."""
 
     def __init__(self, session: Session, ids: Sequence[int]) -> None:
         self._session, self._ids = session, ids
@@ -50,7 +50,7 @@ class Watch:
         now = clock.monotonic()
         if now >= ends:
             raise Conflict("ticket", "other transactions are in line", 0.0)
-        if (line.head, line.moves) != self._seen or line.gap > 0:  # in the others' turn no head can move
+        if (line.head, line.moves) != self._seen or line.gap > 0:  # during the others' turn no head can move
             self._seen, self._since = (line.head, line.moves), now
         elif line.head is not None and now - self._since > min(max(_PATIENCE, line.patience), _LONGEST_PATIENCE):
             self._session.backend.leave(self._ids, line.head)
@@ -77,18 +77,21 @@ class OwnTicket:
         self._ahead = 0
         """How many were before it."""
         self._next = True
-        """Whether the own turn may be next."""
+        """Whether this operation's turn may be next."""
         self._patience = _PATIENCE
         """How long others wait for it when it is the head (seconds)."""
 
     def take(self, ids: Iterable[int], ends: float, run: float = 0.0) -> None:
-        """Stand in line for these entities until it is the own turn. ``run``: how long the turn will be (seconds).
+        """Wait in line for these entities until it is this operation's turn.
+
+        ``run``: how long the turn will be (seconds).
 
         Raises Conflict when the time is over; BackendUnavailable.
         """
         wanted = tuple(sorted(set(ids)))
         if wanted != self.ids:
-            self.leave()  # an operation that waits for more holds nothing: each wait is for an older ticket
+            # an operation that needs more entities gives its tickets up first: each wait is for an older ticket
+            self.leave()
         self.ids = wanted
         watch, clock = Watch(self._session, wanted), self._session.clock
         queued, self._ahead, self._next = clock.monotonic(), 0, True
@@ -103,7 +106,7 @@ class OwnTicket:
         if self.number is None:
             self.number = self._session.backend.queue(self.ids, self._patience)
         line = self._look(self.number)
-        if not line.held:  # it was removed: queue again
+        if not line.held:  # the ticket was removed: queue again
             # it may have waited for a long turn at one entity while it was the head at another
             self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
             self.leave()
@@ -157,11 +160,12 @@ Seen = Mapping[int, Pending]
 
 
 def carrying(session: Session, commit: Commit, seen: Seen | None = None) -> Commit:
-    """Return the commit with the intents that are visible on what it writes, resolved on top of its own writes.
+    """Return the commit with the visible intents on the entities that it writes, resolved on top of its own writes.
 
-    They have no answer yet, so to apply them after the own writes is a valid serial order. What the commit itself
-    renames, moves or drops, and what is below that, carries nothing: its path may lead elsewhere afterwards. There the
-    intents are overlooked: they stay with their owners, or are sent away. ``seen``: what one snapshot has shown.
+    They have no answer yet, so applying them after the commit's own writes is a valid serial order. Entities that the
+    commit itself renames, moves or drops, and those below, carry no intents: their paths may lead elsewhere afterwards.
+    There the intents are overlooked: they stay with their owners, or are sent away. ``seen``: what one snapshot has
+    shown.
     """
     updates = {w.id: w for w in commit.writes if isinstance(w, Update)}
     moved = {w.id for w in commit.writes if isinstance(w, Update) and w.scope_version is not None}
@@ -196,7 +200,7 @@ def _nothing(last: Update) -> Help:
 
 
 def scopes_of(backend: Intents, seen: Pending) -> Mapping[int, int]:
-    """Return the scope versions of the evidence that intents carry; without any, nothing is read."""
+    """Return the scope versions of the evidence that intents carry; without evidence, read nothing."""
     wanted = {i for intent in seen.intents if intent.fences is not None for i in evidence_of(intent)}
     return backend.scopes(sorted(wanted)) if wanted else {}
 

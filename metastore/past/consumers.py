@@ -142,7 +142,7 @@ class Consumer:
         """
         function(fn, "what a consumer runs")
         call = Call(lease=lease)
-        seq = self._seq  # of this call: another thread may move on meanwhile
+        seq = self._seq  # a local copy: another thread may move the consumer meanwhile
         batch = self._after(seq, limit, unreadable)
         if not batch:
             return 0

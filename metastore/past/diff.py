@@ -257,7 +257,7 @@ def _relations(
     hidden: bool,
 ) -> Iterator[Differing]:
     between = [_between(one) for one in some]
-    if below is not None:  # only now it is known to what an exclusive relation leads
+    if below is not None:  # only now the other end of an exclusive relation is known
         between = list(compress(between, below.has([_object_of(one) for one in between])))
     low, high = (after, before) if backwards else (before, after)
     pairs = connected(between, low, high, also=before if hidden else None)

@@ -157,7 +157,7 @@ def _fill(session: Session, plan: Plan, scope: int, to: int) -> None:
     old = {one.difference.entity_id for one in entities if one.difference.path_after is not None}
     present, reached = dict[int, Known | None](), set[int]()
     pairs = zip(ids, in_batches(session.backend, ids), in_batches(reads_at(session, to), ids), strict=True)
-    for i, known, then in pairs:  # the documents of a batch are compared, and not kept
+    for i, known, then in pairs:  # each batch of documents is compared, and not kept
         present[i] = known and known._replace(record=known.record._replace(doc=""))
         if i in old and then is not None:
             goal = _goal(then, known if i == scope else None)

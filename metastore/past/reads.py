@@ -149,7 +149,7 @@ class PastReads:
         if known is None:
             return None
         if (to_id, kind, False) not in self._led:
-            self._led.clear()  # one listing at a time
+            self._led.clear()  # remembers one listing at a time
             rows = [_relation(row) for row in self._ask(lambda past: past.led(self.at, to_id, kind))]
             self._led[to_id, kind, False] = sorted(rows, key=incoming_order)
         led = self._led[to_id, kind, False]

@@ -31,7 +31,7 @@ class Relating:
         self._old: dict[tuple[int, str], list[RelationRecord]] = {}
         for kind in dict.fromkeys(kind for _, kind, _ in slots):
             wanted = [(from_id, slot) for from_id, of, slot in slots if of == kind]
-            session.backend.relations(kind, wanted)  # the transaction remembers what it reads
+            session.backend.relations(kind, wanted)  # reads ahead: the transaction remembers what it reads
             for row in then.relations(kind, wanted):
                 self._old.setdefault((row.from_id, kind), []).append(row)
 

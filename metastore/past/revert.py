@@ -53,7 +53,7 @@ def revert(
     if dry_run:
         plan = _tried(session, target, kind, to, plan) if plan.wanted else plan
     elif not plan.wanted:
-        run_transaction(session, lambda _: None, call)  # the lease is checked all the same
+        run_transaction(session, lambda _: None, call)  # nothing to revert, but the lease is checked
     elif len(plan.wanted) <= _ATOMIC:
         plan = _at_once(session, target, kind, to, plan, call, dry_run=False)
     else:
@@ -91,9 +91,9 @@ def _at_once(
         try:
             return run_transaction(session, go_back, call)
         except (EntityAlreadyExists, EntityNotFound):
-            if (at := now(session)) == plans[-1].at:  # nothing has changed since it was planned: it is so
+            if (at := now(session)) == plans[-1].at:  # nothing has changed since the plan, so the error holds
                 raise
-            first = at  # a newcomer may have taken an old name
+            first = at  # a new entity may have taken an old name
     return run_transaction(session, go_back, call)
 
 
@@ -116,5 +116,5 @@ def _pinned(session: Session, to: int) -> Iterator[str]:
     try:
         yield pin
     finally:
-        if process == process_id():  # a hook may have forked: the pin is the parent's
+        if process == process_id():  # a hook may have forked: the pin belongs to the parent
             session.backend.readers.unpin(pin)

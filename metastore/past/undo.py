@@ -49,7 +49,7 @@ class Undoing:
     def run(self, steps: Sequence[Step]) -> None:
         """Do what the steps say. It first reads at once what they need."""
         ids = [*dict.fromkeys(entity_id for _, entity_id in steps)]
-        list(in_batches(self._read, ids))  # the transaction remembers them
+        list(in_batches(self._read, ids))  # reads ahead: the transaction remembers the entities
         filled = [entity_id for verb, entity_id in steps if verb == "fill" and entity_id in self._plan.goals]
         self._docs = {known.record.chain[-1].id: known for known in in_batches(self._then, filled) if known}
         wanted = [(i, *one) for verb, i in steps if verb == "fill" for one in self._plan.relations.get(i, ())]
@@ -70,7 +70,8 @@ class Undoing:
     def _put(self, goal: Goal, via: tuple[int, ...] = ()) -> None:
         """Give an entity its old name and place; its parent there, and its present ancestors, go back before it."""
         if goal.id in via:
-            if self._state(goal.id) != LIVE:  # it waits for what stands below it, which cannot move before it is back
+            # this entity waits for one below it, which cannot move before this one is restored
+            if self._state(goal.id) != LIVE:
                 self._move(goal)
             return
         via = (*via, goal.id)

@@ -74,7 +74,7 @@ class Webhook:
             return Failure(f"no answer within {self._timeout:g} s")
         except OSError as error:
             return Failure(error.strerror or type(error).__name__)
-        except HTTPException as error:  # what is cut off ends in the middle of a line
+        except HTTPException as error:  # an answer that was cut off ends in the middle of a line
             return Failure(f"its answer was cut off or not HTTP ({type(error).__name__})")
         finally:
             connection.close()
@@ -134,7 +134,7 @@ def _cut_off(connection: HTTPConnection, seconds: float) -> Iterator[list[bool]]
 
     def cut() -> None:
         over.append(True)
-        sock = connection.sock  # None: the answer is there, and it closed the connection
+        sock = connection.sock  # None: the answer arrived, and it closed the connection
         if sock is not None:
             with suppress(OSError):  # closed meanwhile
                 sock.shutdown(socket.SHUT_RDWR)
@@ -166,7 +166,7 @@ def _retry_after(answer: HTTPResponse) -> float:
     text = answer.getheader("Retry-After", "").strip()
     if text.isdecimal():
         return float(text)
-    try:  # a time: of the receiver's clock, as is its Date
+    try:  # a time by the receiver's clock, as in its Date header
         then, now = parsedate_to_datetime(text), parsedate_to_datetime(answer.getheader("Date", ""))
         return max(0.0, (then - now).total_seconds())
     except (ValueError, TypeError):

@@ -33,7 +33,8 @@ class Crowded(ValueError):
 def read_json(text: bytes, **hooks: Any) -> Any:
     """Return the value of a body. Raises ValueError."""
     try:
-        # UTF-8 alone (RFC 8259, section 8.1): json.loads reads UTF-16 too, whose values check_values cannot count
+        # UTF-8 only (RFC 8259, section 8.1): json.loads also accepts UTF-16, and check_values cannot count values in
+        # that
         return json.loads(text.decode("utf-8-sig"), parse_int=_integer, parse_constant=_no_number, **hooks)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the body is not JSON: {error}") from None
@@ -69,7 +70,8 @@ def check_values(text: bytes, most: int, longest: int) -> None:
     rest = b""
     for start in range(0, len(text), _SLICE):
         part = rest + text[start : start + _SLICE]
-        rest = b"\\" * ((len(part) - len(part.rstrip(b"\\"))) % 2)  # what it escapes is in the next part
+        # a backslash at the end escapes a character of the next part
+        rest = b"\\" * ((len(part) - len(part.rstrip(b"\\"))) % 2)
         part = part[: len(part) - len(rest)].replace(rb"\\", b"__").replace(rb"\"", b"__")
         pieces = part.split(b'"')
         values += sum(map(_values, pieces[quotes % 2 :: 2]))

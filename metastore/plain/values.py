@@ -27,7 +27,7 @@ def parsed(text: str) -> Any:
         value, end = _scan(text, 0)
     except (StopIteration, TypeError):
         end = -1
-    return value if end == len(text) else json.loads(text)  # it knows blanks, and says what is wrong
+    return value if end == len(text) else json.loads(text)  # json.loads skips blanks, and reports what is wrong
 
 
 def plain(value: Any) -> Any:

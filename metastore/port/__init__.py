@@ -1,1 +1,1 @@
-"""What a backend is to the rest: the commit as a value, what a backend does, and the rows it returns."""
+"""The port: the commit as a value, the operations of a backend, and the rows that it returns."""

@@ -2,7 +2,7 @@
 
 docs/cache.md has the protocol.
 
-The table is that of Apache IoTDB (pull request 17831):
+The table comes from Apache IoTDB (pull request 17831):
 
 ============  ============================  ===========  ======================================
 acknowledged  silent for its lease and more  budget left  verdict
@@ -33,7 +33,7 @@ class Verdict(Enum):
 
 
 class Answer(NamedTuple):
-    """What is known of one member."""
+    """The known state of one member."""
 
     said: Literal["acknowledged", "nothing", "error"]
     silent: bool

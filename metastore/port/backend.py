@@ -1,4 +1,4 @@
-"""The port: what a backend does, as small protocols, and :class:`Backend`, their sum.
+"""The port: the operations of a backend, as small protocols, and :class:`Backend`, their sum.
 
 ``commit`` promises: if and only if it returns :class:`Committed`, every precondition held at one instant, and
 everything was written at that instant. It never retries and never sleeps. Each read sees one instant, and takes one
@@ -150,15 +150,15 @@ class Reads(Protocol):
     def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
         """Return the entity at a path, or with an id, and its owned rows of two kinds that have one of these names.
 
-        None: there is no live entity at the path, or none with this id in whatever state.
+        None: no live entity has the path, or no entity, in any state, has the id.
         """
         ...
 
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
         """Return the entity at a path, or with an id, and the relations of ``kind`` that go from it.
 
-        ``above``: those that go from the entities above it too. ``doc``: with its document. None: there is no live
-        entity at the path, or none with this id in whatever state.
+        ``above``: those that go from the entities above it too. ``doc``: with its document. None: no live entity has
+        the path, or no entity, in any state, has the id.
         """
         ...
 
@@ -167,15 +167,15 @@ class Reads(Protocol):
     ) -> Relating | None:
         """Return an entity and the next ``limit`` relations of ``kind`` that lead to it, live or not.
 
-        Those after (value, from_id, column_id), in that order; with ``value`` only those that have it. None: there is
-        no entity with this id.
+        Those after (value, from_id, column_id), in that order; with ``value`` only those that have it. None: no entity
+        has this id.
         """
         ...
 
     def related_page(self, from_id: int, kind: str, after: tuple[int, int, str], limit: int) -> Relating | None:
         """Return an entity and the next ``limit`` relations of ``kind`` that go from it, live or not.
 
-        Those after (slot, column_id, value), in that order, without documents. None: there is no entity with this id.
+        Those after (slot, column_id, value), in that order, without documents. None: no entity has this id.
         """
         ...
 
@@ -189,7 +189,7 @@ class Reads(Protocol):
 
 
 class Rights(Protocol):
-    """What a decision about a user rests on."""
+    """The rows on which a decision about a user rests."""
 
     def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
         """Return a user's rights at these entities, in whatever state they are, and at the children of ``below``."""
@@ -209,7 +209,7 @@ class Rights(Protocol):
     def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
         """Follow a path, and say whether these guards are true at the same instant.
 
-        What leads nowhere may say False in any case.
+        The answer for a path that leads nowhere may be False in any case.
         """
         ...
 
@@ -228,13 +228,13 @@ class Rights(Protocol):
         guards: Guards,
         chosen: Chosen,
     ) -> RowPage[Child]:
-        """Return what ``children`` does of those that are chosen. The documents of others are not read."""
+        """Return the same as ``children``, for the chosen ones only. The documents of others are not read."""
         ...
 
     def names_chosen(
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards, chosen: Chosen
     ) -> RowPage[tuple[str, str]]:
-        """Return what ``names`` does of those that are chosen."""
+        """Return the same as ``names``, for the chosen ones only."""
         ...
 
 
@@ -256,7 +256,7 @@ class Intents(Protocol):
         ...
 
     def scopes(self, ids: Sequence[int]) -> dict[int, int]:
-        """Return the scope version of each guard that there is."""
+        """Return the scope version of each guard that exists."""
         ...
 
     def turn(self, entity_id: int, operation_id: UUID) -> Turn:
@@ -271,7 +271,7 @@ class Intents(Protocol):
         """Make everything impossible that was sent for this operation and is not applied yet.
 
         Returns the number under which the operation's client may claim it; None: it is pending or decided. Raises
-        OutcomeUnknown if there is no row and gc may have deleted one that is ``life`` seconds old: the operation may
+        OutcomeUnknown if the row is missing and gc may have deleted one that is ``life`` seconds old: the operation may
         have been applied.
         """
         ...
@@ -301,7 +301,7 @@ class Marks(Protocol):
         ...
 
     def unmark(self, entity_id: int, operation_id: UUID) -> bool:
-        """Remove the mark of this operation; False: it was not there any more."""
+        """Remove the mark of this operation; False: the mark was gone already."""
         ...
 
     def marked(self, ids: Sequence[int]) -> list[Marked]:
@@ -353,7 +353,7 @@ class Database(Protocol):
         ...
 
     def format(self) -> tuple[int, int] | None:
-        """Return the format of the schema and the oldest one it is compatible with; None: there is no schema."""
+        """Return the format of the schema and the oldest one it is compatible with; None: the schema does not exist."""
         ...
 
     def pool_use(self) -> PoolUse | None:

@@ -1,4 +1,4 @@
-"""What a backend does for requests that travel together: one statement for many, and an answer for each.
+"""The operations of a backend for requests that travel together: one statement for many, and an answer for each.
 
 The members of a batch are independent operations. Each has its own preconditions, and is applied, or not, by itself:
 what one of them finds hurts no other. A batch means what its members mean one after the other, in the order given.
@@ -36,13 +36,16 @@ class Below(NamedTuple):
     """A live child to look for: its parent's nodes as they were seen last, its family, and its key."""
 
     parents: tuple[Node, ...]
-    """From below the root; (): the child stands below the root."""
+    """From below the root; (): the root is the child's parent."""
     family: str
     key: str
 
     @property
     def asked(self) -> Hashable:
-        """What tells it from others in a batch. (A hash of the nodes takes longer than all else that a read needs.)"""
+        """The value that tells it from others in a batch.
+
+        (A hash of the nodes takes longer than all else that a read needs.)
+        """
         return id(self.parents), self.family, self.key
 
 
@@ -54,11 +57,11 @@ class AlterStep(NamedTuple):
     doc: str | None
     changes: str | None
     carried: Resolution | None = None
-    """What becomes of an intent that the batch resolves as well, before its own steps; it must still be pending."""
+    """The result of an intent that the batch resolves as well, before its own steps; it must still be pending."""
 
     @property
     def action(self) -> str:
-        """What the operation's row says."""
+        """The action in the operation's row."""
         return "alter" if self.carried is None else self.carried.action
 
 
@@ -69,7 +72,7 @@ class AlterTogether(NamedTuple):
     id: int
     version: int
     scope_version: int
-    """The entity's own: it stands where it was seen."""
+    """The entity's own scope version: while it is the same, the entity is where it was seen."""
     kind: str
     path: str
     steps: tuple[AlterStep, ...]
@@ -117,9 +120,9 @@ class Batch(NamedTuple):
     inserts: Sequence[Single] = ()
     """No two take one name."""
     alters: Sequence[AlterTogether] = ()
-    """Each entity stands there once."""
+    """Each entity occurs once."""
     updates: Sequence[Single] = ()
-    """Each entity stands there once. One that is altered too expects the version that the last alter leaves."""
+    """Each entity occurs once. One that is altered too expects the version that the last alter leaves."""
     run: str | None = None
     """See :class:`~metastore.port.commit.Commit`."""
 
@@ -132,7 +135,7 @@ class Batch(NamedTuple):
 
 Taken = Literal["taken"]
 TAKEN: Final = "taken"
-"""What became of a create or a rename to a name that something live had, where all else held."""
+"""The outcome of a create or a rename to the name of a live entity, if everything else held."""
 
 
 class Written(NamedTuple):
@@ -152,7 +155,7 @@ class Batches(Protocol):
     def find_below(self, wanted: Sequence[Below]) -> list[Record | bool]:
         """Return each child, as it is at one instant, the same for all.
 
-        False: there is no such child, and none of that name is being dropped. True: more must be asked, because the
+        False: no such child exists, and no entity of that name is being dropped. True: more must be asked, because the
         parents are not where they were seen, or one of that name is being dropped.
         """
         ...
@@ -167,7 +170,7 @@ class Batches(Protocol):
     def write_together(self, batch: Batch, patience: int) -> Written | Conflicted | Unknown:
         """Apply each of these by itself, in one transaction. One attempt.
 
-        ``patience``: how long to wait for others' locks, in milliseconds, before nothing is applied ("busy"); 0: pass
-        over what is locked. Conflicted: nothing of it was applied.
+        ``patience``: how long to wait for others' locks, in milliseconds, before it gives up with "busy" and applies
+        nothing; 0: skip locked rows. Conflicted: it applied nothing.
         """
         ...

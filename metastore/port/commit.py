@@ -54,7 +54,7 @@ class Commit:
     leases: tuple[LeaseToken, ...] = ()
     """The leases under which it is done: their tokens must still be these."""
     publishes: tuple[UUID, ...] = ()
-    """What was staged under the leases and becomes visible by this commit. It must not be published yet."""
+    """Values that were staged under the leases, and become visible by this commit. None may be published yet."""
     patience: int | None = None
     """How long to wait for others' locks (milliseconds) before it is a conflict ("busy"); None: until the deadline."""
     advance: Advance | None = None
@@ -62,8 +62,8 @@ class Commit:
     evidence: tuple[tuple[int, int], ...] = ()
     """The guards (id, scope version) on which a user's right to do it rests. The operation's first row notes them."""
     run: str | None = None
-    """The run of the server (:class:`~metastore.port.records.Origin`) before anything was read for it: nothing is
-    applied in another one. None: what is there when the commit is sent."""
+    """The run of the server (:class:`~metastore.port.records.Origin`) before the operation's first read:
+    another run applies nothing. None: the run at the moment when the commit is sent."""
     reason: str | None = None
     """Why it is done, in its caller's words. Each of its rows keeps it."""
 
@@ -95,7 +95,7 @@ class Committed:
 
 @value
 class Conflicted:
-    """Nothing was applied. ``cause`` says which precondition failed; ``found`` is the version found, where known.
+    """Nothing was applied. ``cause`` says which precondition failed; ``found`` is the version found, if it is known.
 
     * ``ancestor``: a guard; ``self``: the version of what is written; ``read``: a validated read;
     * ``name``: it is taken; ``not_empty``: it has children;

@@ -1,4 +1,4 @@
-"""What must hold when a commit is applied: the scopes it is in, what it has read, its leases, its caller."""
+"""The preconditions of a commit: its scopes, its reads, its leases, its caller."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ ROOT_ID = 0
 """The id of the root's guard row, the parent of all metalakes."""
 
 LIVE, DROPPED, PURGING, DROPPING = 0, 1, 2, 3
-"""The states of a guard row. What is purging cannot be restored and is deleted by gc.
+"""The states of a guard row. An entity in the state *purging* cannot be restored, and gc deletes it.
 
-What is dropping is being dropped in steps: it is not live, and no path leads to it, but it keeps its name, and its
-parent is not empty. It becomes live again, or purging."""
+An entity in the state *dropping* is being dropped in steps: it is not live, and no path leads to it, but it keeps its
+name, and its parent is not empty. It becomes live again, or purging."""
 
 
 @value
 class Guard:
-    """The scope version of ``id`` is ``scope_version`` and stays so until this has committed.
+    """The scope version of ``id`` is ``scope_version``, and stays the same until this has committed.
 
     Shared, unless ``exclusive``: then it waits for all sharers and makes new ones wait, so that
     what is looked at afterwards (absent names, listings) cannot change before the commit. It
@@ -45,8 +45,8 @@ class Guard:
     scope_version: int
     exclusive: bool = False
     bump: bool = False
-    """The commit counts the scope version up: what was granted on the old one is not valid any more. With ``exclusive``
-    only."""
+    """The commit raises the scope version: a right that was granted on the old one is not valid any more. With
+    ``exclusive`` only."""
 
 
 @value
@@ -87,7 +87,7 @@ class Listing:
 
 @value
 class Children:
-    """Whether a live entity of any kind stands below ``parent_id``, besides some. Needs an exclusive guard on it."""
+    """Whether ``parent_id`` has a live child of any kind, besides some. Needs an exclusive guard on it."""
 
     parent_id: int
     besides: frozenset[int]
@@ -96,7 +96,7 @@ class Children:
 
 @value
 class Newest:
-    """Of what was dropped under this name and can be restored, ``id`` is the newest; None: there is nothing.
+    """``id`` is the newest entity that was dropped under this name and can be restored; None: there is none.
 
     Needs an exclusive guard on the parent.
     """

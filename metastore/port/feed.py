@@ -1,4 +1,4 @@
-"""What a backend does for the change feed, and how a reader hears that there are new changes."""
+"""The operations of a backend for the change feed, and how a reader hears about new changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Feed", "Hearing"]
 
 
 class Hearing(Protocol):
-    """Hears hints that there are new changes."""
+    """Hears hints about new changes."""
 
     def wait(self, seconds: float) -> bool:
         """Return True when a hint came; False after ``seconds``."""
@@ -23,12 +23,12 @@ class Hearing(Protocol):
 
 
 class Feed(Protocol):
-    """The change feed: what was committed, in serialization order."""
+    """The change feed: the committed steps, in serialization order."""
 
     def feed(self, after: int, limit: int, *, docs: bool = True, changes: bool = True) -> RowPage[Step]:
         """Return at most ``limit`` decided steps with a position greater than ``after``, ordered by position.
 
-        ``held`` is False when later steps are there that are not decided yet: ask again. Without ``docs``, only the
+        ``held`` is False if later steps exist that are not decided yet: ask again. Without ``docs``, only the
         steps of relations have their documents. Without ``changes`` too, no step has its changes either.
         """
         ...
@@ -42,11 +42,11 @@ class Feed(Protocol):
         ...
 
     def hearing(self) -> AbstractContextManager[Hearing | None]:
-        """Hear hints while the block runs; None: there are no hints here."""
+        """Hear hints while the block runs; None: no hint can be heard."""
         ...
 
     def hint(self, *, send: bool) -> bool:
-        """Tell those that follow the feed that there are new changes; False: nobody hears it.
+        """Tell followers of the feed about new changes; False: nobody hears it.
 
         Without ``send``, it only asks whether somebody would hear it.
         """

@@ -18,7 +18,7 @@ RESTORING: Final = 2**31 - 1
 """The oldest format that can work with a database into which a restore is not finished."""
 
 RESTORED: Final = 2**15 - 1
-"""What a restored step says in the place of its writer's format: an export does not say which program wrote it."""
+"""The writer's format in a restored step: an export does not say which program wrote the step."""
 
 
 def check_compatible(compatible_from: int) -> None:

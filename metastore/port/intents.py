@@ -55,14 +55,14 @@ class Entry:
     evidence: tuple[tuple[int, int], ...] = ()
     """Of a user's intent: the guards on which the right to it rests. A helper applies it only under these."""
     settled: tuple[int, int] | None = None
-    """An id and its scope version now: under another one nothing is written down (read)."""
+    """An id and its present scope version: with another one, the commit writes nothing down (read)."""
     reason: str | None = None
     """Why it is done, in its caller's words. The row keeps it, also if another client applies the change."""
 
 
 @value
 class Resolution:
-    """What becomes of one intent: applied (alter), failed, unchanged, moved or expired.
+    """The result of one intent: applied (alter), failed, unchanged, moved or expired.
 
     An applied one makes a version, whose document is ``doc``.
     """

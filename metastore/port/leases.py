@@ -137,7 +137,7 @@ class Waker(Protocol):
 
 
 class LeaseRows(Protocol):
-    """What a backend does for leases: take and renew them, queue for them, stage values under them."""
+    """The operations of a backend for leases: take and renew them, queue for them, stage values under them."""
 
     def take(self, take: Take) -> Taken | Conflicted | Unknown:
         """Take leases. Writes an event *acquire* or *takeover* for each, whose version is the token."""

@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Covered(NamedTuple):
-    """What a commit changes, as members must know it."""
+    """The entities that a commit changes, as members must know them."""
 
     ids: frozenset[int] = frozenset()
     """Entities whose content changes."""
@@ -38,7 +38,7 @@ class Covered(NamedTuple):
     """Entities whose children become others."""
 
     def within(self, other: Covered) -> bool:
-        """Whether ``other`` says all of it too."""
+        """Whether ``other`` covers all of it too."""
         return self.ids <= other.ids and self.scopes <= other.scopes and self.parents <= other.parents
 
     def and_(self, other: Covered) -> Covered:
@@ -50,7 +50,7 @@ NOTHING = Covered()
 
 
 def covered(writes: Sequence[Write]) -> Covered:
-    """Return what these writes change. The parents where entities stood before are found when it is announced.
+    """Return what these writes change. The entities' former parents are found when the commit is announced.
 
     Owned rows and relations are not cached: they change nothing here.
     """
@@ -112,7 +112,7 @@ class MemberRow(NamedTuple):
 
 
 class Wake(Protocol):
-    """What a member waits with: an announcement wakes it."""
+    """The wait of a member: an announcement ends it."""
 
     def wait(self, seconds: float) -> None:
         """Wait for an announcement, at most so many seconds."""
@@ -133,9 +133,10 @@ class Wake(Protocol):
 
 
 class MemberRows(Protocol):
-    """What a member and an operator ask of the database. Raises BackendUnavailable where it does not answer.
+    """The queries of a member and of an operator. Raises BackendUnavailable if the database does not answer.
 
-    A member asks on the connection of its ``wake``: writers wait for it, so it must not wait for one of the pool.
+    A member asks on the connection of its ``wake``: writers wait for it, so it must not wait for a connection from the
+    pool.
     """
 
     def wake(self) -> Wake:
@@ -159,9 +160,9 @@ class MemberRows(Protocol):
     ) -> Membership | None:
         """Read the announcements, let ``apply`` evict what they cover, then acknowledge them if it returns True.
 
-        ``renew``: the registration is renewed as well, and durably. Return it as it is now; None: it is not there any
-        more, or it is that of a backup. What was read on one connection is never acknowledged on another: after a
-        crash, the server gives transaction ids again.
+        ``renew``: the registration is renewed as well, and durably. Return the member's present row; None: the row is
+        gone, or it comes from a backup. An announcement that was read on one connection is never acknowledged on
+        another: after a crash, the server gives transaction ids again.
         """
         ...
 

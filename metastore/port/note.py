@@ -1,7 +1,7 @@
-"""What a commit's row keeps of the commit: leases, the evidence of rights, what it raised, and its caller's reason.
+"""The part of a commit that its rows keep: leases, the evidence of rights, the raised scopes, the caller's reason.
 
 Only a commit under leases has such a note, one that a user's rights allowed, one that takes rights away, and one with a
-reason. All others write nothing more. The first row keeps all of it, each other one the leases and the reason.
+reason. All others write nothing more. The first row keeps all of it, each other row the leases and the reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a backend tells of the past: rows as they were at a position, pins that keep them, consumers of the feed.
+"""The port for the past: rows as they were at a position, pins that keep them, consumers of the feed.
 
 A read of the past sees the tables as a replay of the feed up to the position gives them. A commit of several rows
 counts from its last position on. Each read says in the same snapshot whether gc has kept what it needs: gc raises
@@ -37,11 +37,11 @@ class PinRow(NamedTuple):
 
 
 class PastRow(NamedTuple):
-    """An entity, owned row or relation by itself, as it was at a position: what stands above it is not looked at."""
+    """An entity, owned row or relation alone, as it was at a position, without its ancestors."""
 
     id: int
     owner_id: int | None
-    """Of an owned row or relation; then ``parent_id`` is the same."""
+    """The owner of an owned row or relation; ``parent_id`` is then the same."""
     parent_id: int
     kind: str
     name: str
@@ -165,7 +165,7 @@ class Readers(Protocol):
         ...
 
     def extend(self, name: str, seconds: float) -> bool:
-        """Let a pin expire only after ``seconds`` from now; False: it is not there any more."""
+        """Let a pin expire only after ``seconds`` from now; False: the pin is gone already."""
         ...
 
     def unpin(self, name: str) -> bool:

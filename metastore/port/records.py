@@ -89,7 +89,7 @@ class Resolved(NamedTuple):
     nodes: tuple[Node, ...]
     record: Record | None
     free: bool = False
-    """It is known that nothing has the next name, and that nothing of that name is being dropped."""
+    """It is known that no entity has the next name, and that none of that name is being dropped."""
 
 
 class Known(NamedTuple):
@@ -161,16 +161,16 @@ class Step(NamedTuple):
     format: int | None = None
     fences: str | None = None
     other_id: int | None = None
-    """Of a relation: the end that it leads to; ``owner_id`` is the end that it goes from."""
+    """The end that a relation leads to; ``owner_id`` is the end that it goes from."""
     other_path: str | None = None
-    """Of a relation: the path of the end that is not the one of ``path_before`` and ``path_after``."""
+    """The path of a relation's other end, which ``path_before`` and ``path_after`` do not name."""
     parent_id: int | None = None
-    """This and what follows: how the row stood after the step. An owned row stands below its owner."""
+    """From here on: how the row was after the step. An owned row is below its owner."""
     name: str | None = None
     fold: bool | None = None
     state: int | None = None
     family: str | None = None
-    """This and the key: only where the step took the name, or stands for the one that did."""
+    """This and ``key`` are set only if the step took the name, or keeps it for the step that did."""
     key: str | None = None
     through: int | None = None
     """Of a commit with several rows: its last position. Before that, the past shows none of them."""
@@ -188,9 +188,9 @@ class Pending(NamedTuple):
     now: int
     """The database's time, in microseconds since 1970."""
     queued: bool = False
-    """A ticket stands there, so that the intents wait."""
+    """A ticket waits for the entity, so the intents must wait."""
     line: Line = NOBODY
-    """Who stands before the ticket that was asked about."""
+    """The tickets before the one that was asked about."""
 
 
 class Turn(NamedTuple):
@@ -205,7 +205,7 @@ class Turn(NamedTuple):
 
 
 class Marked(NamedTuple):
-    """What is in the way of a commit at one guard."""
+    """The obstacle for a commit at one guard."""
 
     id: int
     mark: UUID | None
@@ -228,4 +228,4 @@ class Origin:
     """The run of the server. Only from one run to the next can commits be lost, so that an id or a version comes again.
     None: there is one run."""
     drafted: bool = False
-    """Its entities are a transaction's: their times are not those of the database."""
+    """Its entities belong to a transaction: their times do not come from the database."""

@@ -1,7 +1,7 @@
 """The rows of relations, as a backend returns them.
 
-A relation goes from one entity, or from a column of it, to another entity. It is live while both ends are live and
-stand in one metalake, and while the column is there. The row says nothing of that: a read returns both ends with it.
+A relation goes from one entity, or from a column of it, to another entity. It is live while both ends are live and in
+one metalake, and while the column exists. The row does not say that: a read returns both ends with it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NO_VALUE = ""
 
 
 class RelationKey(NamedTuple):
-    """What tells a relation from all others."""
+    """The columns that tell a relation from all others."""
 
     from_id: int
     kind: str
@@ -75,12 +75,12 @@ class RelationRecord(NamedTuple):
 
 
 def incoming_order(row: RelationRecord) -> tuple[str, int, int]:
-    """Return where a relation is in pages of those that lead to one entity."""
+    """Return a relation's place in pages of the relations that lead to one entity."""
     return row.value, row.from_id, row.column_id
 
 
 def outgoing_order(row: RelationRecord) -> tuple[int, int, str]:
-    """Return where a relation is in pages of those that go from one entity."""
+    """Return a relation's place in pages of the relations that go from one entity."""
     return row.slot, row.column_id, row.value
 
 
@@ -101,7 +101,7 @@ GONE = End((), live=False)
 
 
 def in_one_metalake(one: End, other: End) -> bool:
-    """Whether two ends are live and stand in one metalake: then their relation is live, but for its column."""
+    """Whether two ends are live and in one metalake: then their relation is live, if its column exists."""
     return one.live and other.live and one.chain[0].id == other.chain[0].id
 
 
@@ -133,7 +133,7 @@ class Relating:
     end: End
     rows: list[tuple[RelationRecord, End, str | None]]
     """Each with its other end; where a relation of a column comes from, with that entity's document too. In an index's
-    order: what leads to the entity by value, by the id of the other end, by column; what goes from it by slot, by
+    order: relations to the entity by value, by the id of the other end, by column; relations from it by slot, by
     column, by value."""
 
 
@@ -153,4 +153,4 @@ class Sweep:
     """The id of the last one; None: there were none."""
     deleted: int
     columns: tuple[tuple[int, int, str], ...]
-    """Those of columns: id, column, and the document of the entity that has, or had, it."""
+    """The relations of columns: id, column, and the document of the entity that has, or had, it."""

@@ -1,9 +1,10 @@
-"""What a backend says of how new the state is that it shows: of a replica, and of the primary in the same way.
+"""How new the state is that a backend shows, for a replica and for the primary alike.
 
 A server that was started again may show an older state: see :class:`Restarts`.
 
-On a replica, changes appear one by one, in the order of their commits, which is not that of their positions. A change
-with a lower position may be missing while one with a higher position is there. :class:`Shown` tells when none is.
+On a replica, changes appear one by one, in the order of their commits, which may differ from the order of their
+positions. A change with a lower position may be missing while one with a higher position is visible. :class:`Shown`
+tells when none is missing.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ class Shown(NamedTuple):
     next: int
     """No transaction that had begun when ``newest`` committed has this id or a greater one."""
     oldest: int
-    """All transactions with a lower id are over: what they committed is in the snapshot."""
+    """All transactions with a lower id are over: the snapshot has their commits."""
     replica: bool
-    """The server was a replica still: it has no changes of its own."""
+    """The server was still a replica: it has no changes of its own."""
 
 
 class ReplicaBackend(Backend, Protocol):
@@ -64,5 +65,5 @@ class Restarts(Protocol):
 
     @property
     def known_origin(self) -> Origin | None:
-        """Return the backend's origin, if no question to the server is needed for it."""
+        """Return the backend's origin, if that needs no question to the server."""
         ...

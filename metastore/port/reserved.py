@@ -17,13 +17,13 @@ class _Database(Protocol):
 
 
 class ReservedIds:
-    """Ids that no other client gets: most calls read nothing. A forked child uses none of its parent's."""
+    """Ids that no other client gets: most calls read nothing. A forked child uses none of its parent's ids."""
 
     def __init__(self) -> None:
         self._block = _Block(process_id(), [])
 
     def clear(self) -> None:
-        """Use none of the ids of now."""
+        """Forget the reserved ids."""
         self._block = _Block(process_id(), [])
 
     def next(self, database: _Database) -> int:
@@ -33,7 +33,7 @@ class ReservedIds:
                 self._block = _Block(process_id(), [])
             try:
                 return self._block.ids.pop()
-            except IndexError:  # another thread may take them all
+            except IndexError:  # another thread may take the last ids
                 self._block.ids.extend(database.reserve_ids(_BLOCK)[::-1])
 
 

@@ -79,7 +79,7 @@ class Ending(NamedTuple):
 
 
 class Restorer(Protocol):
-    """The three steps of a restore. ``token`` names its source; the marks grow, and say how much of it is done."""
+    """The three steps of a restore. ``token`` names its source; the marks grow, and show the progress."""
 
     def begin(self, token: str, last_id: int, last_seq: int) -> int:
         """Begin in an empty database, and draw its numbers up to these; or go on. Return the last mark; 0: none.

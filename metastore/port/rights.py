@@ -35,7 +35,7 @@ class RoleRow(NamedTuple):
 
 
 class GrantRow(NamedTuple):
-    """What a role has at a place: ``value`` is that of the relation, a privilege and whether it is denied."""
+    """The grant of a role at a place: ``value`` is the relation's value: a privilege, and whether it is denied."""
 
     role: int
     value: str
@@ -43,7 +43,7 @@ class GrantRow(NamedTuple):
 
 
 class RightRows(NamedTuple):
-    """All of it, at one instant. ``owners``: (place, the id of the user or group that owns it)."""
+    """All these rows come from one instant. ``owners``: (place, the id of the user or group that owns it)."""
 
     members: list[MembershipRow]
     roles: list[RoleRow]

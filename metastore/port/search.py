@@ -1,4 +1,4 @@
-"""What ``store.find`` asks of a backend: one page of a scan, all of it true at one instant."""
+"""The query of ``store.find`` to a backend: one page of a scan, all of it true at one instant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Container", "Matches", "Search", "Sizes", "Span"]
 
 @dataclass(frozen=True)
 class Search:
-    """One page of what is looked for: the part of an index that is scanned, and what must be true of it."""
+    """One page of a search: the part of an index to scan, and the condition on its rows."""
 
     scope: int
     """The entity that must be above; the root's id: any."""
@@ -54,7 +54,7 @@ class Container(NamedTuple):
 
 
 class Matches(NamedTuple):
-    """What a search found, in the order of its scan, and what it scanned."""
+    """The rows that a search found, in the order of its scan, and how much it scanned."""
 
     records: list[Record]
     scanned: list[Container]

@@ -1,4 +1,4 @@
-"""What a backend keeps for encrypted properties: the wrapped data keys, and the redaction of history."""
+"""The operations of a backend for encrypted properties: the wrapped data keys, and the redaction of history."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SecretKeys(Protocol):
         ...
 
     def erase(self) -> bool:
-        """Overwrite what was replaced or deleted in the database's own files; False: bytes of it may be left there.
+        """Overwrite replaced and deleted bytes in the database's own files; False: such bytes may be left.
 
         It may take long, and changes nothing that a reader sees. Call it outside of a commit.
         """

@@ -1,4 +1,4 @@
-"""The rows and counts of which a backend makes the statistics of a database."""
+"""The rows and counts from which a backend makes the statistics of a database."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class HotRow(NamedTuple):
 
 
 class DatabaseStats(NamedTuple):
-    """What the database shows. Times are in microseconds since 1970."""
+    """The statistics that the database shows. Times are in microseconds since 1970."""
 
     now: int
     format: int
@@ -83,7 +83,7 @@ class CacheMember:
     behind: int
     """How many announced changes it has not acknowledged."""
     waits: float
-    """How long the writer of the oldest of them has waited for it; 0: none waits."""
+    """How long the writer of the oldest one has waited for it; 0: no writer waits."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
@@ -92,7 +92,7 @@ class CacheMember:
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """What a store's cache did since the store was opened; all 0 without a cache."""
+    """The counts of a store's cache since the store was opened; all 0 without a cache."""
 
     hits: int = 0
     """Reads that were answered from memory."""
@@ -107,6 +107,6 @@ class CacheStats:
     clears: int = 0
     """How often everything was forgotten: too many changes at once, or another epoch of the feed."""
     entries: int = 0
-    """What is kept at this moment."""
+    """How many it keeps at this moment."""
     bytes: int = 0
     """An estimate of its memory."""

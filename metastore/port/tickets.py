@@ -1,7 +1,7 @@
 """Tickets: transactions that wait in line for entities on which others write all the time.
 
 A ticket is one row for each entity of a transaction. It carries no safety, the version does: a ticket only says who is
-next. So it may be lost, or removed by any process that sees it stand still. While one is on an entity, ordinary
+next. So it may be lost, or removed by any process that sees that it does not move. While one is on an entity, ordinary
 commits and helps there are refused ("ticket"), and so is the commit of a younger ticket. docs/progress.md has the
 protocol.
 """
@@ -30,11 +30,11 @@ class Line(NamedTuple):
     ahead: int = 0
     """How many tickets are before it."""
     patience: float = 0.0
-    """How long the head may stand still before it may be removed (seconds)."""
+    """How long the head may wait without a move before it may be removed (seconds)."""
     moves: int | None = None
     """The version of the head's entity: while it changes, the head's turn goes on."""
     gap: float = 0.0
-    """How long it is still the others' turn, so that the own ticket does not count (seconds)."""
+    """How long the others' turn still lasts, in which the caller's ticket does not count (seconds)."""
 
 
 NOBODY: Final = Line()
@@ -44,18 +44,18 @@ class Tickets(Protocol):
     """The line of each entity."""
 
     def queue(self, ids: Sequence[int], patience: float) -> int:
-        """Take a ticket for these entities, behind all that stand there; return its number.
+        """Take a ticket for these entities, behind all existing ones; return its number.
 
-        ``patience``: how long others wait for it if it stands still at the head (seconds).
+        ``patience``: how long others wait for it if it does not move at the head (seconds).
         """
         ...
 
     def line(self, ids: Sequence[int], ticket: int | None) -> Line:
-        """Return who stands before a ticket on any of these entities; None: who stands there at all."""
+        """Return the line before a ticket on any of these entities; None: the whole line."""
         ...
 
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
-        """Remove a ticket; False: it was not there any more.
+        """Remove a ticket; False: it was gone already.
 
         ``gap``: for so long the tickets on these entities do not count, those of the next ones too (seconds).
         """

@@ -1,4 +1,4 @@
-"""What was committed since a position, as few columns as a cache needs to find what it must forget."""
+"""The commits since a position, with only the columns that a cache needs to find the entries to forget."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Touch", "Touched"]
 
 
 class Touch(NamedTuple):
-    """One committed step: its position, the entity, relation or owned row, what happened, and where it is now."""
+    """One committed step: its position, the entity, relation or owned row, the action, and its place now."""
 
     seq: int
     entity_id: int | None
@@ -25,4 +25,4 @@ class Touched(NamedTuple):
     oldest: int
     """All transactions with a lower number are over at this instant."""
     rows: list[Touch]
-    """In no order; more than the limit are after the position if there are more than ``limit`` of those."""
+    """In no order; more than ``limit`` rows if more than ``limit`` are after the position."""

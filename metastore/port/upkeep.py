@@ -1,4 +1,4 @@
-"""What a backend does for gc."""
+"""The operations of a backend for gc."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Upkeep(Protocol):
         ...
 
     def sweep_relations(self, after: int, limit: int) -> Sweep:
-        """Look at ``limit`` relations after an id; delete those of which an end was purged."""
+        """Look at ``limit`` relations after an id; delete the ones that have a purged end."""
         ...
 
     def delete_columns(self, relation_ids: Sequence[int]) -> None:
@@ -89,8 +89,8 @@ class Upkeep(Protocol):
         """Look at ``limit`` steps after a position; delete those within the limits that nothing needs.
 
         A step goes if what replaced it lies within the limits too, and no pin lies between the two: so the past from
-        the horizon on, and at each pin, stays whole. Before it goes, the first position at which the past is whole
-        is raised to that of its successor. Returns the last position looked at (None: there were none), and how many
-        versions and how many other steps were deleted.
+        the horizon on, and at each pin, stays whole. Before it goes, the first position at which the past is whole is
+        raised to the position of its successor. Returns the last position looked at (None: there were none), and how
+        many versions and how many other steps were deleted.
         """
         ...

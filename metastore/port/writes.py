@@ -1,4 +1,4 @@
-"""What a commit writes: entities, owned rows and relations, each with its event; and what a write came to."""
+"""The writes of a commit: entities, owned rows and relations, each with its event; and the result of a write."""
 
 from __future__ import annotations
 
@@ -60,12 +60,13 @@ class Named:
 class Update:
     """One more version of the entity ``id``, whose version is ``version``.
 
-    With ``scope_version`` the update is exclusive: that is expected too, and grows by one.
+    With ``scope_version`` the update is exclusive: it expects that version too, and raises it by one.
     Only then may place, state or in-use change. ``empty``: it must have no live children.
 
-    With ``named`` it is an exclusive update, alone in its commit, of the live child of that name and the event's kind.
-    ``id`` and ``scope_version`` are 0, a ``version`` of 0 is any, and the entity keeps its own ``fold``. The commit
-    conflicts ("self") if there is no such child. A backend may say so at any time: the sender reads, and gives the id.
+    With ``named`` it is an exclusive update, alone in its commit, of the live child with that name and the event's
+    kind. ``id`` and ``scope_version`` are 0, a ``version`` of 0 is any, and the entity keeps its own ``fold``. The
+    commit conflicts ("self") if no such child exists. A backend may say so at any time: the sender reads, and gives the
+    id.
     """
 
     id: int
@@ -113,7 +114,7 @@ class Relate:
     """Write a relation, or remove it; ``version`` is the one expected, 0 for a new one, ``id`` is as in :class:`Put`.
 
     Its key is (from_id, kind, slot, column_id, value). ``slot`` is ``to_id``; or 0, so that the key itself lets one
-    relation of the kind go from an entity. ``doc`` is what history keeps of it.
+    relation of the kind go from an entity. History keeps ``doc``.
     """
 
     from_id: int
@@ -130,7 +131,7 @@ class Relate:
 
     @property
     def key(self) -> RelationKey:
-        """What tells the relation from all others."""
+        """The value that tells the relation from all others."""
         return RelationKey(self.from_id, self.kind, self.slot, self.column_id, self.value)
 
 
@@ -148,10 +149,10 @@ class Advance:
 
 @value
 class Result:
-    """What a write came to: the id, the new version, and the database's time (µs since 1970)."""
+    """The result of a write: the id, the new version, and the database's time (µs since 1970)."""
 
     id: int
     version: int
     time: int
     found: Record | None = None
-    """Of an update by name that gives a place: the entity before it, without what stands above."""
+    """For an update by name that gives a place: the entity before it, without its ancestors."""

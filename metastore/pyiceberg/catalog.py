@@ -231,7 +231,7 @@ class MetastoreCatalog(_PyIcebergBase):
             schema=converted,
             partition_spec=partition_spec,
             sort_order=sort_order,
-            properties=dict(properties),  # PyIceberg takes the format version out of it
+            properties=dict(properties),  # PyIceberg removes the format version from it
         )
         metadata = shared(made)
         check_layout(metadata)

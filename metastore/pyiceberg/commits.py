@@ -130,7 +130,8 @@ class _Prepared:
         swap = pointer_changes(before, self.current.location, after, self.location)
         columns = schema_changes(before, after)
         if columns and entity.columns != columns_of(before.schema()):
-            columns = fresh_columns(entity, after)  # others altered the columns in the store; those of the file hold
+            # others altered the columns in the store, so the columns of the file are taken
+            columns = fresh_columns(entity, after)
         return (*swap, *columns)
 
     @property
@@ -207,11 +208,11 @@ class Commits:
         new = {place: commit for place, commit in enumerate(commits) if isinstance(commit, TableCreation)}
         for creation in new.values():
             creation.absent()
-        try:  # one by one: those before a failing one have files to delete
+        try:  # one by one: if one fails, those before it have files to delete
             for place, commit in enumerate(commits):
                 if not isinstance(commit, TableCreation):
                     attempts[place] = self._attempt(commit)
-            # last: a client whose requirement was false repeats the commit, with the same folders for its new tables
+            # last: a client whose requirement failed repeats the commit, with the same folders for its new tables
             for place, creation in new.items():
                 attempts[place] = self._created(creation)
         except BaseException:
@@ -241,8 +242,9 @@ class Commits:
             return _Prepared(commit.load, current, io, current.metadata, current.location, (), ())
         require_known_schema(current.metadata, commit.requirements, commit.held)
         merging = self._merging or current.metadata.properties.get(_MERGE) == "true"
+        # a user's file may name a manifest list of another table, so that the user learns its content
         own = io
-        if self._places.of_users:  # a user's file may name a manifest list of another table, to learn what is in it
+        if self._places.of_users:
             own = self._places.below(io, current.metadata.location, current.location.rpartition("/")[0])
         rebased = rebase(own, locations, current.metadata, commit.requirements, commit.updates, merging=merging)
         written = list(rebased.written)
@@ -256,14 +258,15 @@ class Commits:
             delete_quietly(io, written)
             raise
         replaced = rebased.replaced
-        if self._places.serves:  # the client wrote that manifest list. PyIceberg's own Table deletes what is outlived
+        # the client wrote that manifest list. PyIceberg's own Table deletes the files that no snapshot needs any more
+        if self._places.serves:
             replaced = tuple(outlived(current.metadata, after, location.rpartition("/")[0]))
         return _Prepared(commit.load, current, io, after, location, (*written, location), replaced)
 
     def _swapped(self, attempts: list[_Prepared | _Created], lost: int) -> list[CommitTableResponse] | None:
         """Swap the pointers in one commit. None: another commit was first, and the files are deleted."""
         options = self._begun(attempts)
-        if options is None:  # by an earlier attempt under the same key
+        if options is None:  # an earlier attempt under the same key has begun
             _discard(attempts)
             return [_as_it_is(attempt.load()) for attempt in attempts]
         try:
@@ -279,7 +282,8 @@ class Commits:
             _discard(attempts)
             if lost:
                 raise
-            return None  # a table was dropped, or its columns were altered, since it was read: one more attempt tells
+            # a table was dropped, or its columns were altered, since it was read: the next attempt finds out
+            return None
         except (DeadlineExceeded, RetriesExhausted, ScopeFrozen) as error:
             _discard(attempts)
             raise CommitFailedException(str(error)) from error
@@ -328,7 +332,7 @@ class Commits:
         """Return the leases of these names. A client that holds them already keeps its place."""
         if not names or (line is not None and sorted(line) == names and not line.is_over()):
             return line
-        queue.close()  # a commit that waits for leases holds none: so no two wait for each other
+        queue.close()  # a commit that waits for leases holds none, so that no two wait for each other
         try:
             return queue.enter_context(self._leases.acquire_many(names, ttl=_TTL, timeout=max(patience, 1.0)))
         except LeaseHeld as error:

@@ -58,7 +58,8 @@ class Folders:
         if self._links or not place.is_local or any(char in location for char in "?#") or urlsplit(location).netloc:
             return None
         found = [below for root in self._roots for below in place.named_below(root)]
-        return min(found, key=lambda below: len(below[1]), default=None)  # that of a folder which is a link itself
+        # the shortest rest of the path belongs to a root that is a link itself
+        return min(found, key=lambda below: len(below[1]), default=None)
 
 
 class _Place:
@@ -78,7 +79,7 @@ class _Place:
             bucket, _, rest = rest[2:].partition("/")
         path = real = normpath("/" + rest.lstrip("/"))
         if scheme == "file":
-            real, bucket = os.path.realpath(path), ""  # as PyIceberg reads it: a host in the URL is not looked at
+            real, bucket = os.path.realpath(path), ""  # PyIceberg ignores a host in such a URL too
         return cls(bucket_of(scheme, bucket), path, real)
 
     @property
@@ -125,7 +126,7 @@ def _require_no_pipe(location: str) -> None:
         try:
             mode = Path(place.path).stat().st_mode
         except OSError:
-            return  # what reads it says why it cannot
+            return  # the reader reports why it cannot read the file
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise ForbiddenError(f"{location[:200]!r} is not a file")
 

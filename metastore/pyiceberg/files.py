@@ -96,7 +96,7 @@ def read_metadata(io: FileIO, location: str) -> TableMetadata:
 
 
 def _remember(location: str, known: tuple[TableMetadata, int]) -> None:
-    with _KNOWN_LOCK, suppress(ValueError):  # it is larger than all that is kept
+    with _KNOWN_LOCK, suppress(ValueError):  # the text is larger than the whole cache
         _KNOWN[location] = known
 
 
@@ -129,7 +129,8 @@ def read_text(io: FileIO, location: str) -> bytes:
 def check_text(io: FileIO, location: str, text: bytes) -> None:
     """Raise ValidationError if a server reads or writes a metadata file that is larger than it would read."""
     _check_size(io, location, len(text))
-    if isinstance(io, Confined) and len(text) > _VALUES:  # a value has a byte
+    # a value needs at least a byte, so a shorter text is not counted
+    if isinstance(io, Confined) and len(text) > _VALUES:
         try:
             check_values(text, _VALUES, _LARGEST)
         except Crowded:
@@ -186,7 +187,7 @@ def write_metadata(io: FileIO, metadata: TableMetadata, location: str) -> None:
         delete_quietly(io, [location])
         raise
     if never_changes(location):
-        _remember(location, (shared(metadata), len(text)))  # the next commit of this process builds on it
+        _remember(location, (shared(metadata), len(text)))  # this process's next commit builds on it
 
 
 @cache

@@ -97,7 +97,7 @@ class Namespaces:
                 self._store.schemas.alter(schema, *removed, *added, **options)
             return PropertiesUpdateSummary(removed=sorted(has), updated=list(updates), missing=sorted(removals - has))
 
-        def answer() -> PropertiesUpdateSummary:  # which keys were missing then is not kept
+        def answer() -> PropertiesUpdateSummary:  # the history does not say which keys were missing at the time
             return PropertiesUpdateSummary(removed=sorted(removals), updated=list(updates), missing=[])
 
         return self._once.run(attempt, answer)
@@ -108,7 +108,7 @@ class Namespaces:
         return NoSuchNamespaceError(f"the catalog {format_path(self._root)} does not exist; create it first")
 
     def _load(self, names: Identifier) -> Schema:
-        # PyIceberg's SQL catalog writes it like this, and programs match the text
+        # spelled as in PyIceberg's SQL catalog, because programs match the text
         missing = NoSuchNamespaceError(f"Namespace {shown(names)} does not exists")
         with errors_of_iceberg(), missing_raises(missing):
             return self._store.schemas.load((*self._root, *names))

@@ -118,7 +118,7 @@ def errors_of_iceberg(*kept: type[Exception]) -> Iterator[None]:
         yield
     except kept:
         raise
-    except OperationIdReused:  # the caller's loop knows what to do
+    except OperationIdReused:  # the caller's loop handles it
         raise
     except OutcomeUnknown as error:
         raise CommitStateUnknownException(str(error)) from error

@@ -106,7 +106,7 @@ class Once:
             try:
                 self._note(options["operation_id"], answer, answer)
             except OperationIdReused:
-                continue  # an attempt was made meanwhile
+                continue  # another attempt was made meanwhile
             break
         return True
 

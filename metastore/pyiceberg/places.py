@@ -102,7 +102,7 @@ class Places:
     def __init__(
         self, properties: Properties, *, trusting: bool, allowed: Iterable[str] = (), of_users: bool = False
     ) -> None:
-        # the store's URI, which may have a password, stays here
+        # without the store's URI, which may contain a password
         self._own = {key: value for key, value in properties.items() if key != URI}
         self._trusting = trusting
         self.of_users = of_users
@@ -129,7 +129,8 @@ class Places:
     def named(self, names: Identifier, above: str | None) -> str:
         """Return the beginning of the default place of a table or view. Raises ValueError."""
         if above:
-            if not self._trusting and any(char in above for char in "?#"):  # PyIceberg would leave out what follows
+            # PyIceberg would ignore the rest of the path
+            if not self._trusting and any(char in above for char in "?#"):
                 raise ValueError(f"the namespace's location has a ? or a #: {above[:200]!r}; name another one")
             return f"{above.rstrip('/')}/{folder(names[-1])}"
         if warehouse := self._own.get(WAREHOUSE_LOCATION):
@@ -204,7 +205,7 @@ def _mark(part: str, begin: str, user: str) -> str:
 
 def _is_new(part: str) -> bool:
     made = int(part, 16) >> 80  # the milliseconds of a UUIDv7
-    # the mark is no secret: a client can make one of a later time, and its folder would outlive the note of its use
+    # the time is not a secret: a client can send a later one, and its folder would outlive the note of its use
     return -_AHEAD < SYSTEM.micros() // 1000 - made < _HOLDS
 
 

@@ -151,10 +151,10 @@ class Tables:
         if user is not None and current is not None:
             check_moved(current.metadata.location, location)
         metadata = read_metadata(self._places.io(EMPTY_DICT, location), location)
-        if self._places.serves:  # PyIceberg reads a table that it cannot write; a server could not even answer a load
+        if self._places.serves:  # PyIceberg reads a table that it cannot write; a server could not even answer the load
             check_writable(metadata)
         self._namespaces.require(names[:-1])
-        if user is not None:  # a user wrote this file: it may name the folder of another table
+        if user is not None:  # a user wrote this file, and it may name the folder of another table
             if current is None:
                 above = self._namespaces.properties(names[:-1]).get(LOCATION)
                 places = (location, metadata.location)
@@ -202,7 +202,7 @@ class Tables:
                 _LOG.warning("the files of %s stay, because another table has the same UUID", shown(names))
                 return
             io = self._places.io(current.metadata.properties, current.location)
-            # a server deletes nothing that a client's metadata names elsewhere: it may be a file of another table
+            # a server deletes no file that a client's metadata names elsewhere: it may belong to another table
             delete_table_files(self._places.below(io, current.metadata.location), current.metadata, current.location)
 
         self._once.run(attempt, lambda: None)

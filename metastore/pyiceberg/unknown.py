@@ -70,6 +70,6 @@ def _is_same_schema(one: dict[str, Any], other: Any) -> bool:
 
 def _part(one: Any) -> str:
     """Return what tells a part of a list from the others."""
-    if isinstance(one, dict) and _MANIFESTS in one:  # a snapshot, whose parent may expire
+    if isinstance(one, dict) and _MANIFESTS in one:  # a snapshot: its id is enough, and its parent may expire
         return str(one[_SNAPSHOT])
     return json.dumps(one, sort_keys=True)

@@ -42,7 +42,7 @@ def updated(
     """
     for update in updates:
         if isinstance(update, AssignUUIDUpdate) and update.uuid != metadata.table_uuid:
-            # clients that hold the table would not know it any more
+            # clients that loaded the table would take it for another one
             raise ValueError(f"a table's UUID cannot change: it is {metadata.table_uuid}")
     check_versions(updates)
     base = with_room(metadata, updates, held)

@@ -94,7 +94,7 @@ def updated_view(metadata: ViewMetadata, updates: Iterable[ViewUpdate]) -> ViewM
 
 def _changed(update: ViewUpdate, metadata: ViewMetadata) -> dict[str, Any]:
     """Return the fields of the metadata that an update changes."""
-    changed: dict[str, Any] = {}  # the same UUID, the only format
+    changed: dict[str, Any] = {}  # stays empty for the UUID, which cannot change, and for the only format
     match update:
         case _AssignUuid(uuid=uuid) if uuid.lower() != metadata.view_uuid.lower():
             raise ValueError(f"a view's UUID cannot change: it is {metadata.view_uuid}")

@@ -113,7 +113,7 @@ class Views:
 
         def attempt() -> tuple[View, str]:
             while (done := self._replaced(names, requirements, updates)) is None:
-                pass  # another one won: there is progress
+                pass  # another writer won, so there is progress
             return done
 
         return self._once.guard(attempt, lambda: self.load(names))
@@ -131,11 +131,11 @@ class Views:
         after = updated_view(metadata, updates)
         if is_of_user(self._store):
             check_moved(metadata.location, after.location)
-            # a user may have replaced the file; what the store names of it is true
+            # a user may have replaced the file; what the store says about it is true
             check_moved(location.rpartition("/metadata/")[0] or location, after.location)
         folder = f"{after.location}/metadata"
         if self._places.of_users and after.location == metadata.location:
-            folder = location.rpartition("/")[0]  # an operator writes nothing where a file says that a user replaced
+            folder = location.rpartition("/")[0]  # an operator does not write to a place that a user's file names
         io = self._places.io({}, folder)
         file = _write(io, after, folder)
         try:
@@ -206,7 +206,7 @@ def new_view_metadata(location: str, schema: Schema, version: ViewVersion, prope
         "properties": properties,
     }
     metadata = ViewMetadata(**fields)
-    _current(metadata)  # before a file is written
+    _current(metadata)  # checked before the file is written
     return metadata
 
 

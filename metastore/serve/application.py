@@ -99,7 +99,8 @@ def application(
             await run_in_threadpool(store.ping)
         except MetastoreError as error:
             _LOG.warning("the database is away: %s", error)
-            return JSONResponse({"status": "unavailable"}, status_code=503)  # strangers learn no host
+            # strangers must not learn the database's host
+            return JSONResponse({"status": "unavailable"}, status_code=503)
         return JSONResponse({"status": "ok"})
 
     async def metrics(_: Request) -> Response:
@@ -138,7 +139,8 @@ def _working(store: Store, jobs: int, take_over: bool, gc_retention: timedelta |
 
 def _below(prefix: str, protocol: ASGIApp) -> Mount:
     mount = Mount(prefix, protocol)
-    mount.path_regex = re.compile(mount.path_regex.pattern, re.DOTALL)  # else %0A in a path passes the protocol by
+    # otherwise a path with %0A does not match, and passes this protocol by
+    mount.path_regex = re.compile(mount.path_regex.pattern, re.DOTALL)
     return mount
 
 

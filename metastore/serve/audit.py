@@ -59,7 +59,7 @@ def show() -> None:
     LOG.setLevel(logging.INFO)
     if not LOG.handlers:
         LOG.addHandler(logging.StreamHandler())
-        LOG.propagate = False  # else the handler of all loggers writes them once more
+        LOG.propagate = False  # otherwise the handler of the root logger writes each line again
 
 
 def _note(**line: str | int | None) -> None:

@@ -71,7 +71,7 @@ class Collector:
         """Hold the lease, and run gc from time to time, until the lease is lost. Raises what gc raises."""
         with self._store.leases.acquire(LEASE, ttl=self._ttl) as lease:
             self._lease = lease
-            if self._closing.is_set():  # __exit__ may have seen no lease
+            if self._closing.is_set():  # __exit__ may have run before the lease was there
                 return
             while True:
                 done = self._store.gc(retention=self._retention, lease=lease)

@@ -88,13 +88,13 @@ class _Watched(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self.look(SYSTEM.monotonic())  # now, not at the next sweep, where several would seem to begin together
+        self.look(SYSTEM.monotonic())  # checked now: at the next sweep, several requests would seem to begin together
         self._header_bytes = self._header_bytes + len(data) if self._stage() == _HEADER else 0
         if self._header_bytes <= _HEADER_BYTES or self.transport.is_closing():
             return
         if self.cycle is None or not self.cycle.more_body:
             self.refuse(_LARGE)
-        elif self._header_bytes > _REST_BYTES:  # of a body whose request was answered before it had arrived
+        elif self._header_bytes > _REST_BYTES:  # the rest of a body whose request was answered early
             self.cut()
 
     def refuse(self, status: bytes) -> None:
@@ -110,8 +110,8 @@ class _Watched(asyncio.Protocol):
         """Return since when the connection waits for its client in this stage; None: the server has to act."""
         stage = self._stage()
         unsent = self.transport.get_write_buffer_size() if stage == _ANSWER else 0
-        begun = _WORK if stage == _STREAM else stage  # a stream waits since its request came
-        state = (begun, self.cycle, unsent)  # another request, or a part of the answer that was taken, is progress
+        begun = _WORK if stage == _STREAM else stage  # a stream counts as work from its request on
+        state = (begun, self.cycle, unsent)  # another request, or a client that reads more of the answer, is progress
         if state != self._seen:
             self._seen, self._since = state, now
         return None if stage == _WORK else self._since
@@ -125,7 +125,7 @@ class _Watched(asyncio.Protocol):
         if self.flow.write_paused or self.transport.is_closing():
             return _ANSWER
         if self.cycle is None or self.cycle.response_complete:
-            return _HEADER if self.timeout_keep_alive_task is None else _IDLE  # uvicorn ends what is idle
+            return _HEADER if self.timeout_keep_alive_task is None else _IDLE  # uvicorn closes idle connections
         if self.cycle.more_body:
             return _BODY
         return _STREAM if YIELDS in self.cycle.scope else _WORK

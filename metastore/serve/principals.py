@@ -142,7 +142,7 @@ class TokenFile(Mapping[bytes, str]):
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
     def _now(self) -> dict[bytes, str]:
-        state = self._state()  # before it is read: a file that changes meanwhile is read once more
+        state = self._state()  # taken before the read: a file that changes meanwhile is read once more
         if state != self._seen:
             self._seen = state
             try:

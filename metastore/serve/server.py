@@ -124,7 +124,7 @@ def serve_application(
     with _listening(host, port) as listener:
         listens(listener.getsockname()[1])
         gc.collect()
-        gc.freeze()  # else a large body makes the collector go through all modules, and every thread waits meanwhile
+        gc.freeze()  # otherwise a large body makes the collector traverse all modules, and every thread waits meanwhile
         try:
             server.run(sockets=[listener])
         finally:

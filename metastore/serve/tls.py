@@ -45,10 +45,12 @@ class Tls:
 
     def _load(self) -> None:
         certificate, key = self._files
-        trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # half a change must not get into the one that is used
+        # loaded into a trial first: half a change must not reach the context in use
+        trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             for context in (trial, self.context):
-                context.load_cert_chain(certificate, key, password=lambda: "")  # never ask on a terminal
+                # an empty password, so that OpenSSL never asks on a terminal
+                context.load_cert_chain(certificate, key, password=lambda: "")
         except (OSError, ValueError) as error:
             reason = error.reason if isinstance(error, ssl.SSLError) else error
             raise InvalidArgument(

@@ -131,7 +131,7 @@ class _Threads:
     """The threads of one sort of requests: they have separate ones for reads and writes."""
 
     def __init__(self) -> None:
-        # executors: anyio's way into a thread costs as much as reading a request's HTTP
+        # executors, because anyio's way into a thread costs as much as reading a request's HTTP
         self.readers = ThreadPoolExecutor(_READERS, "metastore-read")
         self.writers = ThreadPoolExecutor(_WRITERS, "metastore-write")
 
@@ -155,7 +155,7 @@ class Protocol:
         warehouses: Iterable[str] = (),
     ) -> None:
         self._routes: dict[int, list[Route]] = {}
-        for one in routes:  # by the length of their paths: most others need not be looked at
+        for one in routes:  # by the length of their paths, so that a request is compared with few routes
             self._routes.setdefault(len(one.segments), []).append(one)
         self._media_type = media_type
         self._failed = failed
@@ -179,7 +179,7 @@ class Protocol:
             audit.refused(user, f"{request.method} {_raw_path(scope)}", id, answer.status, answer.error)
         response = answer.response(self._media_type)
         response.headers[audit.ID_HEADER] = id
-        if request.method == "HEAD":  # the headers are those of the whole answer, its length too
+        if request.method == "HEAD":  # the headers stay those of the whole answer, with its length
             response.body = b""
         await response(scope, receive, send)
 
@@ -191,7 +191,7 @@ class Protocol:
                 return endpoint
             handler, names = endpoint
             operation = f"{request.method} {_raw_path(request.scope)}"
-            await self._principals.ready(request.headers)  # who asks is known before the body is read
+            await self._principals.ready(request.headers)  # authenticated before the body is read
             principal = self._principals.principal(request.headers)
             request.scope[_USER] = principal.name
             if principal.signs_in:
@@ -271,7 +271,7 @@ async def _value(parts: list[bytes], size: int, content_type: str) -> tuple[Any,
     if not size:
         return None, None
     kind = content_type.partition(";")[0].strip().lower()
-    if kind not in _JSON:  # a form, which a page in a browser can send unasked
+    if kind not in _JSON:  # a form, which a web page can make a browser send
         raise BadRequest(f"a body is JSON, with the content type application/json, not {kind[:60]!r}")
     if size > LARGE:
         return await asyncio.get_running_loop().run_in_executor(None, _parsed_apart, parts)

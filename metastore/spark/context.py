@@ -67,7 +67,7 @@ def spark_context(master: str, options: Mapping[str, str] = MappingProxyType({})
 
 
 def _start(master: str, folder: Path, options: Mapping[str, str]) -> SparkContext:
-    logging.getLogger("py4j").addHandler(logging.NullHandler())  # it tells of a Ctrl-C with a traceback
+    logging.getLogger("py4j").addHandler(logging.NullHandler())  # py4j logs a Ctrl-C with a traceback
     log, settings = folder / "spark.log", folder / "log4j2.properties"
     settings.write_text(_LOG4J)
     conf = SparkConf(loadDefaults=False).setAll([*(_options(master, folder, settings) | dict(options)).items()])

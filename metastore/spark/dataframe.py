@@ -153,7 +153,7 @@ def _options(properties: Mapping[str, str], form: str) -> dict[str, str]:
     if form in _TEXT:
         options |= {name: properties[_PREFIX + name] for name in _OPTIONS if _PREFIX + name in properties}
         if options.get("encoding", "UTF-8") not in ("UTF-8", "ISO-8859-1"):
-            options["multiLine"] = "true"  # else Spark cuts lines at the bytes of UTF-8
+            options["multiLine"] = "true"  # otherwise Spark splits lines at the line-end bytes of UTF-8
     return options
 
 

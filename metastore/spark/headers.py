@@ -58,7 +58,7 @@ class _Reader:
     """Reads a file's header."""
 
     def __init__(self, spark: SparkSession, delimiter: str, encoding: str) -> None:
-        # the only way to Hadoop's file systems and codecs from Python
+        # Python has no other way to Hadoop's file systems and codecs
         self.hadoop: Any = spark._jvm.org.apache.hadoop  # noqa: SLF001
         self.uri: Any = spark._jvm.java.net.URI  # noqa: SLF001
         self.configuration: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001
@@ -68,7 +68,7 @@ class _Reader:
     def __call__(self, file: str) -> Header | None:
         try:
             return self._first_row(file)
-        except (LookupError, TypeError, csv.Error) as error:  # an encoding or a delimiter that there is not
+        except (LookupError, TypeError, csv.Error) as error:  # the encoding or the delimiter is unknown
             raise InvalidArgument(f"a header cannot be read: {error}") from None
 
     def _first_row(self, file: str) -> Header | None:
@@ -86,7 +86,7 @@ class _Reader:
         path = self.hadoop.fs.Path(self.uri(file))
         stream = path.getFileSystem(self.configuration).open(path)
         try:
-            if file.endswith(_ZSTD):  # Spark unpacks it itself
+            if file.endswith(_ZSTD):  # Spark unpacks zstd itself
                 return _unpacked(bytes(stream.readNBytes(size)), size)
             codec = self.codecs.getCodec(path)
             unpacked = stream if codec is None else codec.createInputStream(stream)
@@ -102,7 +102,7 @@ def _unpacked(head: bytes, size: int) -> bytes:
         try:
             while len(unpacked) < size and (block := stream.read(_BLOCK)):
                 unpacked += block
-        except OSError:  # the end of a head that was cut off
+        except OSError:  # the head of the file ends in the middle of a block
             pass
     return unpacked
 

@@ -51,7 +51,7 @@ def _version(home: Path) -> int:
     try:
         release = (home / "release").read_text(errors="replace")
     except OSError:
-        return _OLDEST  # it does not say; let it try
+        return _OLDEST  # the version is unknown: try this Java
     modules = re.search(r'^MODULES="([^"]*)"', release, re.MULTILINE)
     version = re.search(r'^JAVA_VERSION="(\d+)', release, re.MULTILINE)
     if version is None or (modules is not None and _MODULE not in modules[1].split()):

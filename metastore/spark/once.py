@@ -51,7 +51,7 @@ def _committed(store: Store, operation: Any, rows: list[T], apply: Callable[[Tra
         try:
             with store.transaction(operation_id=operation) as tx:
                 result = apply(tx, rows)
-        except VersionConflict:  # another commit was first: look again
+        except VersionConflict:  # another commit was first: read again
             continue
         except OperationIdReused:
             return None

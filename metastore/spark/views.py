@@ -128,7 +128,7 @@ def _register_queries(spark: SparkSession, views: Sequence[View], names: dict[in
 
 def _register_query(spark: SparkSession, view: View, name: str) -> Registered:
     try:
-        # as part of this statement the text can only be a query
+        # in this statement the text can only be a query
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {_quoted(name)} AS {_query(view)}")
     except (PySparkException, Py4JError) as error:
         spark.catalog.dropTempView(name)

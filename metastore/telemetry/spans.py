@@ -37,7 +37,7 @@ def api(module: str) -> Any:
 def spans(provider: TracerProvider | None = None, *, clock: Clock = SYSTEM) -> Hook:
     """Return a hook that makes spans with ``provider`` (None: the global one), for ``hooks=`` of ``ms.open``."""
     tracer = api("trace").get_tracer(_SCOPE, tracer_provider=provider)
-    # of the call in this thread, or in this task: the calls of two tasks take turns in one thread
+    # a context variable, because the calls of two tasks take turns in one thread
     lost: ContextVar[list[tuple[int, Attempt]]] = ContextVar("metastore_lost")
 
     def hook(attempt: Attempt) -> None:

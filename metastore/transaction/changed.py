@@ -13,7 +13,7 @@ __all__ = ["Changed", "changed"]
 
 
 class Changed(NamedTuple):
-    """An entity that has changed: the versions, where they are known, and who changed it."""
+    """An entity that has changed: the versions, if they are known, and who changed it."""
 
     path: str
     expected: int | None

@@ -1,6 +1,7 @@
 """The entities that a transaction sees: those of the database, with its drafts over them.
 
-What is read of the database is kept and noted, so that a second read shows the same, and the commit validates it.
+Rows that are read from the database are kept and noted, so that a second read shows the same, and the commit validates
+them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ Meet = Callable[[Sequence[Lookup], Sequence[int]], dict[Lookup, Record]]
 class EntityOverlay:
     """Paths and ids, followed over the database and the drafts.
 
-    ``meet`` is called once, before the first read, with what that is about to read; what it returns has been read.
+    ``meet`` is called once, before the first read, with the keys that this read is about to use; it returns what it has
+    read.
     """
 
     def __init__(self, base: Reads, reads: ReadSet, drafts: Drafts, meet: Meet | None) -> None:
@@ -102,7 +104,8 @@ class EntityOverlay:
             if draft is None and there is None and not in_step:
                 there = self._base_child(parent, family, name)
             if there is not None and Absent(parent.id, family, key) in self._reads.absent:
-                there = None  # created since then: the commit will conflict; until then the block sees no change
+                # created since the transaction looked: the commit will conflict; until then the block sees no change
+                there = None
             if draft is not None:
                 in_step = in_step and there is not None and there.id == draft.node.id
                 parent = draft.node
@@ -148,7 +151,7 @@ class EntityOverlay:
                 last = known.record.chain[-1]
                 self._records[last.id] = known.record, known.state
                 if not known.live and known.state == LIVE:
-                    self.by_id([n.id for n in known.record.chain[:-1]])  # to learn which of them is not live
+                    self.by_id([n.id for n in known.record.chain[:-1]])  # read to learn which ancestor is not live
         return [self._known(i) for i in ids]
 
     def state(self, entity_id: int) -> int:
@@ -197,7 +200,7 @@ class EntityOverlay:
             self._reads.guards.setdefault(entity_id, scope_version)
 
     def note_root(self, parent_id: int) -> None:
-        """Note the guard of the root where that is the parent: no path leads through it."""
+        """Note the guard of the root if the root is the parent, because no path leads through it."""
         if parent_id == ROOT_ID:
             self.note_guard(ROOT_ID, ROOT.scope_version)
 

@@ -1,10 +1,9 @@
 """Freeze a schema: no other operation writes it for a while, without a lock and without a database transaction.
 
-``with store.schemas.exclusive(path) as tx:`` bumps the schema's scope version and marks it, in one
-update. That waits for the writers in flight below it and keeps later ones out: they retry until
-their deadline and then get ScopeFrozen. What the block does is one commit, which requires the mark
-and takes it away. A holder that dies blocks no writer beyond its ttl. After each freeze it is the
-others' turn for as long as the freeze took, at least 50 ms and at most 5 s.
+``with store.schemas.exclusive(path) as tx:`` bumps the schema's scope version and marks it, in one update. That waits
+for the writers in flight below it and keeps later ones out: they retry until their deadline and then get ScopeFrozen.
+The writes of the block are one commit, which requires the mark and removes it. A holder that dies blocks no writer
+beyond its ttl. After each freeze it is the others' turn for as long as the freeze took, at least 50 ms and at most 5 s.
 
 A freeze does not keep out writers of the schema's ancestors: the holder's commit then fails, and
 names the ancestor.
@@ -65,9 +64,9 @@ class FreezableSchemas(Schemas):
         a freeze.
 
         At the beginning it raises ScopeFrozen if another operation kept the schema until the timeout (call again),
-        EntityNotFound, NotInUse. At the end it raises VersionConflict if the ttl was over, or an ancestor was renamed,
-        moved, dropped or disabled meanwhile (run the block again), LeaseLost if the ``lease`` is lost. Nothing of the
-        block is written then.
+        EntityNotFound, NotInUse. At the end it raises VersionConflict if the ttl has passed, or an ancestor was
+        renamed, moved, dropped or disabled meanwhile (run the block again), and LeaseLost if the ``lease`` is lost.
+        Nothing of the block is written then.
         """
         ttl = positive_seconds(ttl, "a ttl")
         if self._session.access is not None and ttl > _MOST_OF_A_USER:
@@ -107,9 +106,9 @@ class Freeze(Transaction):
         assert self._mark.held is not None
         access = self._outer.access
         if access is not None:
-            access.noted = Scopes()  # what was read before the freeze counted the scope version up
+            access.noted = Scopes()  # drop the rights that were read before the freeze raised the scope version
         self._overlay.require(self._mark.held, scope_version)
-        for guard in self._above:  # even if the block does not read them
+        for guard in self._above:  # the commit validates it even if the block does not read it
             self._overlay.require(guard.id, guard.scope_version)
         return super().__enter__()
 
@@ -121,7 +120,7 @@ class Freeze(Transaction):
         if self._outer.access is not None:
             self._outer.access.require(record.chain, Want(own.id, "own"))
         if self._mark.held not in (None, own.id):
-            self._release(GRACE)  # the path led elsewhere
+            self._release(GRACE)  # the path led to another entity before
         self._scope = format_path([n.name for n in record.chain])
         try:
             outcome = self._take(parents, own)
@@ -139,12 +138,12 @@ class Freeze(Transaction):
 
     def _take(self, parents: tuple[Node, ...], own: Node) -> CommitOutcome:
         backend = self._outer.backend
-        # first without a wait for those in flight, so that no stream of writers keeps the next one waiting
-        lost, self._mark.held = self._mark.held, own.id  # from now on a mark may be there
+        # the first mark waits for no writer in flight; after it, no stream of writers keeps the second mark waiting
+        lost, self._mark.held = self._mark.held, own.id  # from now on a mark may exist
         outcome = backend.mark(Mark(self._id, own.id, min(self._ttl, MARK_TTL)))
         if not isinstance(outcome, Committed):
             if isinstance(outcome, Conflicted):
-                # refused: there is none to remove, unless an earlier one lands late, whose answer was lost
+                # refused: there is no mark to remove, unless an earlier one, whose answer was lost, lands late
                 self._mark.held = lost
             return outcome
         self._above = guards_of(parents)
@@ -156,12 +155,13 @@ class Freeze(Transaction):
         try:
             super().__exit__(kind, error, trace)
         finally:
-            failed = kind is not None and issubclass(kind, Exception)  # neither late nor interrupted
+            # after an error of the block the removal may take a whole deadline, otherwise only GRACE
+            failed = kind is not None and issubclass(kind, Exception)
             self._release(self._outer.policy_of(self._call).deadline if failed else GRACE)
 
     def _release(self, seconds: float) -> None:
         """Remove the mark where no commit did, within so many seconds."""
         if self._is_inherited:
             return
-        with cleaning(self._outer.clock.monotonic() + seconds), suppress(MetastoreError):  # it ends with the ttl
+        with cleaning(self._outer.clock.monotonic() + seconds), suppress(MetastoreError):  # the mark ends with its ttl
             self._mark.remove()

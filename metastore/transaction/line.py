@@ -1,8 +1,8 @@
 """The place in line of one function's runs, and what a lost run tells the next one.
 
 The first run is optimistic. A run that lost takes a ticket for each entity that it read or wrote; so does a first run
-that meets an entity which is known to be hot. Names that were absent, and listings, have no row that a ticket could
-stand on: their scope is marked instead, so that others step aside.
+that meets an entity which is known to be hot. A ticket cannot wait for absent names and listings, because they have no
+row: their scope is marked instead, so that others step aside.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from metastore.transaction.turns import Door, door_at
 __all__ = ["InLine"]
 
 _MOST = 256
-"""For more entities nobody is in line: the commit would hold all others up for too long. Then a run is in line
-for those alone that it lost on."""
+"""With more entities, a run takes tickets only for those that it lost on: its commit would block all others for too
+long."""
 _BARRED = 1.0
 """How long a scope stays marked at least, if the owner of the mark has died (seconds)."""
 _LONGEST_BAR = 5.0
@@ -58,7 +58,7 @@ class InLine:
         self._term = Term()
 
     def enter(self, operation_id: UUID) -> OwnMark | None:
-        """Wait for the turn of the next run; return the mark of the scope that is barred for it."""
+        """Wait for the turn of the next run; return the mark of the scope that it bars."""
         self._seen, self._began_with = {}, {}
         if self._ids:
             self._take()
@@ -73,7 +73,8 @@ class InLine:
         """Wait for the turn on all entities that are known: first in the process, then among the processes."""
         ids = tuple(sorted(self._ids))
         if self._at != ids:
-            self.leave()  # a transaction that waits for more holds nothing: each wait is for an older ticket
+            # a transaction that needs more entities gives its tickets up first: each wait is for an older ticket
+            self.leave()
         self._at = ids
         if self._door is None and self._enter(door_at(self._session, ids)):
             return
@@ -88,7 +89,7 @@ class InLine:
         term = door.enter(self._ends)
         if term is None:
             return False
-        self._door, self._term = door, term  # first: an interrupt, or a cancellation, may meet what follows
+        self._door, self._term = door, term  # assigned first: an interrupt or a cancellation may come at the next line
         self._ticket = door.follow()
         return self._ticket is not None
 
@@ -114,7 +115,7 @@ class InLine:
             try:
                 if self._ids:
                     self._take()
-            except Conflict as late:  # the function that reads must not see it
+            except Conflict as late:  # the caller's function must not see this error
                 raise DeadlineExceeded(f"the transaction was not run: {late.detail}; call again") from None
         if self.ticket is None or len(lookups) != 1 or lookups[0].start is not ROOT:
             return {}
@@ -138,7 +139,7 @@ class InLine:
 
     @property
     def seen(self) -> Seen:
-        """What the turn began with; {}: that is too long ago, and others have announced more."""
+        """What the turn began with; {}: the turn began too long ago, and others have announced more."""
         return self._seen if self._session.clock.monotonic() - self._read_at < _FRESH else {}
 
     def lost(self, commit: Commit, cause: str, addresses: dict[Lookup, int], lost_on: int | None = None) -> bool:
@@ -181,4 +182,4 @@ class InLine:
 
 
 def _address(lookup: Lookup) -> tuple[str, tuple[str, ...]]:
-    return lookup.families[-1], lookup.names  # the kind and the path, where the family has one kind's name
+    return lookup.families[-1], lookup.names  # the kind and the path, if the family has the name of one kind

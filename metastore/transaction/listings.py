@@ -20,7 +20,7 @@ _PAGE = 1000
 class ListingOverlay:
     """Children, and whether there are any. The database's listing is read whole, and noted.
 
-    A listing is put together once, and again after the next write: the pages of one loop are those of one listing.
+    A listing is put together once, and again after the next write: all pages of one loop come from one listing.
     """
 
     def __init__(self, base: Reads, reads: ReadSet, drafts: Drafts, entities: EntityOverlay) -> None:

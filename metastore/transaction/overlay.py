@@ -1,9 +1,9 @@
-"""What a transaction sees: the database, with the transaction's own writes over it.
+"""A transaction's view: the database, with the transaction's own writes over it.
 
 An :class:`Overlay` keeps :class:`metastore.port.backend.Reads`, so that the same managers work on it and on a backend.
-It passes reads on to the backend and notes them, to be validated. It sends no commit: it lays each one over what the
-backend shows. :meth:`Overlay.commit_value` turns all of it into one commit. Its writes are those of the operations, one
-by one: an entity that is written twice gets two more versions.
+It passes reads on to the backend and notes them, to be validated. It sends no commit: it adds each one to its overlay.
+:meth:`Overlay.commit_value` turns all of them into one commit. It keeps the operations' writes one by one: an entity
+that is written twice gets two more versions.
 
 The commit validates an entity by its version, and the path to it by shared guards. It validates a name or a listing by
 an exclusive guard on the parent, and reads it again under that guard.
@@ -56,7 +56,7 @@ class Overlay(Reads):
         self._base = base
         self._clock = clock
         self._principal = principal
-        here = base.origin  # before anything is read
+        here = base.origin  # read before everything else
         self._origin = Origin(here.database, committed=False, run=here.run, drafted=True)
         self._reads = ReadSet()
         self._drafts = Drafts()
@@ -67,7 +67,7 @@ class Overlay(Reads):
         self._writes: list[Write] = []
         self._ids: list[int] = []
 
-    # --- where what it returns comes from
+    # --- origin
 
     @property
     def origin(self) -> Origin:
@@ -84,7 +84,7 @@ class Overlay(Reads):
 
     @property
     def is_old(self) -> bool:
-        """Whether the server was started since the block read from it: what it read may be lost by now."""
+        """Whether the server was started since the block read from it: it may have lost what the block read."""
         return self._origin.run != self._base.origin.run
 
     # --- the transaction as a commit
@@ -113,7 +113,7 @@ class Overlay(Reads):
     def changed(self, shown: Reads | None = None) -> Changed | None:
         """Return which entity has changed since it was read or written, after a conflict; None: none has.
 
-        ``shown``: what a user sees; nothing is told of anything else.
+        ``shown``: the reads that the user may see; the error names nothing else.
         """
         expected = dict(self._reads.entities)
         for write in self._writes:
@@ -133,7 +133,7 @@ class Overlay(Reads):
     # --- writes
 
     def commit(self, commit: Commit) -> CommitOutcome:
-        """Lay a commit over what is there."""
+        """Add a commit to the overlay."""
         if commit.principal != self._principal:
             raise InvalidArgument("all of a transaction has one principal; give it to transaction() or run()")
         for guard in commit.guards:

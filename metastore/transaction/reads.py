@@ -1,4 +1,4 @@
-"""What a transaction has read, as preconditions of its commit.
+"""The reads of a transaction, as preconditions of its commit.
 
 The commit validates an entity by its version, and the path to it by shared guards. It reads an absent name or a listing
 again, under an exclusive guard on the parent, for which siblings wait. A name that the transaction takes itself is not
@@ -21,7 +21,7 @@ __all__ = ["ReadSet"]
 
 @dataclass
 class ReadSet:
-    """What a transaction has read. What it reads twice is kept as it was first read."""
+    """The reads of a transaction. A value that is read twice is kept as it was first read."""
 
     guards: dict[int, int] = field(default_factory=dict)
     """Scope versions, by id."""
@@ -36,7 +36,7 @@ class ReadSet:
     children: set[Children] = field(default_factory=set)
     """Whether a parent had children."""
     newest: set[Newest] = field(default_factory=set)
-    """What was dropped last under a name."""
+    """The entities that were dropped last under a name."""
     bumped: set[int] = field(default_factory=set)
     """The ids of the guards whose scope versions the commit counts up."""
     relations: dict[tuple[int, str, int | None, bool], Relations] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class ReadSet:
         updates = [w for w in writes if isinstance(w, Update)]
         written, exclusive = {w.id for w in updates}, {w.id for w in updates if w.scope_version is not None}
         absent = self.absent - set(_taken(writes, family_of))
-        emptied = {w.id for w in updates if w.empty}  # these writes check it themselves
+        emptied = {w.id for w in updates if w.empty}  # these writes check by themselves that it is empty
         children = [c for c in self.children if c.parent_id not in emptied]
         under: list[Absent | Listing | Children | Newest] = [*absent, *self.listings.values(), *children, *self.newest]
         barred = {r.parent_id for r in under} | {r.id for r in self.relations.values()}

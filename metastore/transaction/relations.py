@@ -18,8 +18,8 @@ _PAGE = 1000
 class RelationOverlay:
     """The relations that a transaction wrote, by key; None: removed.
 
-    ``is_new`` says whether the transaction created an entity, which then has no relations in the database. What the
-    database has is noted, so that the commit validates it under an exclusive guard on the entity.
+    ``is_new`` says whether the transaction created an entity, which then has no relations in the database. Reads of the
+    database are noted, so that the commit validates them under an exclusive guard on the entity.
     """
 
     def __init__(self, base: Reads, reads: ReadSet, is_new: Callable[[int], bool]) -> None:

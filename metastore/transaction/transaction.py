@@ -78,7 +78,7 @@ class Transaction(Managers):
         self._mark = OwnMark(session.backend, self._id)
         self._scope = ""
         self._overlook = False
-        self._carry = False  # changes of others are announced on what it writes
+        self._carry = False  # others have announced changes to what it writes
         self.sent = self.refused = self.queues = False
         self.began = 0.0
         self.publishes: tuple[UUID, ...] = ()
@@ -96,7 +96,7 @@ class Transaction(Managers):
         self._check_new()
         self._begun = True
         access = self._outer.access
-        # the overlay notes what is there, so that its commit can validate that; a user sees a part of it
+        # the overlay notes all that it reads, so that its commit can validate it; a user sees a part of it
         shown = self._overlay if access is None else Seen(cast(Backend, self._overlay), access)
         self._inner.backend = cast(Reads, OneAtATime(shown))
         return self
@@ -137,7 +137,9 @@ class Transaction(Managers):
         except DeadlineExceeded as error:
             raise self._mark.blame(error) from error.__cause__
         except Exception:
-            raise  # it says whether the commit was applied; only an interrupt does not, and is withdrawn
+            # the error says whether the commit was applied; only an interrupt does not, and then the commit is
+            # withdrawn
+            raise
         except BaseException as interrupt:
             with cleaning(session.clock.monotonic() + GRACE):
                 withdraw(session, self._id, policy.deadline, sent=True)
@@ -158,7 +160,7 @@ class Transaction(Managers):
         self.began = self._outer.clock.monotonic()
 
     def leave_scope(self) -> None:
-        """Remove the mark of a scope that was barred, where no commit did."""
+        """Remove the mark of a barred scope, if no commit removed it."""
         if self._mark.held is not None and not self._is_inherited:
             with cleaning(self._outer.clock.monotonic() + GRACE), suppress(MetastoreError):
                 self._mark.remove()
@@ -236,7 +238,7 @@ class Transaction(Managers):
         self._outer.metrics.conflict("transaction", cause, refusal.id)
         reactions = REACTIONS[cause]
         if reactions.transaction is Reaction.AT_ONCE:  # others have announced changes
-            self._carry = True  # the same commit carries them
+            self._carry = True  # the same commit applies them too
             raise Conflict(cause, "others have announced changes", 0.0)
         if reactions.transaction is Reaction.STEP_ASIDE:
             if self._line is not None:
@@ -254,7 +256,7 @@ class Transaction(Managers):
         if cause == "lease":
             raise self._call.refused()
         if cause == "name" and (pending := pending_name(self._outer.backend, commit)) is not None:
-            raise pending  # to run it again is of no use
+            raise pending  # another run would meet the same drop
         self.refused = True
         changed = self._changed()
         if self._line is not None:
@@ -302,10 +304,11 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
             transaction.enter_line()
             with transaction:
                 result = fn(transaction)
-                # before the commit: a run that loses there has taken its time too; the next turn must last as long
+                # measured before the commit: a run that loses there has taken its time too, and the next turn must last
+                # as long
                 line.took(session.clock.monotonic() - transaction.began)
         except MetastoreError as error:
-            # an error that fn raises is the caller's, unless it rests on reads of different instants
+            # an error of ``fn`` reaches the caller, unless it rests on reads of different instants
             if transaction.refused or (not transaction.sent and not transaction.holds()):
                 raise Conflict("read", str(error), 0.0 if transaction.queues else None) from None
             raise

@@ -22,7 +22,7 @@ __all__ = ["Door", "door_at"]
 _STALE: Final = 0.1
 """A ticket that was left for longer may be gone (seconds)."""
 _PATIENCE: Final = 5.0
-"""After how long a thread goes on beside one that does not, with a ticket of its own (seconds)."""
+"""After how long a thread continues beside one that does not, with its own ticket (seconds)."""
 
 
 class _Handed(NamedTuple):
@@ -32,7 +32,7 @@ class _Handed(NamedTuple):
     at: float
     """When, by the clock's ``monotonic``."""
     pid: int
-    """In which process: a forked child has no part in it."""
+    """The process that takes part: a forked child does not."""
 
 
 class Door:
@@ -80,7 +80,7 @@ class Door:
         return self._lane.waits_before(self._until)
 
     def leave(self, term: Term, ticket: OwnTicket | None) -> None:
-        """Let the next thread go on: in the same turn, if its ticket still stands."""
+        """Let the next thread go on: in the same turn, if its ticket still exists."""
         with suppress(ValueError):
             self._inside.remove(self._clock.runner())
         try:
@@ -89,7 +89,7 @@ class Door:
                     self._handed = _Handed(ticket, self._clock.monotonic(), os.getpid())
                 else:
                     ticket.leave()
-        finally:  # a cancellation, or an interrupt, may meet the message
+        finally:  # a cancellation or an interrupt may come while the ticket is left
             self._lane.leave(term)
 
 

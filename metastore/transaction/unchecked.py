@@ -1,4 +1,4 @@
-"""What a transaction reads for the library itself, also what its user does not see."""
+"""A transaction's reads for the library itself, including entities that its user does not see."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def is_backup(file: FileOrName) -> bool:
             return False
         with Path(name).open("rb") as opened:
             return opened.read(16).startswith(_BEGIN)
-    except (OSError, ValueError, InvalidArgument):  # whatever is wrong with it, its reader says so
+    except (OSError, ValueError, InvalidArgument):  # the reader reports what is wrong with it
         return False
 
 

@@ -143,5 +143,5 @@ def _entity_at(backend: Backend, path: Path) -> Entity:
 def _lookup(kind: Kind, names: tuple[str, ...]) -> Lookup | None:
     try:
         return lookup(kind, names)
-    except InvalidArgument:  # entities of this kind are at another depth
+    except InvalidArgument:  # entities of this kind have paths of another length
         return None

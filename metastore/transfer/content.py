@@ -130,7 +130,7 @@ class _Tree:
             return None
         entity = told(partial(_entity, visit, row, self._ids, self._document), self._unreadable)
         if entity is not None and not self._history:
-            # a column that is being dropped in steps is not there
+            # a column that is being dropped in steps is left out already
             doc = {key: value for key, value in entity.doc.items() if key != MARKER}
             return entity._replace(doc=doc)
         return entity
@@ -221,6 +221,6 @@ def _step(row: tuple[Any, ...]) -> tuple[Any, ...]:
     values["operation_id"] = str(values["operation_id"])
     for flag in ("in_use", "fold"):
         values[flag] = None if values[flag] is None else bool(values[flag])
-    for text in ("doc", "changes", "result"):  # an export holds handles: what a data key encrypts stays here
+    for text in ("doc", "changes", "result"):  # an export holds handles: ciphertexts stay in this database
         values[text] = None if values[text] is None else masked(values[text])
     return tuple(values.values())

@@ -187,7 +187,7 @@ class _Output:
             for line, text in zip(chunk, texts, strict=True):
                 self._tally.add(line, text)
             self._stream.write(b"".join(texts))
-            self._stream.flush()  # a child that is forked below has nothing to write a second time
+            self._stream.flush()  # flushed, so that a child that is forked below cannot write it again
             self._progress(self._tally.entities + self._tally.owned + self._tally.operations)
 
     def finish(self) -> Footer:

@@ -36,7 +36,7 @@ def writing(to: FileOrName) -> Iterator[tuple[BinaryIO, bool]]:
         return
     path = Path(os.path.realpath(name))  # replace the file that a link leads to, not the link
     existing = path.stat() if path.exists() else None
-    if existing is not None and not stat.S_ISREG(existing.st_mode):  # a pipe, or /dev/null
+    if existing is not None and not stat.S_ISREG(existing.st_mode):  # a pipe, or /dev/null, is written directly
         with path.open("wb") as stream:
             yield stream, False
         return
@@ -51,7 +51,8 @@ def writing(to: FileOrName) -> Iterator[tuple[BinaryIO, bool]]:
             os.fchmod(stream.fileno(), _PRIVATE if existing is None else stat.S_IMODE(existing.st_mode))
             os.fsync(stream.fileno())
     except BaseException:
-        if beside.exists() and not beside.stat().st_size:  # keep a beginning: the next export goes on there
+        # keep the part that was written: the next export goes on there
+        if beside.exists() and not beside.stat().st_size:
             beside.unlink()
         raise
     beside.replace(path)
@@ -85,7 +86,7 @@ def reading(source: FileOrName) -> Iterator[BinaryIO]:
 
 def file_name(place: FileOrName) -> str | None:
     """Return the name of a file; None: it is a stream. Raises InvalidArgument for one that no file can have."""
-    if not issubclass(type(place), str | os.PathLike):  # what an object says of its class does not count
+    if not issubclass(type(place), str | os.PathLike):  # type() decides: an object may fake __class__
         return None
     name = exact_text(os.fspath(cast(str, place)), "the name of a file")
     try:

@@ -64,7 +64,7 @@ def import_lines(
         check_below(top.kind, parents[-1].kind, format_path((*[n.name for n in parents], top.names[-1])))
     moved = [n.name for n in parents] != list((header.root or ("",))[:-1])
     importer = _Importer(session, parents, if_exists, call, follow, moved=moved)
-    # while one chunk is written, the next one is read
+    # one chunk is written while the next one is read
     with ThreadPoolExecutor(1, "metastore-import") as writer:
         before: Future[None] | None = None
         for chunk in chunks(one for one in body(stream, header, progress) if not isinstance(one[1], RelationLine)):
@@ -73,7 +73,7 @@ def import_lines(
             before = writer.submit(copy_context().run, importer.write, chunk)
         if before is not None:
             before.result()
-    if footer.relations:  # after all entities: an end may come later in the file
+    if footer.relations:  # after all entities, because an end may come later in the file
         names = tuple([n.name for n in parents])
         written, left = import_relations(
             session, body(stream, header, _silent), names, if_exists, call, follow and follow.only

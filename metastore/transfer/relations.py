@@ -62,13 +62,14 @@ def relation_lines(
     froms = {visit.row.id: visit for visit in visits}
     rows = list(snapshot.rows("relation", _COLUMNS, _COLUMNS[:5], list(froms)))
     places = _places(snapshot, {row[6] for row in rows}, top)
-    paths = lru_cache(maxsize=1)(lambda from_id: column_paths(docs.get(from_id)))  # the rows are ordered by it
+    # one document at a time is enough, because the rows are ordered by it
+    paths = lru_cache(maxsize=1)(lambda from_id: column_paths(docs.get(from_id)))
     for from_id, kind, slot, column, value, row_id, to_id, version, *audit in rows:
         names = _names(places, to_id, top, root)
         columns = None if column == NO_COLUMN else paths(from_id).get(column)
         lost = names is None or (column != NO_COLUMN and columns is None)
         if (top == ROOT_ID and names is not None and names[0] != froms[from_id].names[0]) or lost:
-            names = None  # no reader sees it
+            names = None  # no reader of the export sees this end
         if names is None and not history:
             continue
         row = {"id": row_id, "version": version, "slot": slot, "column_id": column, "to_id": to_id} if ids else {}
@@ -187,7 +188,7 @@ def _one(
     try:
         column = column_id(target, line.column)
     except EntityNotFound:
-        if if_exists == "return":  # the table stays as it is, without the column
+        if if_exists == "return":  # the table exists without this column
             return None
         raise
     slot = ONLY if relation.exclusive else to_id

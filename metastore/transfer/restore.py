@@ -39,7 +39,7 @@ def restore(backend: Backend, clock: Clock, stream: BinaryIO, checked: Checked, 
     header, footer, _ = checked
     numbers = header.numbers
     assert numbers is not None
-    if not header.history:  # each line becomes a step, after all that gc removed
+    if not header.history:  # without history, each line becomes a step after everything that gc removed
         collected = max(1, numbers.seq)
         numbers = Numbers(numbers.id, collected + footer.lines, collected, numbers.forgotten)
     token = footer.checksum

@@ -17,8 +17,8 @@ class Evidence:
     """Reads the feed, and compares the evidence of its commits with the scope versions of that time."""
 
     def __init__(self) -> None:
-        self._least: dict[int, int] = {}  # the scope version that an entity has at least by now
-        self._position: dict[int, int] = {}  # where that was seen
+        self._least: dict[int, int] = {}  # the lowest scope version that an entity can have by now
+        self._position: dict[int, int] = {}  # the position where that was seen
 
     def stood(self, seq: int, entity_id: int, scope_version: int | None) -> None:
         """Read the scope version that an entity has after a step."""

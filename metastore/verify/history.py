@@ -271,7 +271,7 @@ def _decode(kind: str, text: str, doc: dict[str, Any]) -> None:
         decoded = KINDS[kind].entity(Record((Node(0, kind, "", 1, True, False),), *audit))
     else:
         return
-    vars(decoded)["_parsed"] = doc  # or it parses the text again, which takes a third of the time
+    vars(decoded)["_parsed"] = doc  # otherwise the entity parses the text again, which takes a third of the time
     for field in type(decoded).doc_fields:
         value = getattr(decoded, field)
         if isinstance(value, tuple):

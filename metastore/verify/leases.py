@@ -26,8 +26,9 @@ class Fencing:
     """Reads the feed, and compares the commits under leases with the events of the leases."""
 
     def __init__(self) -> None:
-        self._tokens: dict[int, tuple[int, bool]] = {}  # by lease: the token, and whether a commit may carry it
-        self._seen: dict[int, tuple[int, int]] = {}  # before its first event that is kept: the last token, and where
+        self._tokens: dict[int, tuple[int, bool]] = {}  # by lease: the last token, and whether a commit may carry it
+        # by lease: the last token before its first kept event, and the position
+        self._seen: dict[int, tuple[int, int]] = {}
 
     def event(self, lease_id: int, token: int, action: str, path: str | None) -> Iterator[Violation]:
         """Read an event of a lease."""

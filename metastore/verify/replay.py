@@ -110,7 +110,7 @@ class Replay:
         return False
 
     def _owned(self, seq: int, row_id: int, owner_id: int, action: str, names: Names) -> Iterator[Violation]:
-        if owner_id == ROOT_ID:  # a drop in steps: it is about ids, and no path leads to it
+        if owner_id == ROOT_ID:  # a drop in steps names ids only, and has no path to check
             return
         stood = self._get(owner_id)
         if stood < 0 or self._parent(names[:-1]) != stood:
@@ -148,7 +148,7 @@ class Replay:
 
     def _said(self, seq: int, entity_id: int, event: FeedEvent, parent: int, names: Names) -> Iterator[Violation]:
         """Check that a step says where its path leads, and folds names as its parent does."""
-        known = families_of(kind_named(event.kind), len(names)) is not None  # else a guess led to the parent
+        known = families_of(kind_named(event.kind), len(names)) is not None  # otherwise the parent is a guess
         if known and event.parent_id != parent:
             message = f"at position {seq}, {event.action} says that its parent is {event.parent_id}, not {parent}"
             yield Violation(15, entity_id, format_path(names), message)

@@ -67,7 +67,7 @@ def _declared(snapshot: TableSnapshot, catalogs: list[int]) -> Iterator[tuple[in
         try:
             patterns = declared_in(properties)
         except InvalidArgument:
-            continue  # every write below the catalog says so
+            continue  # every write below the catalog raises this error
         if patterns.patterns:
             yield row_id, patterns
 
@@ -76,7 +76,7 @@ def _properties(doc: Any) -> dict[str, Any]:
     try:
         properties = json.loads(doc)["properties"]
     except (ValueError, TypeError, LookupError):
-        return {}  # another check reports it
+        return {}  # another check reports the damaged text
     return properties if isinstance(properties, dict) else {}
 
 

@@ -123,7 +123,7 @@ def _moved(step: Step, before: Step | None, where: str) -> Iterator[str]:
     if step.fold is None:
         yield f"{where} does not say whether it folds names"
     if before is None or before.parent_id is None or before.version != (step.version or 0) - 1:
-        return  # gc has removed the steps between them
+        return  # gc has removed the steps in between
     if step.action not in _MOVES and step.parent_id != before.parent_id:
         stood = f"and it stood below {before.parent_id}"
         yield f"{where} ({step.action}) says that it stands below {step.parent_id}, {stood}"
@@ -132,7 +132,7 @@ def _moved(step: Step, before: Step | None, where: str) -> Iterator[str]:
 
 
 def _name_problems(step: Step, where: str, *, complete: bool, shown: bool) -> Iterator[str]:
-    # every exclusive operation that leaves an entity live notes its name, and every write of an owned row
+    # an exclusive operation that leaves an entity live notes its name, and so does every write of an owned row
     may = step.state == LIVE and (step.action != "alter" or step.owner_id is not None)
     if (step.family is None) != (step.key is None):
         yield f"{where} names a family without the form in which its name is compared, or this without a family"
@@ -141,7 +141,7 @@ def _name_problems(step: Step, where: str, *, complete: bool, shown: bool) -> It
         if shown and step.state == LIVE and step.action in _TAKES:
             yield f"{where} ({step.action}) does not say which name it took"
         return
-    if complete and shown and not may:  # a restore lets the newest step of a row say which name it has
+    if complete and shown and not may:  # a restore fills the name in at the newest step of a row
         yield f"{where} ({step.action}) says that it took a name"
     family = KINDS[step.kind].family if step.kind in KINDS and step.owner_id is None else None
     family = step.kind if step.owner_id is not None else family
@@ -172,14 +172,14 @@ def now_problems(last: Step, taken: Step | None, now: Place) -> Iterator[str]:
 
 def made_problems(first: Step | None, last: Step, made: Made) -> Iterator[str]:
     """Yield how the steps differ from what a row says of who made it and wrote it last, and when."""
-    # an import keeps who made a row elsewhere, and when: before its first step
+    # an import keeps who made a row elsewhere, and when: a time before its first step
     if first is not None and first.version == 1 and made.created_at >= first.time:
         yield from _differs("created", (made.created_by, made.created_at), first)
     yield from _differs("modified", (made.modified_by, made.modified_at), last)
 
 
 def _differs(what: str, said: tuple[str | None, int], step: Step) -> Iterator[str]:
-    # who helps a change along that names nobody is noted in the row alone
+    # who helped a change that names nobody is noted only in the row
     if said[1] != step.time or step.principal not in (None, said[0]):
         yield f"it was {what} by {said[0]} at {said[1]}, and its history says: by {step.principal} at {step.time}"
 

@@ -131,4 +131,4 @@ def _denies(doc: str | None) -> bool:
     try:
         return not effect_of(json.loads(doc or "{}")["value"])[1]
     except (ValueError, TypeError, LookupError, AttributeError):
-        return False  # the history of the relation says what is wrong with it
+        return False  # the check of the relation's own history reports the damage

@@ -43,7 +43,7 @@ def surviving(violations: Iterable[Violation], entity_id: object, path: object) 
         yield from violations
     except (*_OF_A_ROW, MetastoreError) as error:
         if isinstance(error, BackendUnavailable | DeadlineExceeded):
-            raise  # the database failed, not the row
+            raise  # the database failed, and the row may be sound
         known = entity_id if isinstance(entity_id, int) else None
         where = path if isinstance(path, str) else None
         yield Violation(8, known, where, f"a row of it cannot be checked: {reason(error)}")

@@ -30,7 +30,7 @@ def upgrade() -> None:
         sa.Column("since", _ID, nullable=False),
         sa.PrimaryKeyConstraint("entity_id", "number", name="ticket_pkey"),
     )
-    op.execute("UPDATE info SET format = 9")  # the oldest program that fits stays the same
+    op.execute("UPDATE info SET format = 9")  # the oldest supported format stays the same
 
 
 def downgrade() -> None:

@@ -69,7 +69,8 @@ IN_BATCHES: tuple[Fault, ...] = (
     Fault(
         "Turns: an interrupt of the message that removes a stale ticket closes the door for seconds",
         "metastore/transaction/line.py",
-        "        self._door, self._term = door, term  # first: an interrupt, or a cancellation, may meet what follows\n"
+        "        self._door, self._term = door, term"
+        "  # assigned first: an interrupt or a cancellation may come at the next line\n"
         "        self._ticket = door.follow()",
         "        self._door, self._term, self._ticket = door, term, door.follow()",
         "tests/operation/test_turns.py",

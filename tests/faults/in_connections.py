@@ -99,14 +99,14 @@ _MESSAGES = (
     Fault(
         "PostgreSQL: what an interrupt leaves running goes on",
         f"{_PG}/connect.py",
-        "            connection.stop_what_was_left()  # else",
+        "            connection.stop_what_was_left()  # otherwise",
         "            pass  # else",
         f"{_SILENCE} -k leaves_running",
     ),
     Fault(
         "PostgreSQL: an order to stop that overtakes what an interrupt left behind is the only one",
         f"{_PG}/connect.py",
-        "            connection.stop_what_was_left()  # else",
+        "            connection.stop_what_was_left()  # otherwise",
         "            connection.stop()  # else",
         f"{_SILENCE} -k leaves_running",
     ),
@@ -120,8 +120,8 @@ _MESSAGES = (
     Fault(
         "PostgreSQL: a kept session that is dead holds its next user up for ever",
         f"{_PG}/connect.py",
-        "                with self.in_time():  # one",
-        "                if True:  # one",
+        "                with self.in_time():  # a kept",
+        "                if True:  # a kept",
         f"{_SILENCE} -k kept",
     ),
     Fault(

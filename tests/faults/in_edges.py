@@ -13,7 +13,7 @@ IN_EDGES: tuple[Fault, ...] = (
     Fault(
         "a tag on a column that a table lacks ends the import that leaves the table as it is",
         "metastore/transfer/relations.py",
-        'if if_exists == "return":  # the table stays as it is, without the column',
+        'if if_exists == "return":  # the table exists without this column',
         "if False:",
         "tests/transfer/test_into.py -k it_lacks",
     ),
@@ -62,7 +62,7 @@ IN_EDGES: tuple[Fault, ...] = (
     Fault(
         "the documents of a long page of the feed are read at once",
         "metastore/feed/feed.py",
-        "_PAGE):  # all of a long page may be shown\n        some = rows[start : start + _PAGE]",
+        "_PAGE):  # a user may see all changes of a long page\n        some = rows[start : start + _PAGE]",
         "_LONGEST):\n        some = rows[start : start + _LONGEST]",
         "tests/grow/test_feed_texts.py",
     ),
@@ -76,8 +76,8 @@ IN_EDGES: tuple[Fault, ...] = (
     Fault(
         "Revert: two that wait for each other, because each stood below the other one, wait for ever",
         "metastore/past/undo.py",
-        "if self._state(goal.id) != LIVE:  # it waits",
-        "if False:  # it waits",
+        "if self._state(goal.id) != LIVE:\n                self._move",
+        "if False:\n                self._move",
         "tests/past/test_revert_places.py -k 'memory and round'",
     ),
     Fault(

@@ -72,8 +72,8 @@ _PROGRESS = (
     Fault(
         "after a lost answer what no replica has confirmed is said to be applied",
         _OPERATION,
-        "if claim is None:  # its answer",
-        "if False:  # its answer",
+        "if claim is None:  # the answer was lost",
+        "if False:  # the answer was lost",
         "tests/concurrency/test_unconfirmed.py -k batch",
     ),
     Fault(

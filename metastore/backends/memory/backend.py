@@ -268,7 +268,7 @@ class MemoryBackend(MemoryReads):
             self._tables.drawn["past_from"] = since
             self._collected = max([self._collected, *(s for s in gone if s is not None)])
             kept = [s for s in self._tables.steps if s.seq is None or s.seq not in gone]
-            if after == 0:  # what has no position goes with the first batch
+            if after == 0:  # a step without a position belongs to the first batch
                 long_ago, now = before - TOMBSTONES_STAY, self._clock.micros()
                 kept = [s for s in kept if s.seq is not None or s.time >= long_ago or (s.deadline or 0) > now]
             others = len(self._tables.steps) - len(kept) - versions

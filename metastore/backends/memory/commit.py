@@ -63,13 +63,13 @@ def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]
             stand = tables.stands[guard.id]
             tables.stands[guard.id] = stand._replace(scope_version=stand.scope_version + 1)
     results = tuple([applying.write(write) for write in commit.writes])
-    if sum(result is not None for result in results) > 1:  # the past shows its rows together
+    if sum(result is not None for result in results) > 1:  # a read of the past shows these rows together
         last = tables.drawn["seq"]
         tables.steps[:] = [
             s._replace(through=last) if s.operation_id == commit.operation_id else s for s in tables.steps
         ]
     if claimed is not None and not any(results):
-        tables.steps.append(claimed)  # nothing takes the tombstone's place: it stays
+        tables.steps.append(claimed)  # no row replaces the tombstone, so it stays
     if commit.held is not None and tables.stands[commit.held].mark == commit.operation_id:
         tables.stands[commit.held] = tables.stands[commit.held].unmarked(now)
     return results
@@ -182,7 +182,7 @@ def _check_update(tables: Tables, commit: Commit, update: Update, now: int) -> N
 
 
 def _stood(write: Write, stand: Stand | None, row_id: int) -> dict[str, Any]:
-    """Return how a row stood after a write: for reads of the past. A relation stands below the end it goes from."""
+    """Return how a row was after a write, for reads of the past. A relation is below the end that it goes from."""
     if isinstance(write, Relate):
         place = {"parent_id": write.from_id, "name": str(row_id)}
         if write.removes:
@@ -257,7 +257,7 @@ class _Applying:
         return self._log(write, write.id, body.version, body.doc, self._tables.stands[write.id])
 
     def _moved(self, stand: Stand, write: Update) -> Stand:
-        """Return where the entity stands after an exclusive update."""
+        """Return the entity's place after an exclusive update."""
         after = stand._replace(scope_version=stand.scope_version + 1)
         if write.place is not None:
             place = write.place

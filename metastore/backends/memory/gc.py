@@ -26,7 +26,8 @@ def needless(tables: Tables, step: Step, limits: HistoryLimits) -> bool:
     if current is not None and (step.version or 0) > current - limits.keep:
         return False
     gone_at = next_seen(tables, step)
-    # the last step of what is gone stays as long as an older one does, which would look like the newest otherwise
+    # the last step of a row that is gone stays until its older steps are gone: otherwise one of them would look like
+    # the newest
     first = min(map(until, [*older, step])) if _is_last(tables, step) and step.state != LIVE else until(step)
     return gone_at <= limits.horizon and not any(first <= pin.seq < gone_at for pin in tables.pins.values())
 
@@ -43,12 +44,12 @@ def next_seen(tables: Tables, step: Step) -> int:
         return until(step)
     if _current(tables, step.entity_id or 0) is not None:
         return _NEVER
-    # it went with what stood above it; a relation went with one of its ends
+    # the entity was dropped with an entity above it, a relation with one of its ends
     return min(_gone_at(tables, above) for above in (step.parent_id, step.other_id) if above is not None)
 
 
 def _gone_at(tables: Tables, entity_id: int) -> int:
-    """Return the position from which on an entity is not there; 0: it has no steps, so that it went long ago."""
+    """Return the position from which the past does not show an entity; 0: it has no steps, because it went long ago."""
     above = [s for s in tables.steps if s.entity_id == entity_id and s.seq is not None]
     return next_seen(tables, max(above, key=lambda s: s.version or 0)) if above else 0
 
@@ -67,7 +68,7 @@ def _current(tables: Tables, row_id: int) -> int | None:
 
 
 def with_names(kept: Sequence[Step], doomed: Sequence[Step]) -> list[Step]:
-    """Return the steps that stay: the next one of an entity stands for the one that took its name, if that goes."""
+    """Return the steps that stay; if the step that took a name goes, the entity's next step gets the name."""
     took: dict[tuple[int | None, int], Step] = {}
     for gone in doomed:
         if gone.key is not None and gone.owner_id is None:

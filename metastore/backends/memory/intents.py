@@ -1,6 +1,6 @@
 """Write operations down, help them and set marks, on tables that are dictionaries: the oracle's intents.
 
-Like :mod:`metastore.backends.memory.commit` on a copy of the tables, which takes their place if all of it holds.
+Like :mod:`metastore.backends.memory.commit`, but on a copy of the tables, which replaces them if everything holds.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class MemoryReads:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # the model's database: one call at a time is what a database's transaction is elsewhere
+        # one call at a time stands for the transactions of a real database
         self._lock: AbstractContextManager[Any] = threading.RLock()
         above_all = -1
         root = Stand(ROOT_ID, above_all, "root", "root", "", "", False, LIVE, True, ROOT.scope_version, None)

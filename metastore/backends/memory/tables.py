@@ -1,7 +1,7 @@
 """The tables of the memory model: rows in dictionaries, and the questions about them.
 
-The rows have the columns of :mod:`metastore.backends.sql.tables`. There is no index: every question
-is a walk over all rows.
+The rows have the columns of :mod:`metastore.backends.sql.tables`. No table has an index: every question walks over all
+rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TAKEN = (LIVE, DROPPING)
 
 
 class Stand(NamedTuple):
-    """Where an entity stands. ``dropped_at`` is None unless it was dropped."""
+    """An entity's place: its parent, name and state. ``dropped_at`` is None unless it was dropped."""
 
     id: int
     parent_id: int
@@ -72,7 +72,7 @@ class Ticket(NamedTuple):
 
 
 class Body(NamedTuple):
-    """What an entity is."""
+    """An entity's version, document and times."""
 
     version: int
     doc: str
@@ -176,7 +176,7 @@ class MemorySnapshot:
         rows = [row for row in self._all(table) if row[order[0]] is not None]
         if only is not None:
             rows = [row for row in rows if row[order[0]] in set(only)]
-        # a missing value stands before the others
+        # a missing value sorts before the others
         rows.sort(key=lambda row: [(row[column] is not None, row[column]) for column in order])
         return (tuple([row[column] for column in columns]) for row in rows)
 

@@ -14,7 +14,7 @@ __all__ = ["check_line", "check_tickets", "forget", "leave", "line", "queue"]
 
 
 def queue(tables: Tables, ids: Sequence[int], patience: float, now: int) -> int:
-    """Take a ticket, behind all that stand there."""
+    """Take a ticket behind all existing tickets."""
     number = tables.draw("ticket")
     for entity_id in ids:
         if entity_id in tables.stands:
@@ -27,7 +27,7 @@ def queue(tables: Tables, ids: Sequence[int], patience: float, now: int) -> int:
 
 
 def line(tables: Tables, ids: Sequence[int], ticket: int | None, now: int) -> Line:
-    """Return who stands before a ticket; without one, who stands there and counts."""
+    """Return the line before a ticket; without one, the line of all tickets that count now."""
     there = [(number, entity_id, one) for entity_id in ids for number, one in _standing(tables, entity_id)]
     mine = [one for number, _, one in there if number == ticket]
     exists = sum(entity_id in tables.stands for entity_id in ids)
@@ -73,7 +73,7 @@ def check_tickets(tables: Tables, commit: Commit, now: int) -> None:
 
 
 def check_line(tables: Tables, entity_id: int, ticket: int | None, now: int) -> None:
-    """Refuse a write of an entity for which an older ticket than the own one stands."""
+    """Refuse a write of an entity for which another ticket waits that is older than the caller's."""
     own = tables.tickets.get((entity_id, -1 if ticket is None else ticket))
     for number, one in _standing(tables, entity_id):
         if one.since <= now and (own is None or ticket is None or number < ticket):

@@ -97,7 +97,7 @@ class Altered(NamedTuple):
     marked: bool | None
     """Whether another operation's mark is on a guard or on the entity; None if the entity was altered."""
     queued: bool | None
-    """Whether a ticket stands there; None if the entity was altered."""
+    """Whether a ticket waits for the entity; None if the entity was altered."""
     fenced: bool = True
     """Whether all leases still had their tokens."""
 

@@ -1,4 +1,4 @@
-"""Announce a change to the members of the cache before it commits; nothing is announced where there are none.
+"""Announce a change to the members of the cache before it commits; without members, announce nothing.
 
 A commit says one of two things. It carries the generation under which this process saw no members: the statement fails
 if another generation has begun. Or it names an announcement that each member has acknowledged: a trigger checks that.
@@ -52,7 +52,7 @@ class Pass(NamedTuple):
     generation: int | None = None
     announcement: int | None = None
     left: tuple[int, ...] = ()
-    """Announcements that earlier attempts of these operations have left, and that nobody will use."""
+    """Announcements of earlier attempts that no commit will use."""
 
     def around(self, statements: list[Statement], again: UUID | None) -> list[Statement]:
         """Return the statements of a commit with what it must say.
@@ -111,24 +111,24 @@ class Announcing:
     def __init__(self, ask: Asks, timeout: float, clock: Clock = SYSTEM) -> None:
         self._ask, self._timeout, self._clock = ask, timeout, clock
         self.alone: Pass | None = None
-        """What a commit says while this process sees no members; None: it has not looked, or there are some."""
+        """The pass of each commit while this process sees no members; None: it has not looked, or there are some."""
         self._some = False
         """There were members when this process looked last."""
-        self._lock = threading.Lock()  # what is kept changes in the callers' threads and in the one that watches
+        self._lock = threading.Lock()  # the callers' threads and the watching thread change these values
         self._kept: OrderedDict[UUID, _Kept] = OrderedDict()
         self.silence = Silence(clock)
         self._wrote = 0.0
         self._watcher: threading.Thread | None = None
         self._stop = threading.Event()
         self._gone: list[int] = []
-        """Announcements that nobody will use."""
+        """Announcements that no commit will use."""
         _ALL.add(self)
 
     def fork(self) -> None:
         """Begin again in a forked child: a thread of the parent may hold the locks, and watches for the parent only."""
         self._lock, self._watcher, self._stop = threading.Lock(), None, threading.Event()
         self.silence.fork()
-        self._kept, self._gone = OrderedDict(), []  # the parent's operations use them
+        self._kept, self._gone = OrderedDict(), []  # these belong to the parent's operations
 
     # --- sending
 
@@ -177,7 +177,10 @@ class Announcing:
         return outcome
 
     def _looked(self) -> Pass | None:
-        """Return what a commit says if there are no members. The generation is read first: see members.ANY_MEMBERS."""
+        """Return the pass of each commit if there are no members.
+
+        The generation is read first: see members.ANY_MEMBERS.
+        """
         ((generation,),) = self._ask(sql.GENERATION_NOW, {})
         ((some,),) = self._ask(sql.ANY_MEMBERS, {})
         self._some = some
@@ -193,7 +196,8 @@ class Announcing:
             ((xid, _),) = self._ask(sql.ANNOUNCE, parameters)
             self._wait(xid)
         except BaseException:
-            self._leave(announcement)  # the call's time may be over; or the answer was lost, and it is there
+            # the call's time is over, or the answer was lost; the announcement may be in the database
+            self._leave(announcement)
             raise
         return _Kept(announcement, changes, self._clock.monotonic())
 
@@ -222,7 +226,7 @@ class Announcing:
     # --- announcements of attempts that lost
 
     def _taken(self, operations: Sequence[UUID]) -> tuple[_Kept | None, tuple[int, ...]]:
-        """Take what earlier attempts of these operations have left: the newest of it, and the numbers of all of it."""
+        """Take what earlier attempts of these operations announced: the newest one, and the numbers of all."""
         with self._lock:
             kept = [self._kept.pop(one) for one in operations if one in self._kept]
         return (kept[-1] if kept else None), tuple([one.id for one in kept])
@@ -235,7 +239,7 @@ class Announcing:
                 self._gone.append(self._kept.popitem(last=False)[1].id)
 
     def _leave(self, *announcements: int) -> None:
-        """Leave announcements that nobody will use to the thread that watches: it withdraws them."""
+        """Leave unused announcements to the watching thread, which withdraws them."""
         with self._lock:
             self._gone += announcements
 
@@ -256,9 +260,9 @@ class Announcing:
         with self._lock:
             if self._watcher is not None and self._watcher.is_alive():
                 return
-            # noted when it runs: an interrupt before that must not keep others from starting one
+            # set when the thread runs: an interrupt before that must not keep others from starting one
             watcher = threading.Thread(target=self._look_on, name="metastore cache members", daemon=True)
-            with suppress(RuntimeError):  # no thread can be started now
+            with suppress(RuntimeError):  # the system can start no thread now
                 watcher.start()
                 self._watcher = watcher
 
@@ -266,7 +270,8 @@ class Announcing:
         while self._clock.monotonic() - self._wrote < _STOPS and not self._stop.wait(_WATCHES):
             with suppress(MetastoreError):
                 members = self.silence.give_up_silent(self._ask)
-                self._clear_away(keeps=members > 0)  # without members, attempts that lost do not need theirs
+                # without members, attempts that lost do not need their announcements
+                self._clear_away(keeps=members > 0)
                 if not members:
                     return
 

@@ -92,7 +92,8 @@ class PostgresBackend(PostgresUpkeep):
                 return self._commit(commit, alone)
             except Unannounced:  # members have joined
                 self._announcing.alone = None
-        if by_name.is_by_name(commit):  # members have to know which entity it is, before it is found
+        # members must know the entity, so a commit by name cannot be announced before the entity is found
+        if by_name.is_by_name(commit):
             return Conflicted("self")
         return self._announcing.send(
             lambda may: self._commit(commit, may), lambda: _covered(commit), lambda: [commit.operation_id]
@@ -137,7 +138,7 @@ class PostgresBackend(PostgresUpkeep):
         return self._sender.one(statements, lambda row: carry.outcome(commit, write, row), run=commit.run)
 
     def _general(self, commit: Commit, may: Pass) -> CommitOutcome:
-        # one that skips what exists may write nothing, and is done all the same
+        # a commit that skips what exists may write nothing, and is complete all the same
         again = None if commit.skip_existing else commit.operation_id
         return self._sender.several(
             may.around([*preludes(commit), *general_commit.statements(commit)], again),
@@ -223,7 +224,7 @@ class PostgresBackend(PostgresUpkeep):
         except psycopg.errors.UniqueViolation:
             rows = self._rows(intents.FORBID_AGAIN, parameters)
             return rows[0][0] if rows else None
-        # nothing was inserted: what is there still counts
+        # nothing was inserted: the rows that exist decide
         rows = rows or self._rows(intents.FORBID_AGAIN, parameters)
         if not rows and not self.steps(operation_id):
             raise outcome_forgotten(operation_id)
@@ -373,7 +374,7 @@ def _is_rare(commit: Commit) -> bool:
     """Whether a commit has what only the general form of the statement knows."""
     if commit.reads or commit.claim or commit.held is not None or commit.skip_existing or commit.overlook:
         return True
-    for guard in commit.guards:  # a loop: a generator takes longer, in each commit
+    for guard in commit.guards:  # a loop, because a generator expression is slower, and each commit runs this
         if guard.exclusive:
             return True
     return bool(commit.publishes or commit.advance)

@@ -1,8 +1,8 @@
 """Rename or drop what has a name below parents that are remembered: the statements, and what their row means.
 
 A commit that knows the entity's id has read it first. This one finds the entity under the locks of the parents' guards,
-so that the read is saved. What it does not fit is left to a commit that reads: a parent that was made after its child,
-and a document that is too long for the answer.
+so that the read is saved. Other cases are left to a commit that reads: a parent that was made after its child, and a
+document that is too long for the answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NAMED: Final = """g.parent_id = %(below)s::bigint AND g.family = %(family)s::te
     AND (g.state = 0 OR g.state = 3)"""
 
 MOVE_NAMED: Final = without_comments(f"""WITH {GUARDED},
--- What has the name in this snapshot. It is looked up by the whole name, whatever plan the server keeps.
+-- The entity that has the name in this snapshot. It is looked up by the whole name, whatever plan the server keeps.
 there AS MATERIALIZED (SELECT g.id FROM (SELECT 1) AS one CROSS JOIN {each("guard", "g", _NAMED)}),
 -- Its guard, exclusively: waits for the sharers in flight, and makes new ones wait. After a wait the conditions are
 -- evaluated again on the newest row: what was renamed, moved or dropped meanwhile does not fit any more, and what has
@@ -61,10 +61,11 @@ SELECT altered.version, altered.modified_at, {NODE.format("own")},
   CASE WHEN %(name)s::text IS NOT NULL THEN altered.doc END AS doc, altered.created_by, altered.created_at
 FROM (SELECT 1) AS one LEFT JOIN altered ON true LEFT JOIN own ON own.id = altered.id""")
 
-# Behind MOVE_NAMED, in its transaction: it holds the lock for which the creates of children wait, and this statement's
-# snapshot is younger (checks.py). The operation's own row says which entity it is; without one, nothing was written.
-# Behind a pooler the planner is free. It does not know which parent that is: where one schema has nearly all tables, it
-# would scan all guards for an empty one, under the locks. In the order of the index it looks up the first child.
+# Runs after MOVE_NAMED, in its transaction: MOVE_NAMED holds the lock for which the creates of children wait, and this
+# statement's snapshot is younger (checks.py). The operation's own row names the entity; without such a row, nothing was
+# written. Behind a pooler, the session's planner settings do not apply. The planner does not know which parent that is:
+# where one schema has nearly all tables, it would scan all guards for an empty one, while locks are held. ORDER BY
+# makes it look up the first child in the index.
 EMPTY: Final = without_comments("""SELECT 1 / (CASE WHEN (SELECT g.id FROM guard g
     WHERE g.parent_id = (SELECT entity_id FROM operation WHERE operation_id = %(operation_id)s::uuid AND ordinal = 0)
       AND (g.state = 0 OR g.state = 3)

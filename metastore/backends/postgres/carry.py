@@ -77,14 +77,14 @@ def statement(commit: Commit, write: Update) -> Statement:
     values = {
         **help_parameters(carried),
         **parameters.of_one(commit, write),
-        # its own, and those of the intents: where they differ, one of them does not hold
+        # guards of the transaction and of the intents; if they name two scope versions of one guard, one of them fails
         **parameters.guards(_guards(commit, carried)),
         "version": write.version,
         "by": commit.principal,
         "own_doc": write.doc,
         "ticket": commit.ticket,
         "leaves": plain(commit.leaves),
-        # the entity as all of it leaves it
+        # the entity's state after the transaction and all intents
         "doc": applied[-1].doc if applied else write.doc,
         "principal": applied[-1].principal if applied else commit.principal,
     }

@@ -1,4 +1,4 @@
-"""Checks of a general commit that need a snapshot of their own: emptiness, absence, listings, the newest dropped.
+"""Checks of a general commit that need their own snapshot: emptiness, absence, listings, the newest dropped.
 
 A check is a statement in the commit's transaction, after the locks. Its snapshot is younger than the wait for those
 locks, so that it sees what the transactions committed that it waited for. The exclusive guard on the parent, which the
@@ -54,7 +54,7 @@ _NEWEST = fails_if(
 _MEMBERS = {
     False: f"""SELECT g.id, e.version FROM guard g CROSS JOIN {each("entity", "e", "e.id = g.id")}
     WHERE g.parent_id = %(parent_id)s::bigint AND g.kind = %(kind)s::text AND g.state = %(state)s::smallint""",
-    # the owner comes from a row of its own: see relations.py
+    # the id of the owner comes from a row of its own (unnest): relations.py says why
     True: f"""SELECT o.id, o.version FROM unnest(ARRAY[%(parent_id)s::bigint]) AS w(id)
     CROSS JOIN {each("owned", "o", "o.owner_id = w.id AND o.kind = %(kind)s::text")}""",
 }

@@ -1,8 +1,8 @@
 """The pool of connections to PostgreSQL: opened, lent, taken back, and given up by a forked child.
 
-Connections are in autocommit: a statement is its own transaction, and so are the
-statements of one message. Behind a pooler (recognised by a backend id that is not the server's)
-nothing is kept in the session: no prepared statements, no settings.
+Connections are in autocommit: a statement is its own transaction, and so are the statements of one message. Behind a
+pooler (recognised by a backend id that is not the server's) a session keeps nothing: no prepared statements, no
+settings.
 
 Whatever is waited for (a free connection, a new one, an answer) ends with the call (``connection.py``).
 
@@ -48,8 +48,8 @@ _CONNECT_TIMEOUT = (2, 10)
 """The shortest time to wait for a connection (libpq takes 2 for 1), and the longest, in seconds, for one address.
 The call's deadline ends it earlier."""
 _COMING_BACK = (None, "57P03", "57P01", "57P02", "53300", "08P01")
-"""SQLSTATEs of a server that is not there at the moment: no answer, starting, stopping, or too many connections. The
-last one is that of a pooler which cannot reach its server (pgbouncer: "server login has been failing"), or is full."""
+"""SQLSTATEs of a server that is away for a moment: no answer, starting, stopping, or too many connections. The last one
+comes from a pooler which cannot reach its server (pgbouncer: "server login has been failing"), or is full."""
 _KEPT_OWN = 2
 """How many connections are kept on which a waiter listened; its channel is not used again."""
 _LONGEST = 2**31 - 1
@@ -71,7 +71,8 @@ class Pool:
         waits = max(shortest, min(longest, math.ceil(timeout)))
         arguments = {**_DEFAULTS, "connect_timeout": waits, **options_of(url)}
         names = {"host": url.host, "port": url.port, "dbname": url.database, "user": url.username}
-        arguments |= {k: v for k, v in names.items() if v}  # empty: libpq finds it, in a service or the environment
+        # empty ones are left out: libpq takes them from a service file or the environment
+        arguments |= {k: v for k, v in names.items() if v}
         if url.password is not None:
             arguments["password"] = str(url.password)
         self._arguments = arguments
@@ -93,9 +94,10 @@ class Pool:
 
     def _begin_in_child(self) -> None:
         """Begin with an empty pool."""
-        self._of_parent += (self._pool, self._own)  # kept: to close its connections would end the parent's sessions
+        # kept open: closing its connections here would end the parent's sessions
+        self._of_parent += (self._pool, self._own)
         self._own = deque()
-        self._pool = self._new_pool()  # last: it says that all this was done
+        self._pool = self._new_pool()  # assigned last: the new pool marks the steps above as done
 
     def use(self) -> PoolUse:
         """Return how many connections are in use."""
@@ -158,12 +160,14 @@ class Pool:
             if self.run is not None:
                 self.when_started()
                 self.opened = object()
-            self.run = run  # last: what another thread takes from the store's memory until then is of the run before
+            # assigned last: answers that another thread takes from the store's memory until then belong to the run
+            # before
+            self.run = run
 
     def check_run(self, connection: Connection, run: str | None) -> None:
         """Raise AnotherRun if the connection leads to a server in another run; None: nothing was read of any run.
 
-        What the pool has noted may be of another connection, which asked before this one and noted it later.
+        The pool's note may come from another connection, which asked earlier and noted its answer later.
         """
         if run is not None and run != connection.run:
             self._note_run(cast(str, connection.run))
@@ -194,7 +198,7 @@ class Pool:
                 connection.close()
                 return None
             try:
-                with self.in_time():  # one that was kept may be dead
+                with self.in_time():  # a kept connection may be dead
                     connection.execute(first.encode())
                 connection.timeout = math.inf
                 return connection
@@ -221,7 +225,8 @@ class Pool:
 
     def connection(self) -> Loan[Connection]:
         """Lend a connection for a ``with`` block; one that broke is thrown away."""
-        if self._closed and not cleans_up():  # one that cleans up gets a connection of its own, which is closed then
+        # a call that cleans up after the close gets its own connection, which is closed at the end
+        if self._closed and not cleans_up():
             raise StoreClosed
         if self._pool.pid != process_id():
             self._begin_in_child()
@@ -240,10 +245,10 @@ class Pool:
         pooled: Callable[[Connection], Rows] | None = None,
         run: str | None = None,
     ) -> Rows:
-        """Run one statement, a transaction of its own, and return its rows: the hot path.
+        """Run one statement in its own transaction, and return its rows: the hot path.
 
-        ``pooled``: how to run it behind a pooler, where a session is set otherwise, if that matters. ``run``: see
-        :meth:`check_run`.
+        ``pooled``: how to run it behind a pooler, where a session may have other settings, if those matter. ``run``:
+        see :meth:`check_run`.
         """
         with (loan := self.connection()) as connection:
             if run not in (None, connection.run):
@@ -268,14 +273,15 @@ class Pool:
     def _settle(self, connection: Connection, error: type[BaseException] | None) -> bool:
         """Whether a connection may be lent again: unfinished business must not meet the next borrower.
 
-        After an interrupt none may: a lock or the pipeline mode may be left behind in it, although it seems idle. Nor
-        may one whose answer made no sense (an error without a SQLSTATE): the next borrower would get the rest of it.
-        Raises if the answers that came must not count: the server may have become another one (``connection.py``).
+        After an interrupt none may: a lock or the pipeline mode may be left behind in it, although it seems idle. A
+        connection whose answer made no sense (an error without a SQLSTATE) is closed too: the next borrower would get
+        the rest of the answer. Raises if the answers that came must not count: the server may have become another one
+        (``connection.py``).
         """
         if error is None and connection.asks:
             connection.ask()
         elif not connection.stopped and connection.info.transaction_status == psycopg.pq.TransactionStatus.ACTIVE:
-            connection.stop_what_was_left()  # else what was sent goes on, and keeps its locks
+            connection.stop_what_was_left()  # otherwise the statement goes on at the server, and keeps its locks
         if self._closed or connection.stopped:
             return False
         return error is None or (
@@ -286,7 +292,7 @@ class Pool:
         )
 
     def forget(self) -> None:
-        """Use none of the connections of now again: one was found dead, so that others are as well."""
+        """Lend none of the present connections again: one was found dead, so others may be dead as well."""
         self._pool.forget()
 
     def close(self) -> None:
@@ -298,7 +304,7 @@ class Pool:
 
 
 class AnotherRun(psycopg.OperationalError):
-    """What a commit rests on was read before the server was started. Nothing was sent."""
+    """The commit rests on reads from before the server was started. Nothing was sent."""
 
 
 def _nothing() -> None:

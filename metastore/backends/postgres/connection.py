@@ -35,7 +35,7 @@ _OVERTAKEN = 0.05
 
 
 class OutOfTime(psycopg.OperationalError):
-    """The server did not answer in time. What was sent may be applied all the same: it has no SQLSTATE."""
+    """The server did not answer in time. The statement may be applied all the same, so the error has no SQLSTATE."""
 
 
 class NothingSent(OutOfTime):
@@ -46,7 +46,7 @@ class Connection(psycopg.Connection[Any]):
     """A connection whose waits end."""
 
     timeout = math.inf
-    """How long a wait may take, in seconds, where no deadline is set."""
+    """How long a wait may take without a deadline, in seconds."""
     stopped = False
     """It is not used again: the server was asked to stop a statement, and the order may arrive late, and meet the next
     one; or an answer is in doubt."""
@@ -117,7 +117,7 @@ class Connection(psycopg.Connection[Any]):
     def doubt(self) -> psycopg.OperationalError | None:
         """Return the error to raise in place of the answer that came; None: the answer counts."""
         error: psycopg.OperationalError
-        if self._doubt.unconfirmed:  # a stop of ours: the call's time is over
+        if self._doubt.unconfirmed:  # we stopped the statement, because the call's time is over
             error = OutOfTime("no answer in time") if self.stopped else Unconfirmed("no replica confirmed the commit")
         elif self._doubt.promoted:
             error = Promoted("the replica was promoted")
@@ -135,7 +135,7 @@ class Connection(psycopg.Connection[Any]):
     def stop(self) -> None:
         """Ask the server to stop what it does: it frees its locks, and says what became of the statement."""
         self.stopped = True
-        if psycopg.capabilities.has_cancel_safe():  # the older way of libpq may wait for ever
+        if psycopg.capabilities.has_cancel_safe():  # the older cancel function of libpq may wait for ever
             with suppress(psycopg.Error):
                 self.cancel_safe(timeout=_STOPPING[0])
 
@@ -145,7 +145,7 @@ class Connection(psycopg.Connection[Any]):
         A server that is asked before it has read the statement ignores the order, and would go on until its time-out.
         """
         self.stop()
-        SYSTEM.sleep(_OVERTAKEN)  # not select(2): it refuses sockets whose number is 1024 or more
+        SYSTEM.sleep(_OVERTAKEN)  # a sleep, not select(2), which refuses sockets with numbers from 1024 on
         self.stop()
 
 
@@ -162,7 +162,7 @@ def _ending(gen: Generator[Any, Any, T], left: float, connection: Connection | N
             connection.stop()
             wanted = gen.send((yield wanted))
             if now() <= ends:
-                connection.stop()  # the first order may have overtaken the statement
+                connection.stop()  # the first request to cancel may have arrived before the statement
             while now() <= ends:
                 wanted = gen.send((yield wanted))
     except StopIteration as end:

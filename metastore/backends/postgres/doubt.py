@@ -3,7 +3,7 @@
 *A commit that no replica confirmed.* An administrator may stop a commit that waits for its synchronous replica. The
 server applies it then, and answers with a warning and a success. A fail-over would undo it.
 
-*A replica that was promoted.* It commits changes of its own, and shows none of the primary's any more. On each open
+*A replica that was promoted.* It commits its own changes, and shows no later changes of the primary. On each open
 connection it reports this with its next answer.
 """
 
@@ -18,7 +18,7 @@ __all__ = ["Doubt", "Promoted", "Unconfirmed"]
 
 _WAITS: Final = ("SyncRepWaitForLSN", "syncrep.c")
 """The function, and the file, of PostgreSQL in which a commit waits for its replica. Texts are translated, and the
-warning has no SQLSTATE of its own."""
+warning has no SQLSTATE that tells it from others."""
 _STANDBY: Final = b"in_hot_standby"
 """A parameter that the server reports when a connection is opened, and when it changes."""
 
@@ -58,4 +58,5 @@ def _says_so(notice: Diagnostic) -> bool:
     where = (notice.source_function, notice.source_file)
     if any(where):
         return bool({*where} & {*_WAITS})
-    return notice.severity_nonlocalized in (None, "WARNING")  # of a server that hides its source: it may be this one
+    # the server hides where its notices come from, so any warning may be this one
+    return notice.severity_nonlocalized in (None, "WARNING")

@@ -22,7 +22,7 @@ CHECKS: dict[str | None, Cause] = {
     fragments.MARKED: "marked",
     fragments.PENDING: "pending",
     fragments.TICKET: "ticket",
-    fragments.ANOTHER_RUN: "serialization",  # as for one that is not sent
+    fragments.ANOTHER_RUN: "serialization",  # handled as if the commit was not sent
 }
 """The cause of a conflict, by the SQLSTATE that the failed check raised."""
 
@@ -31,7 +31,7 @@ _UNIQUE: dict[str | None, Cause] = {
     "owned_pkey": "name",
     "relation_pkey": "name",
     "operation_pkey": "operation",
-    # two clients take a name for the first time: ON CONFLICT looks at the primary key only
+    # Two clients take a name for the first time: ON CONFLICT checks the primary key only
     "lease_token": "lease",
 }
 """The cause of a conflict, by the unique index that refused a row."""
@@ -44,7 +44,7 @@ def outcome(error: psycopg.Error) -> Conflicted | Unknown:
     """
     consequence = of_sqlstate(error.sqlstate)
     if isinstance(error, NothingSent) or refused_here(error):
-        raise_read_error(error)  # the time was over, or the client refused it: nothing was sent
+        raise_read_error(error)  # the time was over, or the client refused the value: nothing was sent
     if consequence is Consequence.RETRY:
         return Conflicted("serialization")
     if consequence is Consequence.UNKNOWN:

@@ -1,4 +1,4 @@
-"""Rename, move, drop, restore, purge, enable or disable one entity: the statement, its parameters, what its row means.
+"""Rename, move, drop, restore, purge, enable or disable one entity: statement, parameters, the meaning of its row.
 
 These operations are exclusive: they raise the scope version, so that they conflict with every guard on the entity.
 """
@@ -60,7 +60,7 @@ logged AS (
     %(action)s::text, %(principal)s::text, altered.modified_at, %(path_before)s::text, %(path_after)s::text,
     %(changes)s::text, stands.scope_version, stands.in_use, altered.doc, %(digest)s::text,
     stands.parent_id, stands.name, stands.fold, stands.state,
-    -- the name, for reads of the past that look for who had it: only if the entity has it now
+    -- the name helps reads of the past to find who had it; noted only if the entity has it after this step
     CASE WHEN stands.state = 0 THEN stands.family END, CASE WHEN stands.state = 0 THEN stands.key END{lease.value}
   FROM altered, stands)"""
 
@@ -144,6 +144,6 @@ def outcome(commit: Commit, write: Update, row: Row) -> CommitOutcome:
     moved = Moved(*row)
     if moved.version is not None:
         return Committed((Result(write.id, moved.version, moved.modified_at),))
-    if moved.held <= len(commit.guards):  # one more is the entity's own
+    if moved.held <= len(commit.guards):  # the entity's own guard counts as one more
         return Conflicted("marked" if moved.marked else "ancestor")
     return Conflicted("self")

@@ -3,7 +3,7 @@
 Every statement that writes follows the same rules:
 
 * It locks each guard ``FOR KEY SHARE``, in a materialized CTE that is ordered by id. Then it compares the number of
-  rows with the number expected. What follows runs only if all guards held.
+  rows with the number expected. The CTEs that follow run only if all guards held.
 * An update finds its row by id and version. So it finds none if another commit was faster.
 * It draws the position in the feed (``change_seq``) from the rows that were written, after its last lock.
 * It raises ``synchronous_commit`` to on for its own transaction.
@@ -63,8 +63,8 @@ __all__ = [
 NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 """The database's time in µs since 1970."""
 
-# A server may run with synchronous_commit off or local. Then a crash forgets commits that were acknowledged, and the
-# operation id would say "not applied" of one that a client saw applied. `true`: the setting ends with the transaction.
+# A server may run with synchronous_commit off or local. A crash then forgets acknowledged commits, and the operation id
+# would say "not applied" although a client saw the commit applied. `true`: the setting ends with the transaction.
 DURABLE = """set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
     THEN 'on' ELSE current_setting('synchronous_commit') END, true) IS NOT NULL"""
 """A condition that is always true, and makes the transaction's COMMIT wait for the disk."""
@@ -81,10 +81,10 @@ PATIENT = "set_config('lock_timeout', coalesce(%(patience)s::text, current_setti
 
 # --- guards and leases
 
-# FOR KEY SHARE conflicts only with an update of a column in a full unique index. (id, scope_version) is one: siblings
-# pass each other, and a rename, move or drop of an ancestor waits, or makes this statement find one row fewer.
-# MATERIALIZED and the count (ALL_GUARDED): a CTE that locks runs only as far as it is read.
-# ORDER BY id: every statement takes its locks in this order, so that two of them do not deadlock.
+# FOR KEY SHARE conflicts only with an update of a column in a full unique index. (id, scope_version) is such an index:
+# siblings do not block each other, and a rename, move or drop of an ancestor waits, or makes this statement find one
+# row fewer. MATERIALIZED and the count (ALL_GUARDED): a CTE that locks runs only as far as it is read. ORDER BY id:
+# every statement takes its locks in this order, so that two of them do not deadlock.
 GUARDED = without_comments("""guarded AS MATERIALIZED (
   SELECT id FROM guard
   WHERE id = ANY(%(guard_ids)s::bigint[])
@@ -112,7 +112,7 @@ ALL_FENCED = "(SELECT count(*) FROM fenced) = cardinality(%(lease_names)s::text[
 
 
 class LeaseParts(NamedTuple):
-    """What the statement for one write has in addition when it is made under leases."""
+    """The additions to the statement for one write that is made under leases."""
 
     cte: str
     holds: str
@@ -139,13 +139,13 @@ OPERATION_COLUMNS = """writer, generation, operation_id, ordinal, seq, entity_id
 WRITER = f"{SCHEMA_FORMAT}::smallint"
 """The format of this program, in each row that has a position: a trigger refuses those of programs that are too old."""
 
-# The sequence is read as it is now, not as of the snapshot. A member joins by changing it, and keeps nothing before all
-# older transactions are over. So a commit that reads the old value in the row that it logs, which is after its last
-# lock, is over before the member keeps anything. Without a generation the commit was announced: the trigger checks it.
-# get_byte with an offset that is out of range raises GENERATION_CHANGED.
+# The sequence is read at this moment, not from the snapshot. A member joins by changing the sequence, and keeps no
+# answer before all older transactions have ended. So a commit that reads the old value, in the row that it logs after
+# its last lock, ends before the member keeps any answer. Without a generation the commit must have been announced: the
+# trigger checks that. get_byte with an offset that is out of range raises GENERATION_CHANGED.
 GENERATION = """%(generation)s::bigint + get_byte(decode('00', 'hex'),
     (pg_sequence_last_value('cache_generation'::regclass) <> %(generation)s::bigint)::int)"""
-"""The generation under which there are no members of the cache; fails if another one has begun."""
+"""The generation in which the cache has no members; fails if another generation has begun."""
 
 # --- marks and intents
 
@@ -172,7 +172,7 @@ def marked(ids: str, also: str = "") -> str:
     return f"""EXISTS (SELECT FROM guard WHERE id = ANY({ids}) AND (mark <> %(operation_id)s::uuid{also}))"""
 
 
-# An intent of a newer format is left to the programs that understand it: this one must not hinder itself by it.
+# An intent of a newer format is left to the programs that understand it: it must not block this program.
 PENDING_HERE = f"action = 'pending' AND format <= {FORMAT}"
 """Whether an operation is an intent that this program understands, and must therefore resolve first."""
 

@@ -1,6 +1,6 @@
-"""Apply a commit that has no statement of its own: its stages, locks and checks, and what the rows mean.
+"""Apply a commit that no special statement covers: its stages, locks and checks, and the meaning of its rows.
 
-One write of the common kinds has a statement of its own (create, alter, exclusive). Everything else is one message,
+One write of a common kind has a special statement (create, alter, exclusive). Everything else is one message,
 hence one round trip and one transaction. It takes locks where shared and exclusive ones would mix, then checks with a
 snapshot that is taken after the locks, then writes with one statement for each stage.
 """
@@ -29,7 +29,7 @@ from metastore.port.writes import Delete, Insert, Put, Relate, Result, Update, W
 __all__ = ["outcome", "statements"]
 
 _MANY = 100
-"""With more rows a statement is planned at each call; a plan for a few rows compares each with each."""
+"""With more rows, the server plans the statement at each call: a plan for a few rows compares each row with each."""
 
 
 class _Stage(NamedTuple):
@@ -61,7 +61,8 @@ def statements(commit: Commit) -> list[Statement]:
     carried = [help_must(commit, one) for one in commit.carries if one.resolutions]
     ordinals, checked = _split(commit.writes), checks(commit, updates)
     before: list[Statement] = []
-    # a check needs the guards before it; several stages, or modes that mix, could otherwise lock out of the ids' order
+    # a check runs after the guards are locked; several stages, or shared and exclusive locks together, could otherwise
+    # lock out of the ids' order
     if checked or len(ordinals) > 1 or mixed({g.id for g in shared}, set(barred)):
         before += lock_in_order(LOCK_GUARDS, {g.id for g in shared}, set(barred))
     read_ids = {r.id for r in reads if not r.owned}
@@ -72,13 +73,13 @@ def statements(commit: Commit) -> list[Statement]:
         before.append(Statement(ADVANCE, asdict(commit.advance)))
     if before and commit.patience is not None:
         before.insert(0, Statement(PATIENCE, {"patience": parameters.patience(commit)}))
-    # in one statement, an exclusive update of the marked guard takes the mark away itself
+    # in a commit of one statement, the exclusive update of the marked guard removes the mark itself
     release = commit.held is not None and (commit.held not in exclusive or len(ordinals) > 1)
     bumped = [g.id for g in commit.guards if g.bump]
     if len(ordinals) > 1:
         stages = list(_in_stages(commit, shared, barred, reads, ordinals))
     else:
-        # what is sent with a statement that finds nothing to do must not be applied either
+        # the other statements of this message must not be applied if this statement writes nothing
         must = release or bool(bumped) or commit.claim > 0 or commit.advance is not None
         must = must or bool(carried or commit.leaves)
         stages = [_Stage(ordinals[0], shared, barred, reads, must)]
@@ -132,7 +133,7 @@ def _row(write: Write) -> object:
 
 
 def _names(write: Write) -> tuple[str | None, str | None]:
-    """Return the names that a write takes and gives up: without their parents, and folded, so that none is missed."""
+    """Return the names that a write takes and gives up: without parents, and folded, so that none is missed."""
     if isinstance(write, Insert):
         return fold(write.key), None
     if not isinstance(write, Update) or (write.place is None and write.state is None):
@@ -145,7 +146,7 @@ def _names(write: Write) -> tuple[str | None, str | None]:
 def _in_stages(
     commit: Commit, shared: list[Guard], barred: dict[int, int], reads: list[Expect], stages: list[list[int]]
 ) -> Iterator[_Stage]:
-    """Yield the stages; each checks the scope versions of its own exclusive updates, which it raises."""
+    """Yield the stages; each checks the scope versions that its exclusive updates raise."""
     exclusive = _exclusive(commit.writes)
     for n, ordinals in enumerate(stages):
         own = _exclusive([commit.writes[i] for i in ordinals])
@@ -302,7 +303,7 @@ class Done(NamedTuple):
     own: bool
     """Whether all rows to write had the expected versions."""
     free: bool
-    """Whether neither marks nor pending intents stand in the way."""
+    """Whether no mark and no pending intent blocks the commit."""
     marked: bool
     ordinal: int | None
     """Which write this is; None: nothing was written."""
@@ -313,8 +314,8 @@ class Done(NamedTuple):
 
 def outcome(commit: Commit, rows: list[Row]) -> CommitOutcome:
     """Return what the rows of all stages mean."""
-    # A statement that must succeed has columns behind these, which only raise. Of several stages each holds, or all
-    # would have failed: the first row speaks for them.
+    # A statement that must succeed has columns behind these, which only raise. If one of several stages failed, all
+    # failed: the first row speaks for them.
     done = [Done(*row[:11]) for row in rows]
     first = done[0]
     if not first.fenced:

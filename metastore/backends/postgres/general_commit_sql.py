@@ -53,8 +53,8 @@ THROUGH = f"""UPDATE operation
 SET through = (SELECT max(seq) FROM operation WHERE operation_id = %(operation_id)s::uuid)
 WHERE operation_id = %(operation_id)s::uuid AND {DURABLE}"""
 """After several statements of one commit: notes its last position on all its rows."""
-# After the statements of a commit that takes a right away. They hold these guards exclusively, and fail where anything
-# does not hold, so that nothing is counted up without them.
+# After the statements of a commit that takes a right away. They hold these guards exclusively, and fail if a
+# precondition fails, so that the scope versions never grow without them.
 BUMP = f"UPDATE guard SET scope_version = scope_version + 1 WHERE id = ANY(%(ids)s::bigint[]) AND {DURABLE}"
 """Counts the scope versions of guards up that ``barred`` holds."""
 
@@ -278,12 +278,12 @@ FROM ok LEFT JOIN done d ON true""")
 _KEPT = f"""kept AS (
   INSERT INTO operation (operation_id, ordinal, action, time, attempt)
   SELECT %(operation_id)s::uuid, 0, 'forbidden', {NOW}, %(claim)s::int FROM go WHERE NOT EXISTS (SELECT FROM done))"""
-"""Puts the claimed tombstone back where nothing is written: without it a late original could still be applied."""
+"""Puts the claimed tombstone back if the commit writes nothing: without it a late original could still be applied."""
 
-# Without gaps: a tombstone takes the first ordinal, so that the row with this ordinal must always exist.
+# Without gaps: a tombstone takes the ordinal 0, so that the row with this ordinal must always exist.
 _ORDINAL = {False: "d.ordinal", True: "row_number() OVER (ORDER BY d.ordinal) - 1"}
 
-# The first row keeps the whole note, each other one the leases and the reason.
+# The first row keeps the whole note, each other row the leases and the reason.
 _NOTE = ", CASE {ordinal} WHEN 0 THEN %(note)s::text ELSE %(fences)s::text END"
 
 # Each raises the SQLSTATE of its cause: MARKED, TICKET, PENDING, READ.

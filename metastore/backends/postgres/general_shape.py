@@ -1,4 +1,4 @@
-"""What a general commit on PostgreSQL has: it decides which statement is sent."""
+"""The parts of a general commit on PostgreSQL: they decide which statement is sent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Shape"]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a general commit's statement has: one text, and one prepared plan, for each shape."""
+    """The parts of a general commit's statement: each shape has one text and one prepared plan."""
 
     updates: bool = False
     """It writes entities."""
@@ -20,7 +20,7 @@ class Shape:
     relations: bool = False
     """It writes or removes relations."""
     skip_existing: bool = False
-    """It skips the inserts whose name is taken, and the relations that are there."""
+    """It skips inserts whose name is taken, and relations that exist."""
     claimed: bool = False
     """It replaces the operation's tombstone, which stays where all inserts are skipped."""
     must: bool = False

@@ -1,8 +1,8 @@
-"""Hear hints that there are new changes; a process that has committed sends one, for those that follow the feed.
+"""Hear hints about new changes; a process that has committed sends one to those that follow the feed.
 
 Nothing rests on a hint: a follower asks once a second without any. So commits send none: their NOTIFY would make them
-wait for each other. A follower has a session of its own, whose name says that it follows. Behind a pooler
-there is no such session: a follower then asks by itself.
+wait for each other. A follower has its own session, whose name says that it follows. Behind a pooler no such session
+exists: a follower then asks at intervals.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _ENDS: Final = 1.0
 _FOLLOWS: Final = f"""EXISTS (SELECT 1 FROM pg_stat_activity
   WHERE datname = current_database() AND application_name = '{_NAME}')"""
 HINT: Final = f"SELECT pg_notify('{_CHANNEL}', '') WHERE {_FOLLOWS}"
-"""Tells those that follow that there are new changes. One row: there are some."""
+"""Tells followers that the feed has new changes. One row: there are some."""
 FOLLOWED: Final = f"SELECT 1 WHERE {_FOLLOWS}"
 """One row: somebody follows."""
 
 
 @contextmanager
 def hearing(pool: Pool) -> Iterator[Hearing | None]:
-    """Hear hints while the block runs; None: there is no session in which to hear them."""
+    """Hear hints while the block runs; None: no session can hear them."""
     connection: psycopg.Connection[Any] | None = None
     with suppress(psycopg.Error, MetastoreError):
         connection = pool.own_connection(_BEGIN)

@@ -1,7 +1,7 @@
 """Which PostgreSQL database this is, and whether its rows came from another one.
 
 ``info.origin`` says in which database the feed's epoch began: the cluster's number and the database's, ``?`` for a part
-that is unknown. A copy elsewhere (a restored dump, CREATE DATABASE … TEMPLATE) has an epoch of its own. The first store
+that is unknown. A copy elsewhere (a restored dump, CREATE DATABASE … TEMPLATE) has another epoch. The first store
 that opens the copy, sees the difference and may write, notes the new place. A reader never writes: until a place is
 noted it derives an epoch. A part that a role may not ask for is unknown, and unknown is never different.
 """

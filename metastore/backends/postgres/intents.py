@@ -1,8 +1,8 @@
 """Write operations down, help, forbid and cancel them, and set marks: statements, parameters, what their rows mean.
 
 An intent becomes applied, failed, moved or expired by an update of its row that finds it pending, in the statement that
-changes the entity. A cancellation that came first leaves that update without its row, and then nothing is changed.
-Every statement locks the entity before its intents.
+changes the entity. A cancellation that came first leaves that update without its row, and then the statement
+changes nothing. Every statement locks the entity before its intents.
 
 Each statement that writes is durable (``fragments.DURABLE``). A crash that took back a tombstone, a cancellation or a
 new scope version after it was acknowledged would let a late original, or a stale guard, pass.
@@ -59,9 +59,9 @@ _CLAIMABLE = ", ".join(f"'{action}'" for action in CLAIMABLE)
 
 # --- write down
 
-# Locks nothing: the row is new, and its key refuses a second one. It tells how many intents were there before, from
-# its own snapshot: a hint for how long the owner waits before it helps. The logarithm of 0 raises READ where a scope
-# has another version than the caller says.
+# Locks nothing: the row is new, and its key refuses a second one. It returns how many intents there were before, from
+# its own snapshot: a hint for how long the owner waits before it helps. The logarithm of 0 raises READ if a scope has
+# another version than the caller says.
 _ENTRY = f"""entity_id, kind, action, principal, time, path_before, changes, attempt, deadline, digest, result, format,
   fences)
 SELECT %(operation_id)s::uuid, 0, %(entity_id)s::bigint, %(kind)s::text, %(action)s::text, %(principal)s::text,
@@ -149,7 +149,7 @@ RETURNING 1"""
 MARKED = f"""SELECT id, mark, CASE WHEN mark IS NOT NULL AND {LAPSED} THEN -1
   ELSE (coalesce(CASE WHEN mark IS NULL THEN quiet_until ELSE marked_until END, 0) - {NOW}) / 1e6 END
 FROM guard WHERE id = ANY(%(ids)s::bigint[]) AND (mark IS NOT NULL OR {THEIR_TURN})"""
-"""Shows the marks, and the others' turns, that stand on guards, and how many seconds each lasts (-1: it is over)."""
+"""Shows the marks and the others' turns on guards, and how many seconds each lasts (-1: it is over)."""
 
 _FREE = f"mark IS NULL AND {THEIR_TURN} IS NOT TRUE"
 
@@ -302,7 +302,7 @@ class Helped(NamedTuple):
     """The version in the statement's snapshot, if nothing was written."""
     marked: bool | None
     queued: bool | None
-    """Whether a ticket stands there."""
+    """Whether a ticket waits for the entity."""
 
 
 def helped(help_: Help, row: Row) -> CommitOutcome:
@@ -321,7 +321,7 @@ def helped(help_: Help, row: Row) -> CommitOutcome:
 
 # --- look
 
-# Those that this program understands, and those whose time is over: anyone may expire them.
+# Intents that this program understands, and intents whose deadline has passed: any program may expire these.
 _NUMBERED = f"""SELECT o.operation_id FROM operation o WHERE o.entity_id = :id AND o.action = '{PENDING}'
     AND (o.format <= {FORMAT} OR o.deadline < {NOW})
   ORDER BY o.time, o.operation_id LIMIT :limit"""
@@ -334,8 +334,8 @@ SELECT (SELECT {_ROW} FROM ({READ.named_steps}
   WHERE o.ordinal = 0 AND o.operation_id = ANY(ARRAY(SELECT operation_id FROM intents) || :own::uuid)) s),
   {NOW}, {in_line(":id::bigint")}, {CONFIRMS}, seen.*"""
 PENDING_OF = from_named(_PENDING + " FROM (SELECT 1) AS one LEFT JOIN seen ON true", "%(name)s")
-"""The intents and the asking operation's row as JSON, the time, whether a ticket stands there, whether commits wait for
-a replica, and the entity from the root down."""
+"""The intents and the asking operation's row as JSON, the time, whether a ticket waits for the entity, whether commits
+wait for a replica, and the entity from the root down."""
 
 PENDING_IN_LINE = from_named(
     f"{_PENDING}, l.* FROM ({line_of('ARRAY[:id::bigint]', ':ticket::bigint')}) l LEFT JOIN seen ON true", "%(name)s"

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 CHANNEL = "metastore_lease_"
-"""With a waiter's ticket: the channel that tells the waiter that it is next. A hint: a waiter also looks by itself."""
+"""With a waiter's ticket: the channel that wakes the waiter when it is next. A hint: a waiter also looks by itself."""
 
 # History and change event of a lease, one for each name. The positions are drawn from the rows that were written
 # (done), after the statement's last lock.

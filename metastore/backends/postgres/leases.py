@@ -26,7 +26,7 @@ __all__ = ["PostgresLeases"]
 _LAST = (1 << 63) - 1
 """The ticket of a client that is in no queue: every waiter is ahead."""
 _POLL, _BLIND_POLL = 1.0, 0.25
-"""How often a waiter looks by itself (seconds): where it is woken, and where it cannot be (behind a pooler)."""
+"""How often a waiter looks at the queue (seconds): if it can be woken, and if it cannot (behind a pooler)."""
 
 
 class Asking(Protocol):
@@ -164,7 +164,7 @@ class PostgresLeases:
 
     @contextmanager
     def waker(self, ticket: int, names: Sequence[str]) -> Iterator[Waker]:
-        """Listen on a connection of its own; where there is none to listen on, the waiter looks now and then."""
+        """Listen on a separate connection; if none can listen, the waiter looks at intervals."""
         channel = f"{sql.CHANNEL}{ticket}"
         connection: psycopg.Connection[Any] | None = None
         with suppress(psycopg.Error, MetastoreError):

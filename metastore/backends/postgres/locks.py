@@ -8,8 +8,8 @@ from metastore.backends.postgres.parameters import Statement, plain
 
 __all__ = ["LOCK_ENTITIES", "LOCK_GUARDS", "PATIENCE", "lock_in_order", "mixed"]
 
-# FOR UPDATE waits for all sharers, and makes new ones wait: what is checked afterwards cannot change before the commit.
-# It does not raise the scope version, so that a sharer that waited may go on.
+# FOR UPDATE waits for all sharers, and makes new ones wait: a later check in this transaction stays true until the
+# commit. It does not raise the scope version, so that a sharer that waited may go on.
 LOCK_GUARDS = {
     True: "SELECT id FROM guard WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR UPDATE",
     False: "SELECT id FROM guard WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR KEY SHARE",

@@ -47,15 +47,15 @@ _RANDOM = (1 << 62) - 1
 # --- what writers ask
 
 GENERATION_NOW = "SELECT pg_sequence_last_value('cache_generation'::regclass)"
-# In a later snapshot than the generation was read: a member is registered before it lets a generation begin.
+# Asked in a later snapshot than the generation: a member is registered before it starts a new generation.
 ANY_MEMBERS = "SELECT EXISTS (SELECT FROM cache_member)"
 
 ANNOUNCE = without_comments(f"""INSERT INTO cache_announcement (id, xid, ids, scopes, parents, at)
 SELECT %(id)s::bigint, pg_current_xact_id()::text::bigint, %(ids)s::bigint[], %(scopes)s::bigint[],
-  -- and the parents where the entities stand now, from which they are moved or dropped
+  -- and the parents below which the entities are now, from which they are moved or dropped
   %(parents)s::bigint[] || ARRAY(SELECT parent_id FROM guard WHERE id = ANY(%(scopes)s::bigint[])), {NOW}
 WHERE {_ASYNCHRONOUS}
--- sent again, because the connection was lost: the first one may be there, acknowledged by some
+-- the message is sent again after a lost connection: the first one may exist, and members may have acknowledged it
 ON CONFLICT (id) DO UPDATE SET xid = excluded.xid, at = excluded.at
 RETURNING xid, pg_notify('{CHANNEL}', '')::text""")
 """Each has its own transaction id: one that is used twice would count as acknowledged already.
@@ -75,7 +75,7 @@ WITHDRAW = """DELETE FROM cache_announcement WHERE id = ANY(%(left)s::bigint[]) 
   OR EXISTS (SELECT FROM operation WHERE operation_id = %(again)s::uuid AND seq IS NOT NULL))"""
 """After a commit's statements, if they wrote what the operation ``again`` wants; without one: in any case.
 
-What is left over goes in any case.
+Leftover announcements are removed in any case.
 """
 
 
@@ -92,20 +92,21 @@ def announce_parameters(what: Covered) -> dict[str, Any]:
 # --- what members ask
 
 _JOIN = without_comments(f"""WITH gone AS (
-  -- its own registration of before, whose lease is over
+  -- the member's own earlier registration, whose lease has ended
   DELETE FROM cache_member WHERE id = %(before)s::bigint AND incarnation = %(before_incarnation)s::text)
 INSERT INTO cache_member (id, incarnation, renewals, seen, ttl, host, pid, joined_at, renewed_at)
 SELECT nextval('entity_id_seq'), %(incarnation)s::text, 0, pg_current_snapshot()::text, %(ttl)s::bigint,
   %(host)s::text, %(pid)s::bigint, {NOW}, {NOW}
 WHERE {DURABLE} RETURNING id""")
-# A value that was never there: numbers that count would be given again after a crash.
+# A value that the sequence never had: after a crash the server could give a counted value again.
 _BEGIN = f"SELECT setval('cache_generation', %(generation)s::bigint) WHERE {DURABLE}"
 _MINE = "SELECT pg_current_xact_id()::text::bigint"
 _OLDEST = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 _LOOK = """SELECT pg_current_snapshot()::text, a.id, a.xid, a.ids, a.scopes, a.parents
 FROM (SELECT 1) AS one LEFT JOIN cache_announcement a ON true"""
 _WHO = "WHERE id = %(id)s::bigint AND incarnation = %(incarnation)s::text"
-# Renewals are durable: a row that has fewer was put back by a restore, with all that this process read since.
+# Renewals are durable: a row with fewer renewals was put back by a restore, which undid everything that this process
+# read since.
 _STILL = f"{_WHO} AND renewals >= %(renewals)s::bigint"
 _ACKNOWLEDGE = f"UPDATE cache_member SET seen = %(seen)s::text {_STILL} AND {_ASYNCHRONOUS} RETURNING renewals"
 _RENEW = f"""UPDATE cache_member SET seen = %(seen)s::text, renewals = renewals + 1, renewed_at = {NOW}
@@ -116,13 +117,13 @@ _MEMBERS = f"""SELECT m.id, m.incarnation, m.renewals, m.ttl, m.host, m.pid, m.j
 FROM cache_member m LEFT JOIN cache_announcement a
   ON NOT pg_visible_in_snapshot(a.xid::text::xid8, m.seen::pg_snapshot)
 GROUP BY m.id ORDER BY m.joined_at, m.id"""
-# By the database's clock; the margin is for a member's clock that is slower.
+# Compared with the database's clock; the margin is for a member whose clock is slower.
 _REMOVE = f"""DELETE FROM cache_member WHERE id = %(id)s::bigint AND {DURABLE}
   AND (%(force)s::boolean OR renewed_at < {NOW} - ttl * 102 / 100) RETURNING 1"""
 _ABANDONED: Final = 60_000_000
 """An announcement that is younger (microseconds) may belong to a call that still waits: most calls have less time."""
-# No writer waits for members longer than twice the longest ttl and its margin: then it gives them up.
-# SKIP LOCKED: one that is locked belongs to a commit in flight
+# A writer waits for a member at most twice the longest ttl and its margin; then it gives the member up.
+# SKIP LOCKED: a locked announcement belongs to a commit in flight
 FORGET = f"""DELETE FROM cache_announcement WHERE id IN (SELECT id FROM cache_announcement
   WHERE at < {NOW} - greatest({_ABANDONED}, (SELECT 3 * max(ttl) FROM cache_member))
   FOR UPDATE SKIP LOCKED) RETURNING 1"""
@@ -196,7 +197,7 @@ class _Translated:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # an error that nobody expects fences the cache, which begins again
+        # an unexpected error fences the cache, and the cache begins again
         if isinstance(error, psycopg.Error) and of_sqlstate(error.sqlstate) is not Consequence.OTHER:
             raise_read_error(error)
 
@@ -222,7 +223,7 @@ def _looked(
     if lasts:
         row = connection.execute(text, parameters).fetchone()
     else:
-        # one message: a member that is stopped, or cut off, before its commit would keep its row locked, and writers
+        # one message: a member that is stopped or cut off before its commit would keep its row locked, and writers
         # could not give it up
         message = f"{psycopg.ClientCursor(connection).mogrify(text, parameters)}; COMMIT"
         row = connection.execute(message.encode(), prepare=False).fetchone()
@@ -268,10 +269,10 @@ class _Listening:
         self._called = True
 
     def wait(self, seconds: float) -> None:
-        # One that came with another answer lies in libpq's queue, and not on the socket.
+        # A notification that came with another answer is in libpq's queue, not on the socket.
         connection = self.connection.pgconn
         if not self._drained():
-            with selectors.DefaultSelector() as selector:  # select() knows no descriptor above 1,023
+            with selectors.DefaultSelector() as selector:  # select() accepts no descriptor above 1,023
                 for source in (connection.socket, self._woken):
                     selector.register(source, selectors.EVENT_READ)
                 ready = {key.fd for key, _ in selector.select(seconds)}
@@ -289,7 +290,7 @@ class _Listening:
         return self._called
 
     def wake(self) -> None:
-        with self._closing, suppress(OSError):  # of a full pipe: it wakes the member already
+        with self._closing, suppress(OSError):  # the pipe is full, so the member wakes already
             if self._open:
                 os.write(self._wakes, b"x")
 

@@ -42,7 +42,7 @@ def texts(values: Iterable[str | None]) -> str:
     every = list(values)
     known = [v for v in every if v is not None]
     if known and len(known) == len(every):
-        # one pass over all of them: a text with NUL, which no row can have, takes the other way, and is refused later
+        # one pass over all texts: a text with NUL, which no row can have, takes the slow path, and is refused later
         joined = "\x00".join(known)
         if joined.count("\x00") == len(known) - 1:
             return '{"' + joined.replace("\\", "\\\\").replace('"', '\\"').replace("\x00", '","') + '"}'

@@ -18,7 +18,7 @@ CALLER = without_comments(f"""WITH remembered AS MATERIALIZED (
   -- The clocks of clients and database may differ by DRIFT.
   SELECT 1 FROM info WHERE forgotten + {DRIFT} <= %(issued)s::bigint
     AND %(issued)s::bigint <= {NOW} + {DRIFT} FOR SHARE)
--- fails without buckets: the row was not found
+-- count 0 makes width_bucket fail: the row was not found
 SELECT width_bucket(1::float8, 0::float8, (SELECT count(*) FROM remembered)::float8, 1)""")
 """Fails (STALE_ID) for an operation id that gc may have forgotten, and keeps gc from forgetting more meanwhile."""
 

@@ -1,4 +1,4 @@
-"""Turn an error of PostgreSQL into the caller's error, where nothing was applied for sure."""
+"""Turn an error of PostgreSQL into the caller's error, if certainly nothing was applied."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def raise_read_error(error: psycopg.Error) -> NoReturn:
     if meaning is error:
         raise error
     if of_sqlstate(error.sqlstate) not in _MEANINGS:
-        raise meaning from error  # the traceback says which statement
+        raise meaning from error  # the traceback names the statement
     raise meaning from (None if isinstance(meaning, BackendUnavailable | DeadlineExceeded) else error)
 
 
 _WRITER: Final = "metastore_writer"
-"""What the triggers call themselves that refuse programs which are too old."""
+"""The name in the errors of the triggers that refuse programs which are too old."""
 _AGAIN = (BackendUnavailable, "the database cannot do this now: {}; try again later")
 _MEANINGS: dict[Consequence, tuple[type[MetastoreError], str]] = {
     Consequence.SCHEMA: (MigrationNeeded, "the database has no fitting schema ({}); run: metastore migrate"),
@@ -64,7 +64,7 @@ _MEANINGS: dict[Consequence, tuple[type[MetastoreError], str]] = {
     Consequence.RETRY: _AGAIN,
 }
 _OF_STATEMENTS: Final = (Consequence.CHECK, Consequence.UNIQUE)
-"""What a statement raises on purpose: the code that sends it knows what it means."""
+"""The errors that a statement raises on purpose: the code that sends it knows their meaning."""
 _BROKEN: Final = "the database failed: {} (SQLSTATE {}); look at the server's log, then run: metastore verify"
 
 
@@ -79,7 +79,7 @@ def _translated(error: psycopg.Error) -> MetastoreError | psycopg.Error:
     if isinstance(error, psycopg.DataError):
         consequence = Consequence.REJECTED
     elif refused_here(error):
-        return error  # a defect of ours
+        return error  # a bug in this program
     if consequence in _OF_STATEMENTS:
         return error
     meaning, message = _MEANINGS.get(consequence, (BackendRefused, _BROKEN))

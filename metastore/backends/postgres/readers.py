@@ -15,7 +15,7 @@ _FREE_NAME = f"DELETE FROM pin WHERE name = %(name)s::text AND expires_at < {NOW
 _PIN = without_comments(f"""
 -- FOR SHARE: waits for a gc that raises past_from, and makes one wait; so a pin is before it, or is refused.
 WITH whole AS MATERIALIZED (SELECT past_from FROM info FOR SHARE),
--- Another pin at the position keeps its past as well; the lock keeps that pin until this one is there.
+-- Another pin at the position keeps its past as well; the lock holds that pin until this one exists.
 held AS MATERIALIZED (SELECT name FROM pin WHERE seq = %(seq)s::bigint FOR SHARE),
 made AS (
   INSERT INTO pin (name, seq, principal, created_at, expires_at)
@@ -75,7 +75,7 @@ class PostgresReaders:
         while True:
             self._fetch(_ADD, {"name": name, "seq": seq})
             row = self.consumer(name)
-            if row is not None:  # else another process has dropped it meanwhile
+            if row is not None:  # no row: another process has dropped the consumer meanwhile
                 return row
 
     def move_consumer(self, name: str, seq: int, to: int) -> bool:

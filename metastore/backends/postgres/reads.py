@@ -275,7 +275,7 @@ class PostgresReads(Questions):
                 with self.pool.connection() as connection:
                     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                     connection.execute(LASTING)
-                    begun = True  # from here on, a new one would show another instant than what was read
+                    begun = True  # a connection that begins later would show another instant
                     with until(math.inf):
                         yield Snapshot(connection)
                     connection.execute("ROLLBACK")
@@ -296,8 +296,8 @@ def _is_dead(error: psycopg.Error) -> bool:
 _NEXT = "pg_snapshot_xmin({0})::text::bigint + age(pg_snapshot_xmin({0})::xid)"
 """The transaction id that the server would draw next; unlike pg_current_xact_id(), a replica tells it too.
 
-On a replica that is the one after all that its log has mentioned so far. A commit locks or writes a row, which the log
-says with its transaction, before it draws its position. So the log has mentioned all that drew a position below one
+On a replica that is the id after all ids that its log has mentioned so far. A commit locks or writes a row, which the
+log says with its transaction, before it draws its position. So the log has mentioned all that drew a position below one
 that is visible."""
 _TRANSACTION = f"""SELECT CASE WHEN pg_is_in_recovery() THEN {_NEXT.format("pg_current_snapshot()")} - 1
   ELSE pg_current_xact_id()::text::bigint END"""
@@ -353,7 +353,7 @@ def _resolve_many(connection: psycopg.Connection[Any], lookups: Sequence[Lookup]
 
 
 class _Decided(NamedTuple):
-    """What is known of the positions of one server.
+    """How far the positions of one server are known to be decided.
 
     A new connection may lead to another server. After a fail-over that lost commits, that one gives their positions to
     other changes. So this counts only until a connection is opened.

@@ -94,7 +94,7 @@ relation_removed AS (
 
 DONE_RELATIONS = without_comments("""SELECT w.ordinal, r.id, r.version, w.from_id, NULL::bigint, NULL::boolean, w.doc,
     r.modified_at,
-    -- in the past it stands below the end that it goes from, and its id is its name
+    -- in the past, a relation is below the end that it goes from, and its id is its name
     w.from_id, r.id::text, NULL::boolean, (CASE WHEN w.removes THEN 1 ELSE 0 END)::smallint,
     CASE WHEN NOT w.removes THEN w.kind END, CASE WHEN NOT w.removes THEN r.id::text END
   FROM (SELECT * FROM relation_made UNION ALL SELECT * FROM relation_altered UNION ALL SELECT * FROM relation_removed) r
@@ -128,8 +128,9 @@ _THERE = {
     "slot": "r.from_id = w.id AND r.kind = %(kind)s::text AND r.slot = w.slot",
     "incoming": "r.to_id = w.id AND r.kind = %(kind)s::text",
 }
-# The ends come from a row of their own. Of the end with most relations, the server would expect thousands in each slot,
-# and read the whole table in the order of another index: it takes the frequencies of two columns for independent.
+# The ends come from a row of their own. PostgreSQL takes the frequencies of two columns for independent: for the end
+# with the most relations it would expect thousands in each slot, and read the whole table in the order of another
+# index.
 _CHECKS = {
     which: fails_unless_seen(
         "SELECT r.id, r.version FROM unnest(ARRAY[%(id)s::bigint], ARRAY[%(slot)s::bigint]) AS w(id, slot) "

@@ -60,7 +60,7 @@ FROM (SELECT array_agg(to_regclass(name)::oid) AS places FROM unnest(%(names)s::
 
 
 class Answers(NamedTuple):
-    """What the database says. ``formats``: (format, compatible_from); None: there is no schema, or it is hidden."""
+    """The database's answers. ``formats``: (format, compatible_from); None: the schema does not exist, or is hidden."""
 
     role: str
     unsafe_settings: list[str]

@@ -19,7 +19,7 @@ ADD = f"""INSERT INTO secret_key (number, wrapped, wrapper, created_at)
 REWRAP = f"""UPDATE secret_key SET wrapped = %(wrapped)s::text, wrapper = %(wrapper)s::text
   WHERE number = %(number)s::integer AND wrapped IS NOT DISTINCT FROM %(before)s::text AND {DURABLE} RETURNING 1"""
 REDACT = without_comments(f"""
--- The rows to redact, each with its texts now and then.
+-- The rows to redact, each with its present and its new texts.
 WITH wanted AS MATERIALIZED (
   SELECT (w->>0)::uuid AS id, (w->>1)::integer AS ordinal, w->>2 AS doc, w->>3 AS changes, w->>4 AS result,
     w->>5 AS old_doc, w->>6 AS old_changes, w->>7 AS old_result
@@ -53,4 +53,5 @@ class PostgresSecretKeys:
         return len(self._fetch(REDACT, {"rows": json.dumps(wanted)}))
 
     def erase(self) -> bool:
-        return False  # rewriting tables needs their owner and locks everything out: docs/operations.md
+        # to erase old row versions, the table's owner must rewrite it under an exclusive lock: docs/operations.md
+        return False

@@ -20,10 +20,12 @@ __all__ = ["Sender", "rows_of_writes"]
 
 
 class Sender:
-    """Sends what commits say. A connection that was found dead is used no more, nor are those of its time.
+    """Sends what commits say.
 
-    A commit whose connection turns out to lead to a server that was started since is not sent: what it rests on was
-    read before, and may be lost. It counts as a conflict, so that the next attempt reads.
+    A connection that was found dead is not used again, nor are the other connections of that time.
+
+    A commit is not sent on a connection to a server that was started since: it rests on earlier reads, which the server
+    may have lost. It counts as a conflict, so that the next attempt reads.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -36,7 +38,7 @@ class Sender:
         patience: int | None = None,
         run: str | None = None,
     ) -> CommitOutcome:
-        """Send the statements, of which one writes; return the outcome that its row, or an error, means.
+        """Send the statements, one of which writes; return the outcome that its row, or an error, means.
 
         ``run``: the run in which the commit's base was read; None: that of now.
         """
@@ -108,7 +110,10 @@ class Sender:
 def rows_of_writes(
     connection: psycopg.Connection[Any], statements: list[Statement], run: str | None = None
 ) -> list[tuple[Any, ...]]:
-    """Send the statements as one transaction; return the rows of those that write. See :func:`rows_of_each`."""
+    """Send the statements as one transaction; return the rows of the statements that write.
+
+    See :func:`rows_of_each`.
+    """
     found = rows_of_each(connection, statements, run)
     return [row for one, rows in zip(statements, found, strict=True) if one.writes for row in rows]
 
@@ -118,7 +123,7 @@ def rows_of_each(
 ) -> list[list[tuple[Any, ...]]]:
     """Send the statements as one transaction; return the rows of each.
 
-    Behind a pooler, where the session may be set otherwise, :data:`AHEAD` goes with them: it fails in another run of
+    Behind a pooler, where a session may have other settings, :data:`AHEAD` goes with them: it fails in another run of
     the server than ``run``.
 
     Several are made up completely before the first byte is sent, and sent as one message, so that
@@ -130,7 +135,8 @@ def rows_of_each(
         parameters = [statements[0].parameters[name] for name in names]
         return [psycopg.RawCursor(connection).execute(text, parameters).fetchall()]
     composer = psycopg.ClientCursor(connection)
-    first = 1 if statements[0].text.startswith("SET TRANSACTION") else 0  # the server takes it only before any query
+    # the server accepts it only before the first query
+    first = 1 if statements[0].text.startswith("SET TRANSACTION") else 0
     sent = [*statements[:first], Statement(AHEAD, {"run": run}), *statements[first:]] if pooled else statements
     message = ";\n".join([composer.mogrify(s.text, s.parameters) for s in sent])
     cursor = connection.execute(message.encode(), prepare=False)

@@ -1,7 +1,7 @@
 """The settings of a PostgreSQL session, which hold against those of a URL, a role, a database or a pooler.
 
-On a direct connection the settings are made once, with the connection. Behind a pooler nothing stays in a session:
-there :data:`AHEAD` goes along with each commit that needs it, and :func:`check_session` refuses what cannot be set
+On a direct connection the settings are made once, when it connects. Behind a pooler a session keeps nothing:
+:data:`AHEAD` goes along with each commit that needs it, and :func:`check_session` refuses settings that cannot be made
 for one transaction. DateStyle, IntervalStyle, TimeZone, bytea_output and xmlbinary change nothing here: times are
 numbers, documents are text. ``search_path`` is the user's: it says where the tables are.
 """
@@ -28,14 +28,14 @@ __all__ = [
 ]
 
 _SETTINGS = {
-    # what waited for a lock looks again: that is READ COMMITTED
+    # READ COMMITTED: a statement that waited for a lock looks at the newest row again
     "default_transaction_isolation": "'read committed'",
-    # every statement of ours goes through an index; a plan made while a table was small must too
+    # each of our statements uses an index; a plan made while a table was small must use it too
     "enable_seqscan": "off",
     "enable_indexscan": "on",
     "enable_nestloop": "on",
-    # a generic plan does not know how short a page is: it would read, and sort, all children for it (a bitmap has
-    # no order), with workers
+    # a generic plan does not know how short a page is: it would read and sort all children (a bitmap has no order),
+    # with parallel workers
     "plan_cache_mode": "force_generic_plan",
     "enable_bitmapscan": "off",
     "max_parallel_workers_per_gather": "0",
@@ -52,7 +52,7 @@ _SETTINGS = {
     "lock_timeout": "0",
 }
 SESSION = "; ".join(f"SET {name} = {value}" for name, value in _SETTINGS.items())
-"""What a direct connection begins with."""
+"""The first statements on a direct connection."""
 
 _FOLDER = "substring(pg_relation_filepath('pg_class') FROM '.*/')"
 RUN = f"(extract(epoch FROM pg_postmaster_start_time())::text || ' ' || {_FOLDER})"
@@ -72,7 +72,7 @@ LASTING = """SELECT set_config(name, '0', true) FROM pg_settings
 ASKED = f"""SELECT pg_backend_pid(), current_setting('server_encoding'), current_setting('client_encoding'),
   current_setting('transaction_isolation'), current_setting('client_min_messages'), pg_is_in_recovery(),
   {RUN}"""
-"""What is asked on a new connection: which process answers, the arguments of :func:`check_session`, whether the server
+"""The questions on a new connection: which process answers, the arguments of :func:`check_session`, whether the server
 is a replica, and its run."""
 
 PRIMARY = ("primary", "read-write")
@@ -145,7 +145,7 @@ def options_of(url: Url) -> dict[str, str]:
 
 
 def leads_to_several(url: Url) -> bool:
-    """Whether connections may lead to different servers; what the URL does not say, the environment may."""
+    """Whether connections may lead to different servers; the environment may say what the URL does not."""
     defaults = {one.keyword.decode(): (one.val or b"").decode() for one in psycopg.pq.Conninfo.get_defaults()}
     said = {name: str(url.query.get(name) or defaults.get(name)) for name in ("host", "hostaddr", "load_balance_hosts")}
     hosts = f"{url.host}{url.query.get('host')}" if url.host else said["host"]

@@ -35,7 +35,7 @@ _log = logging.getLogger("metastore")
 
 
 class Judged(NamedTuple):
-    """A member as it was judged. What another thread has seen of it since then does not count."""
+    """A member as it was judged. Later observations of another thread do not count."""
 
     id: int
     incarnation: str
@@ -48,7 +48,7 @@ class Silence:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._since: dict[tuple[int, str], tuple[int, float]] = {}
-        """Of each member: the renewals that were seen last, and since when (monotonic)."""
+        """For each member: the renewals that were seen last, and since when (monotonic)."""
         self._lock = threading.Lock()
 
     def fork(self) -> None:

@@ -27,7 +27,8 @@ class Snapshot:
         self, table: str, columns: Sequence[str], order: Sequence[str], only: Sequence[int] | None = None
     ) -> Iterator[tuple[Any, ...]]:
         text = verify_sql.select(table, columns, order, None if only is None else _AMONG)
-        return self._stream(text, only, 100 if "doc" in columns else 1000)  # a document may have a megabyte
+        # a document may have a megabyte, so fewer rows are read at once
+        return self._stream(text, only, 100 if "doc" in columns else 1000)
 
     def below(self, parent_ids: Sequence[int], columns: Sequence[str], *, gone: bool) -> Iterator[tuple[Any, ...]]:
         return self._stream(verify_sql.select_below(columns, _AMONG, gone=gone), parent_ids, 1000)
@@ -40,7 +41,7 @@ class Snapshot:
             cursor.execute(text, None if ids is None else {"ids": list(ids)})
             yield from cursor
         finally:
-            if self._process == process_id():  # what a forked child sends would go to its parent's session
+            if self._process == process_id():  # a forked child would send this to its parent's session
                 cursor.close()
 
     def numbers(self) -> tuple[int, int]:

@@ -27,7 +27,7 @@ __all__ = [
     "queue_parameters",
 ]
 
-# No commit depends on the ticket. So its transaction does not wait for the disk.
+# No commit depends on a ticket. So its transaction does not wait for the disk.
 _SOON = "set_config('synchronous_commit', 'off', true) <> ''"
 
 QUEUE = without_comments(f"""WITH
@@ -38,7 +38,7 @@ locked AS MATERIALIZED (
   SELECT id FROM guard WHERE id = ANY(%(ids)s::bigint[]) AND {_SOON} ORDER BY id FOR NO KEY UPDATE),
 drawn AS MATERIALIZED (
   SELECT nextval('entity_id_seq') AS number, {NOW} AS at WHERE (SELECT count(*) FROM locked) >= 0),
--- turns of the others that are over
+-- the others' turns that have ended
 over AS (
   DELETE FROM ticket WHERE entity_id = ANY(%(ids)s::bigint[]) AND number = 0 AND since <= {NOW}),
 placed AS (
@@ -50,7 +50,7 @@ SELECT number FROM drawn""")
 
 
 def in_line(entity_id: str, own: str | None = None) -> str:
-    """Return the condition that a ticket hinders a commit: any, or with ``own`` an older one, while that still stands.
+    """Return the condition that a ticket blocks a commit: any, or with ``own`` an older one, if ``own`` still exists.
 
     It reads the statement's snapshot: a statement that began before a ticket was visible passes it.
     """
@@ -64,8 +64,8 @@ def in_line(entity_id: str, own: str | None = None) -> str:
 def line_of(ids: str, own: str) -> str:
     """Return a SELECT of one row: the columns that :func:`line` reads."""
     there = f"SELECT * FROM ticket WHERE entity_id = ANY({ids}) AND number > 0"
-    # there: all tickets at these entities; before: those that come before the own one, or without one those whose time
-    # has come; mine: the own ones, one for each entity
+    # there: all tickets at these entities; before: the tickets ahead of the caller's own, or, without one, those that
+    # count now; mine: the caller's own, one for each entity
     return f"""WITH there AS MATERIALIZED ({there}),
 before AS MATERIALIZED (SELECT * FROM there WHERE CASE WHEN {own} IS NULL THEN since <= {NOW} ELSE number < {own} END),
 mine AS MATERIALIZED (SELECT * FROM there WHERE number = {own})
@@ -83,12 +83,12 @@ LEAVE = without_comments(f"""WITH
 gone AS (
   DELETE FROM ticket WHERE entity_id = ANY(%(ids)s::bigint[]) AND number = %(own)s::bigint AND {_SOON}
   RETURNING entity_id),
--- the others' turn, for the tickets that stand there and for those to come
+-- the others' turn: the waiting tickets count only after it
 rest AS (
   UPDATE ticket t SET since = greatest(t.since, {NOW} + %(gap)s::bigint)
   FROM gone WHERE t.entity_id = gone.entity_id AND t.number > 0 AND t.number <> %(own)s::bigint
     AND %(gap)s::bigint > 0),
--- the same for tickets that come later: a row with the number 0 keeps the end of the others' turn
+-- later tickets wait too: a row with the number 0 notes when the others' turn ends
 turn AS (
   INSERT INTO ticket (entity_id, number, time, patience, since)
   SELECT entity_id, 0, {NOW}, 0, {NOW} + %(gap)s::bigint FROM gone WHERE %(gap)s::bigint > 0

@@ -78,7 +78,7 @@ class PostgresUpkeep(PostgresReads):
 
     def forget_tickets(self) -> None:
         self._rows(tickets.FORGET_TICKETS, {})
-        self._rows(FORGET_ANNOUNCEMENTS, {})  # members do that too, but there may be none any more
+        self._rows(FORGET_ANNOUNCEMENTS, {})  # members do that too, but there may be none now
 
     def forget_pins(self) -> None:
         self._rows(_FORGET_PINS, {"now": self.now()})
@@ -88,7 +88,7 @@ class PostgresUpkeep(PostgresReads):
         ((last, since),) = self._rows(collect_sql.POSTGRES_PAST_FROM, parameters)
         versions = others = 0
         if since is not None:
-            # Committed before the deletion, so that a read of the past never misses rows without notice. It waits for
+            # Committed before the deletion, so that a read of the past learns that rows are missing. It waits for
             # pins that are being inserted; later ones are refused.
             self._rows(_RAISE_PAST, {"since": since})
             ((last, versions, others),) = self._read(lambda connection: _delete_steps(connection, parameters))
@@ -98,7 +98,7 @@ class PostgresUpkeep(PostgresReads):
 
 
 def _delete_steps(connection: psycopg.Connection[Any], parameters: dict[str, Any]) -> list[Row]:
-    """Delete steps as one snapshot shows them: none of its rows may have been changed or deleted by another gc since.
+    """Delete steps as one snapshot shows them: no other gc may have changed or deleted any of these rows since.
 
     Else the step that inherits a name may be one that the other gc deletes, and the name is lost. Each repetition means
     that another gc has deleted some.

@@ -4,9 +4,9 @@ A cursor parses the statement, looks for each parameter's type and counts execut
 than libpq itself. Here a statement is prepared at its third execution. Parameters are sent as text, because each has
 a cast in the statement. psycopg waits, as for a cursor: so a deadline holds here too.
 
-One statement goes by the extended protocol, which is the fastest. Several go as one simple query, which executes what
-is prepared: the server reads all of it before it begins. By the extended protocol it would execute the first one while
-the client still sends the last one. A client that falls silent in between would keep its locks.
+One statement goes by the extended protocol, which is the fastest. Several go as one simple query, which executes
+prepared statements: the server reads all of it before it begins. By the extended protocol it would execute the first
+one while the client still sends the last one. A client that falls silent in between would keep its locks.
 
 Only for sessions that keep prepared statements. Behind a pooler, statements go the way of all others.
 """
@@ -56,7 +56,7 @@ class Wire:
         self._transformer = Transformer(connection)
 
     def rows(self, text: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Run one statement, a transaction of its own; return its rows. Raises psycopg.Error."""
+        """Run one statement in its own transaction; return its rows. Raises psycopg.Error."""
         prepared = self._names.get(text)
         if prepared is None and not self._is_frequent(text):
             return self._connection.execute(text, parameters, prepare=False).fetchall()
@@ -82,7 +82,7 @@ class Wire:
             return self._in_one(texts, arguments)
 
     def _in_one(self, texts: Sequence[str], arguments: Sequence[bytes]) -> list[list[tuple[Any, ...]]]:
-        """Send one simple query. What is not prepared yet is prepared at its beginning.
+        """Send one simple query. The message first prepares the statements that are not prepared yet.
 
         A failure undoes what is executed, but not what is prepared: so that is remembered all the same.
         """
@@ -156,13 +156,13 @@ def _texts(parameters: Mapping[str, Any], names: Sequence[str]) -> list[bytes | 
             texts.append(None)
         elif kind is int:
             texts.append(b"%d" % value)
-        elif kind is UUID:  # its str() takes four times as long
+        elif kind is UUID:  # str() of a UUID takes four times as long
             texts.append(b"%032x" % value.int)
         elif kind is bool:
             texts.append(b"true" if value else b"false")
         else:
             sent = str(value).encode()
-            if b"\x00" in sent:  # libpq would send what comes before it
+            if b"\x00" in sent:  # libpq would send only the part before the NUL
                 raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
             texts.append(sent)
     return texts

@@ -1,1 +1,1 @@
-"""What the two SQL databases share: tables, reads, gc, statistics."""
+"""The parts that the two SQL databases share: tables, reads, gc, statistics."""

@@ -84,7 +84,7 @@ def entities_by_id(rows: Iterable[Row], ids: Sequence[int]) -> list[Known | None
 def chains_of(rows: Iterable[Row], ids: Iterable[int]) -> dict[int, tuple[Node, ...]]:
     """Return the nodes from the root down to each id, from a row for each node that has its parent at the end.
 
-    What the root does not lead to is left out: also what stands below itself, in a damaged table.
+    Entities to which the root does not lead are left out: also those that are below themselves, in a damaged table.
     """
     nodes, parents = dict[int, Node](), dict[int, int]()
     for row in rows:
@@ -94,9 +94,9 @@ def chains_of(rows: Iterable[Row], ids: Iterable[int]) -> dict[int, tuple[Node, 
 
 
 def ways_down(ids: Iterable[int], parents: Mapping[int, int], *, circles: bool = False) -> dict[int, tuple[int, ...]]:
-    """Return the ids from the root, without it, down to each id; what the root does not lead to is left out.
+    """Return the ids from the root, without it, down to each id; ids to which the root does not lead are left out.
 
-    Raises UnreadableRow for what stands below itself, in a damaged table; with ``circles`` it is left out.
+    Raises UnreadableRow for an id that is below itself, in a damaged table; with ``circles`` it is left out.
     """
     ways: dict[int, tuple[int, ...]] = {ROOT_ID: ()}
     for wanted in ids:
@@ -133,7 +133,7 @@ def found(rows: Sequence[Row], search: Search) -> Matches:
     fit = [row for row in rows if row[4] is not None]
     records = [Record(_nodes(row[6]), *row[7:]) for row in fit]
     scanned = [Container(i, kind, bool(folds)) for i, kind, folds in json.loads(rows[0][3] or "[]")]
-    ends = list(fit[-1][4:6]) if len(fit) == search.most else last  # there may be more behind the last of a full page
+    ends = list(fit[-1][4:6]) if len(fit) == search.most else last  # after a full page there may be more
     more = total == search.limit or (len(fit) == search.most and ends != last)
     return Matches(records, scanned, tuple(ends) if more else None, len(records))
 
@@ -163,11 +163,11 @@ def owned_record(row: Row) -> OwnedRecord:
 
 def step(row: Row) -> Step:
     """Return a row of the operation table."""
-    if type(row[0]) is UUID:  # PostgreSQL, which knows booleans too
+    if type(row[0]) is UUID:  # a UUID shows that this is PostgreSQL, which has booleans too
         return Step._make(row)
     try:
         operation_id = UUID(row[0])
-    except ValueError:  # damaged: the reader of the changes names the row
+    except ValueError:  # the row is damaged: the reader of its changes names it
         operation_id, row = UUID(int=0), (*row[:12], "the operation id is damaged", *row[13:])
     in_use = None if row[14] is None else bool(row[14])
     return Step(*(operation_id, *row[1:14], in_use, *row[15:]))

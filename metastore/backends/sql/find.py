@@ -2,7 +2,7 @@
 
 A page scans a bounded part of an index (of names, or of the children of one parent) and keeps the rows that fit. From
 each of these it climbs to the root, and drops it if it is not live, or not below the scope. So a page costs no more
-than its scan, however large the tree is. Each climb is a look-up by id in a sub-select of its own: no plan, made with
+than its scan, however large the tree is. Each climb is a look-up by id in a separate sub-select: no plan, made with
 wrong statistics or none, can join them in another way.
 """
 
@@ -47,7 +47,7 @@ class FindSql:
     array: str
     """The function that makes a JSON array of its arguments."""
     gathered: str
-    """What gathers the values ``{}`` of all rows in a JSON array, as a text."""
+    """The function that gathers the values ``{}`` of all rows in a JSON array, as a text."""
     among: str
     """Whether ``{}`` is among the texts of the parameter ``:families``."""
     places: str
@@ -119,14 +119,14 @@ class FindSql:
         contains = self.contains.format("e.doc", ":fragment")
         return from_named(
             without_comments(f"""
--- A bounded part of an index, whether its rows fit or not.
+-- A bounded part of an index, with the rows that fit and those that do not.
 WITH scanned AS MATERIALIZED ({scan}),
--- Those that fit, each with the nodes down to it.
+-- The rows that fit, each with the nodes down to it.
 climbed AS MATERIALIZED (
   SELECT s.id, s.a, s.b, {self._climb()} AS nodes FROM scanned s
   WHERE (:kind = '' OR s.kind = :kind) AND {self._fits()} AND (:parent < 0 OR s.parent_id = :parent)
     AND (:fragment = '' OR (SELECT {contains} FROM entity e WHERE e.id = s.id))),
--- A page of these, so that no page holds more documents, however many rows it scans.
+-- A page of these rows: it bounds the documents, however many rows the scan read.
 page AS MATERIALIZED (SELECT * FROM climbed WHERE nodes IS NOT NULL ORDER BY a, b LIMIT :most)
 -- One row at least, which says how far the scan came.
 SELECT counted.total, last.a, last.b, {scanned}, f.a, f.b, f.nodes, {ENTITY}

@@ -21,8 +21,8 @@ __all__ = [
     "SQLITE_NEEDLESS",
 ]
 
-# "state <> 0" beside the state that is meant: the partial index guard_gone needs it. In its order: so a page goes on
-# where the last one ended, and no page reads what is live.
+# "state <> 0" beside the state that is meant: the partial index guard_gone needs it. Listed in its order, a page goes
+# on where the last one ended, and no page reads live entities.
 _GONE = """SELECT parent_id, family, key, id FROM guard WHERE state <> 0 AND state = {}
   AND (parent_id, family, key, id) > (:parent_id, :family, :key, :id)
   ORDER BY parent_id, family, key, id LIMIT :page_size"""
@@ -51,7 +51,7 @@ SQLITE_DOOMED = f"SELECT id FROM guard WHERE id IN (SELECT value FROM json_each(
 _NEVER = 1 << 62
 
 # The newest step stays, so that a consumer that reads all of the feed ends after what was collected. A version stays
-# needed while one that is older, and younger than the retention, is kept: no gap in a history.
+# while an older one, younger than the retention, stays: a history has no gap.
 _NEEDLESS = """batch AS {materialized} (
   SELECT operation_id, ordinal, seq, through, entity_id, version, time, state, parent_id, other_id, name, family, key
   FROM operation WHERE seq > :after ORDER BY seq LIMIT :page_size),

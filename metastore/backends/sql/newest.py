@@ -13,7 +13,7 @@ from metastore.port.format import SCHEMA_FORMAT
 __all__ = ["COMPLETE_NEWEST"]
 
 _LACKS: Final = """(operation.parent_id IS NULL
-  -- two gc of format 10 at once left rows under a name that no step took
+  -- two runs of gc (format 10) at once left rows under a name that no step took
   OR operation.key IS NULL AND operation.state = 0 AND (SELECT collected_seq FROM info) > 0
     AND NOT EXISTS (SELECT 1 FROM operation t WHERE t.entity_id = operation.entity_id AND t.version < operation.version
       AND t.key IS NOT NULL AND t.parent_id = operation.parent_id AND t.name = operation.name))"""

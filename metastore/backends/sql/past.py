@@ -1,6 +1,6 @@
 """Read the past, on both SQL databases: rows of the operation table as they were at a position.
 
-``operation`` has one row for each version of an entity. It says where the entity stood after the step. The rows in
+``operation`` has one row for each version of an entity. It says where the entity was after the step. The rows in
 which an entity took a name also have its key, and an index over (parent, family, key). So a path is followed in two
 looks for each level: who took the name last, and what that entity's newest version was then, which must still have the
 name. A listing goes through all that ever had a name below the parent, and keeps what has it then.
@@ -55,7 +55,7 @@ class SqlPast:
     def _resolve(self, at: int, depth: int, lookups: Sequence[Lookup]) -> list[Resolved]:
         here = min(depth, DEEP)
         answers = [resolved(row, here) for row in self._followed("entity", at, here, lookups)]
-        if here < depth:  # the past does not change: a deep path may be followed in several statements
+        if here < depth:  # the past does not change, so several statements may follow a deep path
             there = [n for n, answer in enumerate(answers) if answer.record is not None]
             rest = [
                 Lookup(w.families[here:], w.names[here:], answers[n].nodes[-1]) for n in there for w in [lookups[n]]
@@ -126,7 +126,7 @@ class SqlPast:
     def owned_by_name(
         self, at: int, owner_ids: Sequence[int], kind: str, names: Sequence[str]
     ) -> list[OwnedRecord | None]:
-        # a row stands below its owner, as an entity below its parent
+        # a row is below its owner, as an entity is below its parent
         starts = [Node(i, "", "", 0, True, False) for i in owner_ids]
         lookups = [Lookup((kind,), (name,), start) for start, name in zip(starts, names, strict=True)]
         rows = zip(owner_ids, self._followed("owned", at, 1, lookups) if lookups else [], strict=True)

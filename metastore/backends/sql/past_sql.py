@@ -38,7 +38,7 @@ class PastSql:
     join: str
     """A join that looks up in ``{table}`` as ``{alias}`` by ``{condition}`` for each row on its left."""
     left_join: str
-    """The same, which keeps a row for which nothing is found."""
+    """The same, but it keeps a row that matches nothing."""
     distinct: str
     """The word that selects distinct rows in their order, without reading all of them first."""
     many: Callable[[Sequence[str]], str]
@@ -108,7 +108,7 @@ ORDER BY up.wanted, up.height DESC"""),
         return from_named(
             without_comments(f"""WITH RECURSIVE up AS (
   SELECT {columns} FROM {self.ids} {self._newest("n", "w.id")}
-  -- not ALL: what is above many is kept once
+  -- not ALL: an entity above many others is kept once
   UNION
   SELECT {columns} FROM up {self._newest("n", "up.parent_id")} WHERE up.parent_id <> {ROOT_ID})
 SELECT kept.ok, up.entity_id, up.parent_id, up.state, up.scope_version FROM (SELECT {_KEPT} AS ok) AS kept
@@ -186,7 +186,7 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
         gone = "e.id IS NULL AND w.id IS NULL AND r.id IS NULL"
         first = f"f.entity_id = n.entity_id AND f.version = 1 AND {gone}"
         newest = f"n.entity_id = s.entity_id AND n.version = s.version AND n.parent_id IS NOT NULL AND {self.kinds}"
-        # each join names the range: a merge of two indexes would else begin at the first id
+        # each join names the range: otherwise a merge of two indexes would begin at the first id
         ranged = "{0}.{1} >= :low AND {0}.{1} < :high"
         return from_named(
             without_comments(f"""

@@ -42,7 +42,7 @@ class Place:
         """None: none was opened yet, or it was closed."""
         self.generation: object = None
         self.wire: Any = None
-        """What a backend keeps beside the connection."""
+        """The backend's values that belong to the connection."""
         self.loan: Loan[Any] | None = None
         self.settled = True
         """The last loan left nothing unfinished."""
@@ -83,7 +83,7 @@ class Loan(Block, Generic[C]):
     def end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         pool, place = self.pool, self.place
         if pool.pid != process_id():
-            return  # the block was begun before a fork: the connection is the parent's
+            return  # the block began before a fork: the connection belongs to the parent
         try:
             if pool.settle(place.connection, kind):
                 place.settled = True
@@ -101,21 +101,25 @@ class _Waiter(NamedTuple):
 
 
 class WaitingPool:
-    """At most ``limits.size`` connections, all of which are kept. Raises PoolExhausted if all are lent for too long."""
+    """Has at most ``limits.size`` connections, and keeps all of them.
+
+    Raises PoolExhausted if all are lent for too long.
+    """
 
     def __init__(self, connect: Callable[[], Any], settle: Settle, limits: Limits, timeout: float) -> None:
         """``settle`` ends what a loan left, after an error of some type or none; False: never lend it again.
 
-        BaseException stands for an interrupt that kept the loan from saying how it ended.
+        BaseException means that an interrupt kept the loan from saying how it ended.
         """
         self.pid = process_id()
         self._connect, self.settle, self._limits = connect, settle, limits
         self._longest = timeout if limits.max_wait is None else limits.max_wait
         self._generation = object()
-        self._changing = Lock()  # places change hands under it
+        self._changing = Lock()  # held while a place changes its owner
         self._places: list[Place] = []
         self._line: deque[_Waiter] = deque()
-        # of a store that is dropped and was not closed; a child at its exit must not end its parent's sessions
+        # closes the connections of a store that was dropped and not closed; a child's exit must not end its parent's
+        # sessions
         finalize(self, _close, self._places, self.pid).atexit = False
 
     def use(self) -> PoolUse:
@@ -124,7 +128,7 @@ class WaitingPool:
         return PoolUse(self._limits.size, lent, sum(waiter.loan.runs for waiter in list(self._line)))
 
     def forget(self) -> None:
-        """Lend none of the connections of now again."""
+        """Lend none of the present connections again."""
         self._generation = object()
 
     def close_idle(self) -> None:
@@ -146,14 +150,14 @@ class WaitingPool:
         return self._waited(loan)
 
     def make_ready(self, place: Place) -> None:
-        """Let a place have a connection in which nothing is unfinished."""
+        """Give a place a connection without unfinished work."""
         if (
             not (place.settled or self.settle(place.connection, BaseException))
             or place.generation is not self._generation
         ):
             place.close()
         if place.connection is None:
-            place.generation = self._generation  # before: what is forgotten meanwhile is not lent
+            place.generation = self._generation  # read first: a connection of an older generation is not lent
             place.connection = self._connect()
 
     def put_back(self, place: Place) -> None:
@@ -181,7 +185,7 @@ class WaitingPool:
         try:
             while True:
                 with self._changing:
-                    while not self._line[0].loan.runs:  # an interrupt kept it from leaving the line
+                    while not self._line[0].loan.runs:  # an interrupt kept this waiter from leaving the line
                         self._line.popleft()
                     place = self._taken(loan) if self._line[0] is waiter else None
                 if place is not None:

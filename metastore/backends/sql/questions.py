@@ -76,7 +76,7 @@ class Texts:
 
 
 class Questions(ABC):
-    """Reads for a backend to inherit. What is below the line in the class is what a database says."""
+    """Reads for a backend to inherit. Each database implements the methods below the line in the class."""
 
     sql: Texts
 

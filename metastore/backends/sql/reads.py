@@ -140,7 +140,7 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC"""),
         return from_named(self.held, self.parameter)
 
     def _page(self, inner: str, order: str) -> str:
-        # the count comes with each row, and as a row without a page if that is empty: both are of one snapshot
+        # the count comes with each row, and as a row of its own if the page is empty: one snapshot shows both
         return from_named(
             f"""SELECT held.n, page.* FROM (SELECT ({self.held}) AS n) AS held
 LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
@@ -192,7 +192,7 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
 
     @cached_property
     def named(self) -> str:
-        """The child that has a name, live or being dropped in steps: the condition is that of the index of names."""
+        """The child that has a name, live or being dropped in steps: the same condition as in the index of names."""
         return self._page(
             f"""SELECT g.key AS k, {NODE.format("g")}, g.state, {ENTITY}
   FROM guard g JOIN entity e ON e.id = g.id
@@ -203,7 +203,7 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
     @cached_property
     def gone(self) -> str:
         """The child of this kind and name that was dropped last."""
-        # "is not live" is said besides "is dropped", because the partial index of what is not live has that condition
+        # "is dropped" implies "is not live", which is repeated because the partial index has that condition
         return from_named(
             f"""SELECT g.key, {NODE.format("g")}, g.state, {ENTITY}
 FROM guard g JOIN entity e ON e.id = g.id

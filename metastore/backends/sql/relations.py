@@ -44,11 +44,11 @@ class RelationSql:
     nested: str
     """The function that keeps JSON, which a sub-select returns, from being taken for a text."""
     text: str
-    """What is written behind JSON, so that it comes as a text."""
+    """The suffix that makes a database return JSON as a text."""
     each: str
     """The join with ``{table} {alias}`` by ``{condition}``, for each row to the left."""
     maybe: str
-    """Likewise, where there may be no such row."""
+    """Likewise, if such a row may be missing."""
     slots: str
     """A table ``w`` of (from_id, slot) from the parameters."""
     names: str
@@ -70,7 +70,7 @@ class RelationSql:
     SELECT {self.gathered}({self.array}({_NODE})) FROM u WHERE u.id <> 0)"""
 
     def _far(self) -> str:
-        """A scalar: the nodes from the relation's other end up. Most ends stand below a metalake: no walk for them."""
+        """A scalar: the nodes from the relation's other end up. Most ends are below a metalake: no walk for them."""
         two = [
             f"{self.array}({height}, {', '.join(f'{g}.{c}' for c in _COLUMNS_OF_NODE)})"
             for height, g in ((0, "t"), (1, "m"))

@@ -1,6 +1,6 @@
 """The statement that reads a user's rights, on both SQL databases, and what its rows mean.
 
-Users, groups and roles count while they are live; what is asked for counts in whatever state it is.
+Users, groups and roles count while they are live; the object that is asked about counts in any state.
 """
 
 from __future__ import annotations
@@ -55,17 +55,18 @@ SELECT {_MEMBER} AS what, id AS one, scope_version AS other, CASE WHEN in_use TH
   name AS name FROM member
 UNION ALL
 SELECT {_ROLE}, member, id, scope_version, '', name FROM role
--- what the user owns among the places
+-- the places that the user owns
 UNION ALL
 SELECT {_OWNER}, r.from_id, r.to_id, 0, '', '' FROM {places}
   {each("relation", "r", "r.from_id = w.id AND r.kind = 'owner'")}
   WHERE r.to_id IN (SELECT id FROM member)
--- what the user's roles grant on the places: few roles are looked up one by one, because others may grant much there
+-- what the user's roles grant on the places: a few roles are looked up one by one, because other roles may grant much
+-- there
 UNION ALL
 SELECT {_GRANT}, r.from_id, r.to_id, 0, r.value, '' FROM (SELECT DISTINCT id FROM role) o CROSS JOIN {places}
   {each("relation", "r", "r.from_id = o.id AND r.kind = 'grant' AND r.slot = w.id")}
   WHERE (SELECT count(*) FROM role) <= {_FEW}
--- of many roles, all that is granted there is read
+-- for many roles, all grants on the places are read
 UNION ALL
 SELECT {_GRANT}, r.from_id, r.to_id, 0, r.value, '' FROM {places}
   {each("relation", "r", "r.to_id = w.id AND r.kind = 'grant'")}
@@ -78,7 +79,7 @@ def _below(each: Callable[[str, str, str], str]) -> tuple[str, str]:
     There are two ways: from all that the user has anywhere, and from the children. A row of ``way`` says which is the
     shorter. It is in the first condition of each join, so that the longer way reads nothing.
     """
-    # two parts, because each has an index
+    # two selects, because live children and all others have an index each
     children = [
         each("guard", "c", f"{{}} AND c.parent_id = :below AND c.state {state}") + " {}" for state in ("= 0", "<> 0")
     ]
@@ -95,7 +96,8 @@ def _below(each: Callable[[str, str, str], str]) -> tuple[str, str]:
     owner_of = each("relation", "r", "r.from_id = c.id AND r.kind = 'owner'")
     grant_on = each("relation", "r", "r.from_id = o.id AND r.kind = 'grant' AND r.slot = c.id")
     way = f""",
--- 1: there are fewer children than what the user owns; and fewer pairs of a role and a child than grants
+-- 1: the user owns more objects than there are children; or its roles have more grants than there are pairs of a role
+-- and a child
 way AS (SELECT {_are_fewer(all_children(""), f"{one} {owned}")} AS owns,
   {_are_fewer(all_children(mine), f"{one} {granted}")} AS grants)"""
     selects = [

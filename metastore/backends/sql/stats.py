@@ -1,13 +1,13 @@
-"""What ``Backend.stats`` answers, and how PostgreSQL and SQLite are asked for it.
+"""The answer of ``Backend.stats``, and the statements that get it from PostgreSQL and SQLite.
 
 One statement, hence one instant and one round trip; its lists come as JSON. PostgreSQL is asked once more for its
 MultiXact members, by a statement that its role may run.
 
-**Undecided positions** (PostgreSQL). A number missing in the feed is final once every transaction that could have
-drawn it is over. That transaction had its id before it drew the number, hence before a later number was drawn. So a
-gap is open if a running transaction with an id began before the first change after the gap; what follows the gap is
-not delivered yet. The start is compared by the clock, with a second to spare. ``xact_start`` of other roles is hidden
-from roles that are not in pg_read_all_stats: then it is not known.
+**Undecided positions** (PostgreSQL). A number missing in the feed is final once every transaction that could have drawn
+it is over. That transaction had its id before it drew the number, hence before a later number was drawn. So a gap is
+open if a running transaction with an id began before the first change after the gap; the feed does not deliver the
+changes after it yet. The start is compared by the clock, with a second to spare. ``xact_start`` of other roles is
+hidden from roles that are not in pg_read_all_stats: then it is not known.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Fetch = Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]
 """Runs a statement with named parameters, and returns its rows."""
 
 _COMMON = """
--- The database's clock, looked at once.
+-- The database's clock, read once.
 now AS (SELECT {now} AS at),
 -- The newest steps of the feed: more are never counted.
 recent AS MATERIALIZED (
@@ -39,7 +39,7 @@ hot AS MATERIALIZED (
   SELECT id, count(*) AS writes FROM recent
   WHERE id IS NOT NULL AND coalesce(kind, '') <> 'lease' AND time >= (SELECT at FROM now) - CAST(:since AS bigint)
   GROUP BY id ORDER BY count(*) DESC, id LIMIT :page_size),
--- The marks that are set; the one that ends first stands first.
+-- The marks, ordered by when they end.
 marks AS MATERIALIZED (
   SELECT id, mark, coalesce(marked_at, 0) AS marked_at, coalesce(marked_until, 0) AS marked_until FROM guard
   WHERE mark IS NOT NULL
@@ -67,7 +67,7 @@ running AS MATERIALIZED (
 oldest AS (
   SELECT CASE WHEN count(*) = count(began) THEN (extract(epoch FROM min(began)) * 1000000)::bigint END AS began,
     count(*) > count(began) AS hidden FROM running),
--- Each step's distance from the step before it: above 1, there is a gap.
+-- Each step's distance from the step before it: more than 1 means a gap.
 behind AS (
   SELECT recent.seq, recent.time, recent.seq - lag(recent.seq) OVER (ORDER BY recent.seq) AS step FROM recent),
 -- The first step behind a gap that a running transaction may still fill.
@@ -96,16 +96,16 @@ _SQLITE = without_comments(f"""WITH RECURSIVE {
 }
 {_ANSWER.format(array="json_group_array", row="json_array")}""")
 
-_MEMBERS_PER_FILE: Final = 32 * 409 * 4  # pages of a segment, groups on a page of 8 KiB, members of a group
+_MEMBERS_PER_FILE: Final = 32 * 409 * 4  # pages in a segment, groups on a page of 8 KiB, members in a group
 _MEMBERS_BY_FILES = f"SELECT count(*) * {_MEMBERS_PER_FILE} FROM pg_ls_dir('pg_multixact/members')"
 _MEMBERS_BY_CHECKPOINT = """SELECT (c.members / greatest(1, c.next - 1) * greatest(0, c.next - c.oldest))::bigint
 FROM (SELECT next_multi_offset::text::numeric AS members, next_multixact_id::text::bigint AS next,
   oldest_multi_xid::text::bigint AS oldest FROM pg_control_checkpoint()) c"""
-"""Counts 2**32 members from the start again; what is kept is taken for as large as all since."""
+"""Wraps at 2**32; the estimate assumes that nothing was removed since."""
 
 
 def postgres_stats(fetch: Fetch, since: int, limit: int) -> DatabaseStats:
-    """Ask PostgreSQL: what was written in the last ``since`` µs is hot; at most ``limit`` marks and hot entities."""
+    """Ask PostgreSQL: entities written in the last ``since`` µs are hot; at most ``limit`` marks and hot entities."""
     ((*common, undecided, undecided_since, oldest, age, files, checkpoint),) = fetch(
         _POSTGRES, {"since": since, "page_size": limit}
     )
@@ -130,7 +130,7 @@ def _members(fetch: Fetch, statement: str) -> int | None:
 
 
 def sqlite_stats(fetch: Fetch, now: int, since: int, limit: int) -> DatabaseStats:
-    """Ask SQLite, where it is ``now``; as :func:`postgres_stats`. Its feed has no gaps, and it no MultiXacts."""
+    """Ask SQLite, whose time is ``now``; as :func:`postgres_stats`. No gaps in the feed, no MultiXacts."""
     (common,) = fetch(_SQLITE, {"now": now, "since": since, "page_size": limit})
     return _stats(common)
 

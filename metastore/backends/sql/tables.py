@@ -10,7 +10,7 @@
                nothing (failed, unchanged), and those that may be claimed again (forbidden, moved,
                expired, cancelled).
 ``lease``      one row per lease, never deleted: its token, its holder and until when. ``lease_waiter``: the
-               clients that wait for it; ``staged``: what was produced under it and is not visible yet.
+               clients that wait for it; ``staged``: values that were made under it and are not visible yet.
 ``ticket``     who is in line for an entity: one row per transaction that waits, and entity.
 ``pin``        positions whose past gc keeps, by name. ``consumer``: how far named readers of the feed are.
 ``cache_member``        the processes that hold a lease on what they cache; ``cache_announcement``: changes that are
@@ -83,7 +83,7 @@ guard = Table(
     Column("mark", Uuid().with_variant(Text(), "sqlite")),  # the exclusive operation that is announced here
     Column("marked_at", _Id),
     Column("marked_until", _Id),
-    Column("quiet_until", _Id),  # until then no new mark and no exclusive operation: it is the sharers' turn
+    Column("quiet_until", _Id),  # until then the sharers have their turn: no new mark and no exclusive operation
     # a full unique index: an update of the scope version then conflicts with FOR KEY SHARE
     UniqueConstraint("id", "scope_version", name="guard_scope"),
     Index(
@@ -92,7 +92,8 @@ guard = Table(
         "family",
         "key",
         unique=True,
-        # what is being dropped in steps (3) keeps its name; OR, not IN: SQLite then uses the index for "state = 0"
+        # an entity that is being dropped in steps (3) keeps its name; OR, not IN: SQLite then uses the index for a
+        # statement that says "state = 0"
         postgresql_where=text("state = 0 OR state = 3"),
         sqlite_where=text("state = 0 OR state = 3"),
     ),
@@ -104,7 +105,8 @@ guard = Table(
         postgresql_where=text("state <> 0"),
         sqlite_where=text("state <> 0"),
     ),
-    # where names are looked for, whatever is above them. Without the root: so PostgreSQL cannot prefer it for a path
+    # Finds entities by name, whatever is above them. The root is left out, so that PostgreSQL does not choose this
+    # index to resolve a path
     Index(
         "guard_name",
         "name",
@@ -154,8 +156,8 @@ relation = Table(
     metadata,
     Column("from_id", _Id, nullable=False),
     Column("kind", _Name, nullable=False),
-    Column("slot", _Id, nullable=False),  # the other end; 0 where an entity has one relation of the kind at most
-    Column("column_id", _Id, nullable=False),  # 0: it goes from the entity itself
+    Column("slot", _Id, nullable=False),  # the id of the other end; 0 if an entity has at most one relation of the kind
+    Column("column_id", _Id, nullable=False),  # 0: the relation goes from the entity itself
     Column("value", _Name, nullable=False),  # "": none
     Column("id", _Id, nullable=False),
     Column("to_id", _Id, nullable=False),
@@ -174,7 +176,7 @@ operation = Table(
     metadata,
     Column("operation_id", Uuid().with_variant(Text(), "sqlite"), nullable=False),
     Column("ordinal", Integer, nullable=False),
-    Column("seq", _Id),  # none: a tombstone, which no feed shows
+    Column("seq", _Id),  # NULL: a tombstone, which no feed shows
     Column("entity_id", _Id),
     Column("version", _Id),
     Column("owner_id", _Id),  # of an owned row: the entity that it belongs to
@@ -188,30 +190,30 @@ operation = Table(
     Column("scope_version", _Id),
     Column("in_use", Boolean),
     Column("doc", Text),
-    Column("attempt", Integer),  # of a row that can be claimed: counts its claims, so that a late one fails
+    Column("attempt", Integer),  # counts the claims of a row that can be claimed, so that a late claim fails
     Column("deadline", _Id),  # of an intent: after that no helper applies it
-    Column("digest", Text),  # of an id that the caller gave: fingerprint of the arguments
-    Column("result", Text),  # what was answered, where the row itself does not say it: JSON
+    Column("digest", Text),  # the fingerprint of the arguments, if the caller gave the id
+    Column("result", Text),  # the answer as JSON, if the row itself does not say it
     Column("format", Integer),  # of an intent: the format of its changes
     Column("fences", Text),  # under which leases it was committed: JSON, pairs of id and token
     Column("other_id", _Id),  # of a relation: the end that it leads to; owner_id is the end that it goes from
     Column("other_path", Text),  # of a relation: the other end's path
-    # How the row stood after the step, for reads of the past. An owned row stands below its owner.
+    # How the row stood after the step, for reads of the past. An owned row is below its owner.
     Column("parent_id", _Id),
     Column("name", _Name),
     Column("fold", Boolean),
     Column("state", SmallInteger),
-    Column("family", _Name),  # this and the key: only where the step took the name, or gc removed the step that did
+    Column("family", _Name),  # family and key are set only if the step took the name, or gc removed the step that did
     Column("key", _Name),
-    Column("through", _Id),  # of a commit with several rows: its last position; before that the past shows none of them
-    # under which generation there were no members of the cache; none: the commit was announced, or is older
+    Column("through", _Id),  # the last position of a commit with several rows: before it, the past shows none of them
+    # the generation in which the cache had no members; NULL: the commit was announced, or is older
     Column("generation", _Id),
-    Column("writer", SmallInteger),  # of a row with a position: the format of the program that wrote it
+    Column("writer", SmallInteger),  # the format of the program that wrote a row with a position
     PrimaryKeyConstraint("operation_id", "ordinal", name="operation_pkey"),
     UniqueConstraint("seq", name="operation_seq"),
     # the included columns answer "which version was the newest then" without a look at the rows
     UniqueConstraint("entity_id", "version", name="operation_version", postgresql_include=["seq", "through"]),
-    # who had a name, and what stood below a parent, at a position
+    # who had a name, and what was below a parent, at a position
     Index(
         "operation_name",
         "parent_id",
@@ -250,9 +252,9 @@ lease = Table(
     Column("name", _Name, nullable=False),
     Column("id", _Id, nullable=False),
     Column("token", _Id, nullable=False),
-    Column("owner", Text),  # none: it is free
+    Column("owner", Text),  # NULL: the lease is free
     Column("incarnation", Text),
-    Column("took_over", Boolean, nullable=False),  # from a holder whose time was over
+    Column("took_over", Boolean, nullable=False),  # the token was taken from a holder whose time was over
     Column("acquired_at", _Id),
     Column("expires_at", _Id),
     PrimaryKeyConstraint("name", name="lease_pkey"),
@@ -264,7 +266,7 @@ lease_waiter = Table(
     "lease_waiter",
     metadata,
     Column("name", _Name, nullable=False),
-    Column("ticket", _Id, nullable=False),  # in the order of arrival; the same for all names that one waits for
+    Column("ticket", _Id, nullable=False),  # in the order of arrival; one number for all names of a waiter
     Column("owner", Text, nullable=False),
     Column("alive_until", _Id, nullable=False),
     PrimaryKeyConstraint("name", "ticket", name="lease_waiter_pkey"),
@@ -295,8 +297,8 @@ ticket = Table(
     # in the order of arrival, one number for all entities of a ticket; 0: no ticket
     Column("number", _Id, nullable=False),
     Column("time", _Id, nullable=False),
-    Column("patience", _Id, nullable=False),  # how long it may stand still at the head (µs)
-    Column("since", _Id, nullable=False),  # when it counts; of the number 0: until then it is the others' turn
+    Column("patience", _Id, nullable=False),  # how long it may wait at the head without a move (µs)
+    Column("since", _Id, nullable=False),  # from when on it counts; for the number 0: when the others' turn ends
     PrimaryKeyConstraint("entity_id", "number", name="ticket_pkey"),
 )
 
@@ -306,7 +308,7 @@ cache_member = Table(
     Column("id", _Id, nullable=False, autoincrement=False),
     Column("incarnation", Text, nullable=False),
     Column("renewals", _Id, nullable=False),
-    Column("seen", Text, nullable=False),  # a snapshot: it has evicted what was announced in it
+    Column("seen", Text, nullable=False),  # a snapshot: the member has evicted what was announced in it
     Column("ttl", _Id, nullable=False),
     Column("host", Text, nullable=False),
     Column("pid", _Id, nullable=False),
@@ -320,9 +322,9 @@ cache_announcement = Table(
     metadata,
     Column("id", _Id, nullable=False, autoincrement=False),
     Column("xid", _Id, nullable=False),  # the transaction that announced it
-    Column("ids", _Ids, nullable=False),  # entities whose content changes
-    Column("scopes", _Ids, nullable=False),  # entities of which everything below changes too; 0: everything
-    Column("parents", _Ids, nullable=False),  # entities whose children become others
+    Column("ids", _Ids, nullable=False),  # the entities whose content changes
+    Column("scopes", _Ids, nullable=False),  # the entities below which everything changes too; 0: everything
+    Column("parents", _Ids, nullable=False),  # the entities that get or lose children
     Column("at", _Id, nullable=False),
     PrimaryKeyConstraint("id", name="cache_announcement_pkey"),
 )
@@ -334,13 +336,13 @@ info = Table(
     Column("format", Integer, nullable=False),
     Column("compatible_from", Integer, nullable=False),
     Column("epoch", Text, nullable=False),
-    Column("origin", Text, nullable=False),  # which database it is, noted at the first open: a restored copy differs
-    Column("collected_seq", _Id, nullable=False),  # gc removed nothing after this position
+    Column("origin", Text, nullable=False),  # the database's identity, noted at the first open: a restored copy differs
+    Column("collected_seq", _Id, nullable=False),  # gc removed no operation after this position
     Column("last_id", _Id, nullable=False),  # SQLite only: PostgreSQL has sequences
     Column("last_seq", _Id, nullable=False),
-    Column("forgotten", _Id, nullable=False, server_default="0"),  # gc removed operations that are older
+    Column("forgotten", _Id, nullable=False, server_default="0"),  # gc removed operations older than this time
     Column("past_from", _Id, nullable=False, server_default="0"),  # the first position at which the past is whole
-    # the format of the program that gc runs in; a trigger looks at it, and removes it
+    # gc writes its program's format here; a trigger checks and clears it
     Column("writer", SmallInteger),
 )
 
@@ -351,7 +353,7 @@ pin = Table(
     Column("seq", _Id, nullable=False),
     Column("principal", Text),
     Column("created_at", _Id, nullable=False),
-    Column("expires_at", _Id),  # none: it stays until it is removed
+    Column("expires_at", _Id),  # NULL: it stays until it is removed
     PrimaryKeyConstraint("name", name="pin_pkey"),
     Index("pin_seq", "seq"),
 )
@@ -370,7 +372,7 @@ secret_key = Table(
     "secret_key",
     metadata,
     Column("number", Integer, nullable=False, autoincrement=False),
-    Column("wrapped", Text),  # none: a rotation destroyed it
+    Column("wrapped", Text),  # NULL: a rotation destroyed the key
     Column("wrapper", Text, nullable=False),  # the name of the environment's key that wraps it
     Column("created_at", _Id, nullable=False),
     PrimaryKeyConstraint("number", name="secret_key_pkey"),

@@ -11,14 +11,14 @@ _STEP = "o.seq, o.entity_id, o.action, o.path_after"
 
 
 def touched_sql(head: str, parameter: str, gaps: str | None = None) -> str:
-    """Return the statement, with ``head`` (columns of ``info i``) before each step; one row without a step if none is.
+    """Return the statement, with ``head`` (columns of ``info i``) before each step; without a step, it returns one row.
 
-    ``gaps``: what follows SELECT to find the steps ``o`` that fill gaps; None: there are no gaps, which is usual.
+    ``gaps``: the text after SELECT that finds the steps ``o`` which fill gaps; None: there are no gaps, as usual.
     Everything that the statement returns is of one instant.
     """
     filled = f"""
   UNION ALL
-  -- what was missing before it, and is there by now
+  -- the positions that were missing before, and are filled by now
   SELECT {_STEP} {gaps}"""
     text = f"""SELECT {head}, t.seq, t.entity_id, t.action, t.path_after FROM info i LEFT JOIN (
   -- what was committed after the position

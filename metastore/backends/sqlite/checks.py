@@ -51,7 +51,8 @@ __all__ = [
 T = TypeVar("T")
 
 TAKEN = "(state = 0 OR state = 3)"
-"""What has its name and fills its parent: what is live, or being dropped in steps. As the index has it."""
+"""Entities that keep their name and fill their parent: live ones, and those that are being dropped in steps. As the
+index has it."""
 
 _LOOKS = 100
 """After how many rows the clock is read."""
@@ -72,18 +73,18 @@ CLEARED = f"""mark = NULL, marked_at = NULL, marked_until = NULL,
   quiet_until = :now + min(max({QUIET}, min(:now, marked_until) - marked_at), {LONGEST_QUIET})"""
 THEIR_TURN = f"(quiet_until > :now AND quiet_until <= :now + {LONGEST_QUIET})"
 """Whether it is the others' turn on a guard. One that would last longer dates from before the clock was set back."""
-# What an exclusive operation looks at before it goes on: its own scope version, a mark, the others' turn.
+# What an exclusive operation checks before it goes on: its own scope version, a mark, the others' turn.
 STAND = f"SELECT scope_version, mark, {THEIR_TURN} FROM guard WHERE id = :id"
 
 
-# The partial indexes of children are used where their condition is in the statement, word for word: else each of
-# these reads all guards.
+# SQLite uses the partial indexes of children only if the statement has their condition word for word: otherwise each of
+# these statements reads all guards.
 _GONE = "state <> 0"
-# What a listing saw: (id, version) of the children of a kind in a state. Any difference is a phantom.
+# The rows that a listing saw: (id, version) of the children of a kind in a state. Any difference is a phantom.
 _MEMBERS = """SELECT g.id, e.version FROM (
     SELECT id FROM guard WHERE parent_id = ? AND kind = ? AND state = ? AND {}) AS g
   CROSS JOIN entity e ON e.id = g.id"""
-# What a restore by name means.
+# The entity that a restore by name means.
 _NEWEST = f"""SELECT id FROM guard WHERE parent_id = ? AND kind = ? AND family = ? AND key = ? AND state = {DROPPED}
   AND {_GONE}
   ORDER BY dropped_at DESC, id DESC LIMIT 1"""

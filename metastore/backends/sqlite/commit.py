@@ -36,10 +36,10 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
             connection.execute("UPDATE guard SET scope_version = scope_version + 1 WHERE id = ?", (guard.id,))
     writer = Writer(connection, commit, now)
     results = tuple([writer.write(w) for w in in_time(commit.writes)])
-    if sum(result is not None for result in results) > 1:  # the past shows its rows together
+    if sum(result is not None for result in results) > 1:  # a read of the past shows these rows together
         last = "(SELECT last_seq FROM info)"
         connection.execute(f"UPDATE operation SET through = {last} WHERE operation_id = ?", (str(commit.operation_id),))
-    if commit.claim and not any(results):  # nothing takes the tombstone's place: it stays
+    if commit.claim and not any(results):  # no row replaces the tombstone, so it stays
         sql = "INSERT INTO operation (operation_id, ordinal, action, time, attempt) VALUES (?, 0, 'forbidden', ?, ?)"
         connection.execute(sql, (str(commit.operation_id), now, commit.claim))
     if commit.held is not None:

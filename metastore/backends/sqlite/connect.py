@@ -51,7 +51,7 @@ _LONGEST = 1_000_000.0
 
 
 def _newest_driver() -> Any:
-    """Return the module with the newest SQLite: pysqlite3, where it is installed, or Python's own."""
+    """Return the module with the newest SQLite: pysqlite3 if it is installed, otherwise Python's own."""
     try:
         import pysqlite3.dbapi2 as other  # noqa: PLC0415  (an extra)
     except ImportError:
@@ -110,7 +110,7 @@ class Pool:
             )
 
     def _check_there(self) -> None:
-        """Raise BackendUnavailable if the path leads to another file by now: what is written would go into nothing."""
+        """Raise BackendUnavailable if the path leads to another file now: writes would go to a file without a name."""
         if self._in_memory:
             return
         there = _identity(self._database)
@@ -127,11 +127,11 @@ class Pool:
         """The file's number in its file system, which a copy does not share; in memory, one for this pool."""
         try:
             return id(self) if self._in_memory else Path(self._database).stat().st_ino
-        except OSError:  # the file is gone: what is open goes on without it
+        except OSError:  # the file is gone: open connections go on without it
             return 0
 
     def _new_pool(self) -> WaitingPool:
-        # a database in memory lives in its one connection
+        # a database in memory exists only in its one connection
         limits = self._limits._replace(size=1) if self._in_memory else self._limits
         return WaitingPool(self._connect, self._settle, limits, self._timeout)
 
@@ -153,7 +153,8 @@ class Pool:
                 if self._in_memory or not denied or not os.access(self._database, os.R_OK):
                     raise
             return self._opened_immutable()
-        except (DRIVER.Error, UnicodeDecodeError) as error:  # a damaged schema's text is in SQLite's message
+        # UnicodeDecodeError: SQLite's message quotes the text of a damaged schema
+        except (DRIVER.Error, UnicodeDecodeError) as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             raise (BackendRefused if code == sqlite3.SQLITE_NOTADB else BackendUnavailable)(
                 f"cannot open the SQLite database {self._database}: {error}; check the path and its permissions"
@@ -188,11 +189,11 @@ class Pool:
         return connection
 
     def connection(self) -> Loan[Any]:
-        """Lend a connection for a ``with`` block; what it left unfinished is rolled back."""
-        if self._closed and (self._in_memory or not cleans_up()):  # in memory, the data went with the connection
+        """Lend a connection for a ``with`` block; unfinished work is rolled back."""
+        if self._closed and (self._in_memory or not cleans_up()):  # a database in memory ended with its connection
             raise StoreClosed
         if self._pool.pid != process_id():
-            self._of_parent.append(self._pool)  # kept: a child must not close what it did not open
+            self._of_parent.append(self._pool)  # kept: a child must not close connections that its parent opened
             self._pool = self._new_pool()
         if self._file is not None:
             self._check_there()
@@ -264,8 +265,8 @@ def _warn_once() -> None:
 
 
 def make_private(database: str) -> None:
-    """Make a file that is not there for its owner alone; SQLite gives the files beside it (-wal, -shm) its mode."""
-    with suppress(OSError):  # it is there, or SQLite will say what is wrong
+    """Make a missing file that only its owner may read; SQLite gives the files beside it (-wal, -shm) its mode."""
+    with suppress(OSError):  # the file exists, or SQLite will report the problem
         os.close(os.open(database, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
@@ -343,7 +344,7 @@ def _translated(error: Exception) -> MetastoreError | Exception:
         return InvalidArgument(f"the database refuses a value: {error}")
     refused: tuple[type[Exception], ...] = (DRIVER.InterfaceError, DRIVER.ProgrammingError, DRIVER.NotSupportedError)
     if isinstance(error, refused):
-        return error  # the driver refused what it was given: a defect of ours
+        return error  # the driver refused a value: a bug in this program
     return BackendRefused(f"the database {_file(error)} failed: {error}; run: metastore verify")
 
 

@@ -1,6 +1,6 @@
 """Copy a SQLite database into one file, and put such a file back in its place.
 
-A database is more than its file: a log (``-wal``) stands beside it. SQLite writes the copy, with what is in the log. A
+A database is more than its file: it has a log (``-wal``) beside it. SQLite writes the copy, with what is in the log. A
 copy is put back only while no program has the database open, and the log of the state before it goes: SQLite would
 replay it over the copy.
 """
@@ -46,7 +46,7 @@ def put_back(database: str, source: Path, *, dry_run: bool = False) -> None:
 
     ``dry_run``: only check the source.
 
-    Raises InvalidArgument if the source is no such file; BackendUnavailable while a program has the database open.
+    Raises InvalidArgument if the source is not such a file; BackendUnavailable while a program has the database open.
     """
     _check(source)
     if Path(database).exists() and source.samefile(database):
@@ -58,14 +58,14 @@ def put_back(database: str, source: Path, *, dry_run: bool = False) -> None:
 
 
 def _write(source: str, target: Path) -> None:
-    """Let SQLite copy a database to ``target``; the file is there, whole and on the disk, or not at all."""
+    """Let SQLite copy a database to ``target``; the whole copy is there, and on the disk, or none of it."""
     part = target.with_name(target.name + _PART)
     try:
         part.unlink(missing_ok=True)
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         with closing(_connect(source)) as read, closing(_connect(str(part))) as written:
             read.backup(written, progress=_Patience(source))
-            written.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
+            written.execute("PRAGMA journal_mode = DELETE")  # the copy is one file, without a WAL beside it
             problem = _problem(written)
         if problem is not None:
             raise BackendRefused(f"SQLite finds damage in {source}: {problem}; take another backup")
@@ -104,7 +104,7 @@ def _sync(path: Path) -> None:
 
 
 def _connect(file: str) -> Any:
-    """Connect to a file that is there."""
+    """Connect to an existing file."""
     uri = f"{Path(file).absolute().as_uri()}?mode=rw"
     return DRIVER.connect(uri, timeout=_PATIENCE, isolation_level=None, uri=True)
 
@@ -123,7 +123,7 @@ def _check(source: Path) -> None:
         with closing(_connect(str(source))) as connection:
             ((compatible_from,),) = connection.execute("SELECT compatible_from FROM info").fetchall()
             problem = _problem(connection)
-    except (DRIVER.Error, UnicodeDecodeError) as error:  # SQLite's message has the damaged text in it
+    except (DRIVER.Error, UnicodeDecodeError) as error:  # UnicodeDecodeError: SQLite's message quotes damaged text
         raise InvalidArgument(
             f"{source} is not a backup of a metastore: {error}; name a file of: metastore backup"
         ) from None
@@ -135,7 +135,7 @@ def _check(source: Path) -> None:
 
 @contextmanager
 def _alone(database: str) -> Iterator[None]:
-    """Hold the database alone, its log emptied and removed. What SQLite cannot read is as good as not there."""
+    """Hold the database alone, its log emptied and removed. A file that SQLite cannot read counts as missing."""
     if not Path(database).is_file():
         yield
         return

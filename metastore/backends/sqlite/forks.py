@@ -42,8 +42,8 @@ class Forks:
         """Note that a block begins to use a connection in this thread; wait while another thread forks."""
         thread = threading.get_ident()
         while True:
-            self._uses[use] = thread  # before the look: a fork that does not show yet sees this use
-            # a thread that forks, or has another connection, must not wait for a fork, which waits for it
+            self._uses[use] = thread  # noted before the check: a fork that is not visible yet sees this use
+            # a thread that forks, or has another connection, must not wait for the fork, which waits for it
             if not self._forking or thread in self._forking or self._threads().count(thread) > 1:
                 return
             self.leave(use)
@@ -55,7 +55,7 @@ class Forks:
 
     def _threads(self) -> list[int]:
         """Return the thread of each connection in use. A block that an interrupt ended is none any more."""
-        uses = list(self._uses.items())  # in one step: other threads change it
+        uses = list(self._uses.items())  # copied in one step: other threads change it
         for use, _ in uses:
             if not use.runs:
                 self.leave(use)

@@ -1,19 +1,19 @@
 """Group commit: threads that write at the same time share one transaction, and one wait for the disk.
 
-The first thread *leads*: it begins to write at once. What comes meanwhile waits in a queue. When the leader has
-SQLite's one lock for writers, it takes what waits until now. It makes all of it one after the other in its own
-transaction, and commits once. Then one of those that came too late leads.
+The first thread *leads*: it begins to write at once. Changes that come meanwhile wait in a queue. When the leader has
+SQLite's one lock for writers, it takes the changes that wait by then. It makes them one after the other in its own
+transaction, and commits once. Then a thread whose change came too late leads.
 
 A large change has a transaction for itself. Small ones that came before it are committed first. Those behind it wait
 for it alone.
 
-Each change stands behind a savepoint: one that fails is rolled back by itself, and hurts no other. It runs with the
+Each change has a savepoint: a change that fails is rolled back alone, and affects no other. A change runs with the
 deadline of the thread that asked for it. Nobody gets an answer before the COMMIT, so that a group means what its
 changes mean one after the other. If the transaction fails as a whole, each of the others goes alone, and meets its own
 error. An error of the COMMIT itself is the answer to all.
 
-A thread leads while its block runs (:mod:`metastore.block`). If an interrupt ends that, those that wait see that nobody
-leads, and one of them begins. A change whose own thread an interrupt met in the queue is not made.
+A thread leads while its block runs (:mod:`metastore.block`). If an interrupt ends the block, the waiting threads see
+that nobody leads, and one of them begins. A change whose own thread an interrupt met in the queue is not made.
 """
 
 from __future__ import annotations
@@ -60,11 +60,13 @@ class _Turn(Block):
         return self
 
     def end(self, *_: object) -> None:
-        """Do nothing: what counts is that it does not run any more."""
+        """Do nothing: it matters only that the turn runs no more."""
 
 
 class _Fate:
-    """What became of a transaction that several changes share. What they came to counts only if it was committed.
+    """What became of a transaction that several changes share.
+
+    The results of the changes count only if the transaction was committed.
 
     An interrupt may end its thread anywhere, and a second one what the thread does about the first.
     """
@@ -97,7 +99,8 @@ class _Job:
         try:
             self.value = self.context.run(self.change, connection, now)
         except Exception as error:
-            if not connection.in_transaction:  # SQLite has rolled all of it back: the disk is full, for example
+            # SQLite has rolled the whole group back, for example because the disk is full
+            if not connection.in_transaction:
                 raise DRIVER.OperationalError("the transaction of a group was rolled back") from error
             connection.execute("ROLLBACK TO one")
             self.error = error
@@ -144,7 +147,7 @@ class GroupCommit:
 
         ``large``: it has a transaction for itself.
         """
-        if os.getpid() != self._pid:  # a forked child finds nobody in the middle of a transaction
+        if os.getpid() != self._pid:  # in a forked child, no thread is in the middle of a transaction
             self._begin()
         with _Turn() as turn:
             job = self._queued(change, turn, large)
@@ -176,17 +179,18 @@ class GroupCommit:
         taken, moves, since = False, self._moves, SYSTEM.monotonic()
         while True:
             left = remaining(SYSTEM, math.inf)
-            # without an end of its own once it is taken: a thread that asks again and again takes the leader's time
+            # once the job is taken, the wait has no deadline; it does not ask often, because that takes the leader's
+            # time
             if job.waker.wait(_PATIENCE if taken else max(0.0, min(left, _LOOKS))):
                 return True
             with self._mutex:
-                if job.leads:  # an interrupt met the thread that should wake it
+                if job.leads:  # an interrupt stopped the thread that should wake this one
                     return True
                 if job not in self._queue:
-                    taken = True  # it is being made: the answer comes
+                    taken = True  # the leader works on it: the answer comes
                     if job.leader is not None and job.leader.runs:
                         continue
-                    return True  # an interrupt met its leader; or a fork, while it entered the queue
+                    return True  # an interrupt stopped its leader, or a fork happened while it entered the queue
                 now = SYSTEM.monotonic()
                 if moves != self._moves:
                     moves, since = self._moves, now
@@ -225,7 +229,7 @@ class GroupCommit:
         while leads or waiting:
             try:
                 if leads:
-                    self._resign()  # once more after an interrupt: then two lead, one after the other
+                    self._resign()  # repeated after an interrupt: two threads may then lead, one after the other
                     leads = False
                 while waiting:
                     waiting[-1].waker.wake()
@@ -243,13 +247,13 @@ class GroupCommit:
                 jobs[made].make(fate, connection, self._clock.micros())
                 made += 1
                 if made == len(jobs):
-                    self._take(jobs)  # those that came while the others were made
+                    self._take(jobs)  # the jobs that came while the others were made
             fate.sent = True
             connection.execute("COMMIT")
             fate.done = True
         except DRIVER.Error as error:
             fate.error = error
-        except BaseException:  # an interrupt of the leader
+        except BaseException:  # an interrupt stopped the leader
             fate.done = fate.sent and not connection.in_transaction
             fate.sent = fate.done
             raise
@@ -261,9 +265,10 @@ class GroupCommit:
             turn = jobs[0].turn
             while self._queue and len(jobs) < MOST and not (jobs[0].large or self._queue[0].large):
                 job = self._queue[0]
-                job.leader = job.turn if job.leads else turn  # before it leaves the queue: no interrupt loses it
+                # set before the job leaves the queue: an interrupt cannot lose it
+                job.leader = job.turn if job.leads else turn
                 self._queue.popleft()
-                if job.leader is turn and job.turn.runs:  # nobody waits for what an interrupt met
+                if job.leader is turn and job.turn.runs:  # an interrupted job has no waiting thread
                     jobs.append(job)
 
     def _resign(self) -> None:
@@ -271,10 +276,11 @@ class GroupCommit:
         with self._mutex:
             self._moves += 1
             while self._queue and not self._queue[0].turn.runs:
-                self._queue.popleft()  # an interrupt ended it
+                self._queue.popleft()  # an interrupt ended its thread
             if self._queue:
                 job = self._queue[0]
-                self._leader, job.leads = job.turn, True  # before it leaves the queue: no interrupt loses it
+                # set before the job leaves the queue: an interrupt cannot lose it
+                self._leader, job.leads = job.turn, True
                 self._queue.popleft()
                 job.waker.wake()
             else:

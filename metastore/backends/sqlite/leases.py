@@ -67,7 +67,7 @@ class SqliteLeases:
         parameters = {"names": json.dumps(take.names), "ticket": take.ticket, "now": self._clock.micros()}
         refused = self._refused(self._ask, parameters)
         if refused is not None and take.ticket is None:
-            return refused  # a read is enough to refuse: no writer has to wait
+            return refused  # a read is enough to refuse, so that no writer has to wait
         try:
             return self._written(lambda connection, now: self._take(connection, take, now))
         except PreconditionFailed as failed:

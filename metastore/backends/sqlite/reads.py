@@ -67,7 +67,7 @@ _TEXTS = Texts(
     READ_RELATIONS,
     _FIND,
     places="(SELECT value AS id FROM json_each(:places)) AS w",
-    # CROSS JOIN: SQLite keeps the order; it would else read all guards first, and look for the few rows to the left
+    # CROSS JOIN: SQLite keeps this order; otherwise it would read all guards first, and search the few rows on the left
     join="CROSS JOIN {table} {alias} ON {condition}",
     gathered="json_group_array(json_array(what, one, other, number, word, name))",
 )
@@ -125,7 +125,7 @@ class SqliteReads(Questions):
         try:
             with self.pool.connection() as connection:
                 if len(lookups) > 1:
-                    connection.execute("BEGIN")  # all of them at one instant
+                    connection.execute("BEGIN")  # read all of them at one instant
                 rows = [_first(connection, _TEXTS.resolve(len(w.names)), lookup_parameters(w)) for w in lookups]
                 if len(lookups) > 1:
                     connection.execute("COMMIT")

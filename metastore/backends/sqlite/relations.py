@@ -19,7 +19,8 @@ READ_RELATIONS = RelationSql(
     gathered="json_group_array",
     nested="json",
     text="",
-    # CROSS JOIN: SQLite keeps the order; it would else read all relations, and look for the few rows to the left
+    # CROSS JOIN: SQLite keeps this order; otherwise it would read all relations first, and search the few rows on the
+    # left
     each="CROSS JOIN {table} {alias} ON {condition}",
     maybe="LEFT JOIN {table} {alias} ON {condition}",
     slots="""(SELECT json_extract(value, '$[0]') AS from_id, json_extract(value, '$[1]') AS slot
@@ -33,7 +34,7 @@ _KEY = "from_id = ? AND kind = ? AND slot = ? AND column_id = ? AND value = ?"
 def write(
     run: Any, relate: Relate, draw: Callable[[], int], by: str | None, now: int, *, skip: bool
 ) -> tuple[int, int] | None:
-    """Write or remove a relation; return its (id, version). None: it is there already, and is skipped."""
+    """Write or remove a relation; return its (id, version). None: the relation exists already, and is skipped."""
     key = (relate.from_id, relate.kind, relate.slot, relate.column_id, relate.value)
     stored = run(f"SELECT id, version FROM relation WHERE {_KEY}", key).fetchone()
     if relate.version == 0:

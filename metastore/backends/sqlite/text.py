@@ -21,7 +21,10 @@ _JSON = (*_REFUSING, "result", "fences")
 
 
 class _Undecodable(UnreadableRow, UnicodeError):
-    """What a text that is not UTF-8 raises. Readers that know its row take it for any other text that is no JSON."""
+    """The error for a text that is not UTF-8.
+
+    Readers that know its row treat it like any other text that is not JSON.
+    """
 
 
 class NotUtf8(bytes):

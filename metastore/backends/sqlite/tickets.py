@@ -14,7 +14,7 @@ from metastore.port.tickets import LONGEST_GAP, Line
 
 __all__ = ["check_line", "leave", "line", "queue", "stands"]
 
-# Without a ticket that still stands, each one there hinders.
+# A caller without a valid ticket must wait for every ticket.
 _HINDERS = """SELECT 1 FROM ticket WHERE entity_id = :id AND number > 0 AND since <= :now
   AND number < coalesce((SELECT number FROM ticket WHERE entity_id = :id AND number = :own), 9223372036854775807)
   LIMIT 1"""
@@ -22,7 +22,7 @@ _QUEUE = """INSERT INTO ticket (entity_id, number, time, patience, since)
   SELECT g.id, :number, :now, :patience,
     max(:now, coalesce((SELECT max(t.since) FROM ticket t WHERE t.entity_id = g.id), 0))
   FROM guard g WHERE g.id IN (SELECT value FROM json_each(:ids))"""
-# before: the tickets before the own one, or without one those whose time has come; mine: the own ones
+# before: the tickets ahead of the caller's own, or, without one, those that count now; mine: the caller's own
 _LINE = """WITH before AS (SELECT * FROM ticket
     WHERE entity_id IN (SELECT value FROM json_each(:ids)) AND number > 0
       AND CASE WHEN :own IS NULL THEN since <= :now ELSE number < :own END),
@@ -39,13 +39,13 @@ def stands(connection: Any, entity_id: int, now: int) -> bool:
 
 
 def check_line(connection: Any, entity_id: int, ticket: int | None, now: int) -> None:
-    """Refuse a write of an entity for which an older ticket than the own one stands."""
+    """Refuse a write of an entity for which another ticket waits that is older than the caller's."""
     if connection.execute(_HINDERS, {"id": entity_id, "own": ticket, "now": now}).fetchone():
         raise PreconditionFailed("ticket", entity_id)
 
 
 def queue(connection: Any, ids: Sequence[int], patience: float, now: int) -> int:
-    """Take a ticket, behind all that stand there."""
+    """Take a ticket behind all existing tickets."""
     ((number,),) = connection.execute("UPDATE info SET last_id = last_id + 1 RETURNING last_id").fetchall()
     wanted = {"ids": json.dumps(list(ids)), "number": number, "now": now, "patience": round(patience * 1_000_000)}
     connection.execute(_QUEUE, wanted)
@@ -55,7 +55,7 @@ def queue(connection: Any, ids: Sequence[int], patience: float, now: int) -> int
 
 
 def line(rows: Callable[[str, Any], list[Any]], ids: Sequence[int], ticket: int | None, now: int) -> Line:
-    """Return who stands before a ticket; without one, who stands there and counts."""
+    """Return the line before a ticket; without one, the line of all tickets that count now."""
     standing = rows(_LINE, {"ids": json.dumps(list(ids)), "own": ticket, "now": now})
     held, head, ahead, patience, moves, since = standing[0]
     gap = max(0, (since or 0) - now) / 1e6

@@ -65,7 +65,7 @@ class Writer:
         return self._relate(write) if isinstance(write, Relate) else self._delete(write)
 
     def _insert(self, write: Insert) -> Result | None:
-        # asked, not left to the unique index: an error would not say which name is taken
+        # a query, because an error of the unique index would not say which name is taken
         sql = f"SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND {TAKEN}"
         if self._run(sql, (write.parent_id, write.family, write.key)).fetchone():
             if self._commit.skip_existing:
@@ -89,7 +89,7 @@ class Writer:
         except Exception as error:
             if not is_no_text(error):
                 raise
-            raise PreconditionFailed("self") from None  # a read tells what is damaged
+            raise PreconditionFailed("self") from None  # a read reports the damage
         found: Record | None = None
         if row is not None:
             entity_id, kind, name, scope, in_use, folds, *body = row
@@ -114,7 +114,7 @@ class Writer:
         )
         scope, in_use, *place = self._run(_STANDS, (write.id,)).fetchone()
         if write.scope_version is None or place[3] != LIVE:
-            place[4:] = None, None  # it does not take the name: it has it already, or gave it up
+            place[4:] = None, None  # the row does not take the name: it has the name already, or gave it up
         return self._log(write, write.id, write.version + 1, None, (scope, in_use, doc, *place))
 
     def _returned(self, write: Update | Delete, row_id: int, sql: str, parameters: tuple[Any, ...]) -> list[Any]:

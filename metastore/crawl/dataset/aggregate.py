@@ -4,11 +4,11 @@
 * ``distinct``: how many different values there are; an estimate, mostly within 4 %.
 * ``min``, ``max``: exact; of texts the first 256 characters, of bytes the first 256 hexadecimal digits.
 * ``quantiles``: of numbers and times, at 25, 50 and 75 %; each is a value whose rank is within 0.01 % of the rows.
-* ``top``: the most frequent values (of texts: beginnings) and how often they are there, most frequent first. Exact up
+* ``top``: the most frequent values (of texts: beginnings) and how often each occurs, most frequent first. Exact up
   to ten thousand different values, estimates beyond. Needs Spark 4.1; before, it is left out.
 
 Values are written as the statistic ``crawl`` has them. NaN is neither null nor a value. A text with a NUL is left
-out: PostgreSQL stores none. Of nested columns and intervals only the nulls are counted.
+out: PostgreSQL stores none. For nested columns and intervals only the nulls are counted.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Aggregation:
             return
         value = self._value(raw)
         whole = raw if self.kind in _TEXTS else value
-        # not approx_count_distinct: its state is dozens of columns for each, which Spark plans and compiles for seconds
+        # not approx_count_distinct: Spark plans and compiles its dozens of state columns for seconds
         sketch = F.hll_sketch_agg(F.when(whole.isNotNull(), F.xxhash64(whole)))
         yield F.hll_sketch_estimate(sketch).alias(f"{self.key}distinct")
         yield self._shown(F.min(value)).alias(f"{self.key}min")
@@ -85,7 +85,7 @@ class _Aggregation:
             quantiles = F.percentile_approx(value, list(_QUANTILES))
             yield F.transform(quantiles, self._shown).alias(f"{self.key}quantiles")
         if self.kind in _COUNTED and self.has_top:
-            top = F.call_function("approx_top_k", value, F.lit(_TOP + 1))  # one more: null is among them
+            top = F.call_function("approx_top_k", value, F.lit(_TOP + 1))  # one more, because null may be among them
             yield F.transform(
                 top, lambda item: F.struct(self._shown(item["item"]).alias("value"), item["count"].alias("count"))
             ).alias(f"{self.key}top")

@@ -11,8 +11,8 @@ are one candidate; whether it becomes one table or several is decided when its f
                                          into.PATH.x             each its own, otherwise
 
 where ``into`` is a catalog. If it is a schema, that is where tables without a folder above them go. A plain folder
-below a ``key=value`` folder is a data set of its own, and the folders above it are schemas, whatever they are called.
-Files beside ``key=value`` folders are each a table of their own. A name that the catalog does not allow is a failure.
+below a ``key=value`` folder is a separate data set, and the folders above it are schemas, whatever they are called.
+Each file beside ``key=value`` folders is a separate table. A name that the catalog does not allow is a failure.
 
 Two folders can claim one table, if several PATHs are given, or if names differ only in their Unicode form. The first
 (in the order of paths) gets it; the ``rival`` of the others is its location.

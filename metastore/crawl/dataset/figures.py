@@ -1,4 +1,4 @@
-"""The statistic ``crawl`` of a table: what the crawler saw in the files, as a JSON object. Pure.
+"""The statistic ``crawl`` of a table: the crawler's view of the files, as a JSON object. Pure.
 
     {"rows": 336776, "bytes": 5353498, "files": 12, "format": "parquet", "options": {}, "signature": "6d0c…",
      "columns": {"dep_delay": {"type": "double", "nullable": true, "nulls": 8255, "min": "-43.0", "max": "1301.0"},
@@ -6,9 +6,9 @@
                  "old": {"type": "int", "missing": true}}}
 
 ``signature``: of the files (:mod:`metastore.crawl.read.signatures`). ``missing``: no file has the column any more.
-``kept``: the column's type in the catalog, which was not widened to this one. ``left_out``, where there are any: the
-names of files in the folder that are not part of the table; only how many, where they are more than a thousand.
-Nulls, min and max are left out where they are not known, all but the types where the object would be too great.
+``kept``: the column's type in the catalog, which was not widened to this one. ``left_out``, if there are any: the names
+of files in the folder that do not belong to the table; above a thousand, only their number. Nulls, min and max are left
+out where they are not known, all but the types where the object would be too great.
 """
 
 from __future__ import annotations

@@ -4,15 +4,15 @@ A folder is **one table** if all its files that can be read have one format, one
 
 * columns of one name have types that one type holds (:mod:`metastore.crawl.read.widen`; text formats, whose types are
   guesses, also come together as string where all files have the same columns);
-* each file shares at least 70 % of its columns with the file that has the most. So files that share only a ``name`` are
-  no table, and a later file with a new column is part of one.
+* each file shares at least 70 % of its columns with the file that has the most. So files that share only a ``name`` do
+  not form a table, and a later file with a new column joins one.
 
 It is one table in any case if its folders are partitions, or if it is one in the catalog already. Then a file that does
 not fit the majority is a failure, with the reason. In a folder without partitions, a file of another format, or with
 too few common columns, is a table instead.
 
 Else **each file is its own table**. Its name is the file's name without the format ending; the ending stays if two
-names would be equal, or if a folder's table has the name. That stays so while such tables are in the catalog.
+names would be equal, or if a folder's table has the name. That stays true while such tables are in the catalog.
 """
 
 from __future__ import annotations

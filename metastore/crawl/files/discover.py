@@ -85,9 +85,10 @@ def root_of(path: str | os.PathLike[str], options: dict[str, str]) -> str:
     """Return the root of ``path``, and add its options to ``options``."""
     text = path_of(os.fspath(path))
     if not is_uri(text) or isinstance(path, os.PathLike):
-        if _HALF_A_URI.match(text):  # not repeated: there may be secrets in it
+        if _HALF_A_URI.match(text):  # the message does not repeat the path: it may contain secrets
             raise InvalidArgument("the URI of an object store is a string that begins as s3:// does, and no Path")
-        local = re.sub("^//", "/", os.path.normpath(Path(text).absolute()))  # which POSIX lets normpath keep
+        # POSIX allows a path to begin with two slashes, and normpath keeps them
+        local = re.sub("^//", "/", os.path.normpath(Path(text).absolute()))
         if shown(local) != local:
             raise InvalidArgument(f"{shown(local)} {NOT_UTF8}")
         return local

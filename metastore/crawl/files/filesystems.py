@@ -64,7 +64,7 @@ def split_uri(uri: str) -> tuple[str, Options]:
     shown = "" if scheme in _SECRET_USERS else user.partition(":")[0]
     _, colon, port = host.rpartition("]")[2].rpartition(":")  # without the brackets of an IPv6 address
     cut = bool(colon) and (scheme in _SECRET_USERS or not port.isdecimal())
-    if not host or cut:  # a slash or a question mark in a password ends what was read as the host
+    if not host or cut:  # in a password, a slash or a question mark ends the part that was read as the host
         raise InvalidArgument(f"a {scheme}:// path is {scheme}://bucket/folder; percent-encode credentials before an @")
     store = f"{scheme}://{shown}@{host}" if shown else f"{scheme}://{host}"
     opening = f"{scheme}://{authority if at else host}" + (f"?{query}" if query else "")
@@ -111,7 +111,7 @@ def _opened(uri: str) -> tuple[Any, str]:
     except ValueError:
         known = f": {_ACCEPTED[arrow]}" if arrow in _ACCEPTED else ""
         raise InvalidArgument(f"a {scheme}:// path has options or credentials that are not accepted{known}") from None
-    except OSError as error:  # libhdfs is missing, or no Hadoop
+    except OSError as error:  # libhdfs or Hadoop is missing
         reason = "" if "@" in rest or "?" in rest else f": {why(error)}"
         raise InvalidArgument(f"{scheme}:// cannot be opened{reason}") from None
     return opened

@@ -39,7 +39,7 @@ def _is_gone_from_disk(path: str) -> bool:
         folders = [entry for entry in visible if entry.is_dir()]
         if len(folders) < len(visible) and any(format_of(entry.name) for entry in visible if entry not in folders):
             return False
-        todo += [entry.path for entry in folders if not entry.is_symlink()]  # a link may lead round in a circle
+        todo += [entry.path for entry in folders if not entry.is_symlink()]  # a link may lead to a folder above it
     return True
 
 

@@ -54,7 +54,7 @@ def key_type(values: Iterable[str]) -> str:
 
 
 def odd_values(values: Iterable[str]) -> tuple[str, list[str]]:
-    """Return the type that most of the ``values`` fit, and those because of which the key is a string all the same."""
+    """Return the type that most of the ``values`` fit, and the values that make the key a string all the same."""
     known = dict.fromkeys(value for value in values if value != NULL)
     odd = [value for value in known if _value_type(value) == "string"]
     kind = key_type(known.keys() - set(odd))

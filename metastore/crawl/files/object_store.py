@@ -1,8 +1,8 @@
 """Folders of an object store: one listing of all keys below a root, in pages of the store's size.
 
 Keys that file systems cannot have (``a//b``, ``a/../b``) are failures: other readers would read another file. An empty
-object that marks a folder is not a file. Sizes and times come from the listing; pyarrow gives no ETags. If there are
-no times either (most of fsspec), a hash of all that the store says of a file replaces its ETag.
+object that marks a folder is not a file. Sizes and times come from the listing; pyarrow gives no ETags. If the storage
+has no times either (most of fsspec), a hash of everything that it says about a file replaces its ETag.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _below(filesystem: Any, inside: str) -> list[Any]:
     try:
         objects: list[Any] = filesystem.get_file_info(FileSelector(inside, recursive=True))
     except (OSError, pa.ArrowException):
-        # not allow_not_found: it takes a later page that is not found for the end of the listing
+        # not allow_not_found: it would treat a missing later page as the end of the listing
         if filesystem.get_file_info(inside).type == FileType.Directory:
             raise
         return []
@@ -148,7 +148,7 @@ class _Folders:
         return False
 
     def _is_plain(self, parts: tuple[str, ...]) -> bool:
-        """Tell whether a folder is not a table of a format of its own; a failure says that it is."""
+        """Whether a folder is plain, and not a table in a table format; note a failure for such a table."""
         if parts in self.formats:
             self.listing.fail(join(self.root, *parts), why_not(self.formats[parts]))
         return parts not in self.formats

@@ -41,7 +41,7 @@ class InputFile:
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """Open the file to read most of it, from the beginning. The stream can seek."""
+        """Open the file to read most of it, from the start. The stream can seek."""
         if not is_uri(self.path):
             with Path(self.path).open("rb") as local:
                 yield local

@@ -31,7 +31,7 @@ def location_of(path: str) -> str:
 
 
 def path_of(location: str) -> str:
-    """Return the path of which ``location`` is the location."""
+    """Return the path whose location ``location`` is."""
     return location.removeprefix(_SCHEME)
 
 

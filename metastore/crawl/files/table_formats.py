@@ -1,7 +1,7 @@
-"""Folders that are tables of a format of their own: Delta, Iceberg, Hudi.
+"""Folders that are tables in a table format: Delta, Iceberg, Hudi.
 
-Beside their data files they have a log or metadata that says which files count: others are old versions, or deletions.
-As plain Parquet such a table has wrong rows, and its folders look like tables of their own.
+Beside their data files they have a log or metadata that says which files count: the other files are old versions, or
+deletions. As plain Parquet such a table has wrong rows, and its folders look like separate tables.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class XzFile(io.RawIOBase):
         self._unpacker = _new()
         try:
             return self._unpacked(rest, size)
-        except lzma.LZMAError:  # what follows is not a stream: leave it out, as xz and Python do
+        except lzma.LZMAError:  # the bytes that follow are not a stream: leave them out, as xz and Python do
             self._ended = True
             return b""
 

@@ -77,7 +77,7 @@ def read_csv(file: TextFile) -> TextFacts:
     try:
         return _read(file, dialect, encoding)
     except pa.ArrowInvalid as error:
-        # pyarrow has no code for it: its (untranslated) message is all there is
+        # pyarrow has no error code for it: only its (untranslated) message tells
         if "UTF8" not in str(error) or encoding != "UTF-8":
             raise
         return _read(file, *_sniffed(file, "ISO-8859-1"))
@@ -130,7 +130,7 @@ def _guess(file: TextFile, dialect: Dialect, encoding: str) -> tuple[int, list[_
         except pa.ArrowInvalid as error:
             if broken:
                 raise NotThisFormat(_row_error(file, dialect, encoding, broken[0])) from None
-            # no code for this one either
+            # this error has no code either
             if "straddl" not in str(error):
                 raise
         else:

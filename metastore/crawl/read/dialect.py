@@ -31,7 +31,7 @@ _TYPED: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How to read a CSV file. ``skip``: the rows (blank ones too) before the data; ``bare``: there is no data."""
+    """How to read a CSV file. ``skip``: the rows (blank ones too) before the data; ``bare``: the file has no data."""
 
     delimiter: str
     header: bool

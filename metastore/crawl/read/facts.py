@@ -27,7 +27,8 @@ _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 (UTC, as all of them)
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 
-class ColumnStats(NamedTuple):  # there is one for each column of each file: made and moved in a third of the time
+# a tuple, because each column of each file has one: it is made and moved in a third of the time
+class ColumnStats(NamedTuple):
     """Nulls, smallest and greatest value of a column in a part of a table. ``values`` is False where all are null."""
 
     nulls: int | None = None
@@ -76,7 +77,7 @@ def merge_stats(parts: Iterable[ColumnStats]) -> ColumnStats:
         return ColumnStats(nulls)
     try:
         return ColumnStats(nulls, min(part.low for part in filled), max(part.high for part in filled))
-    except TypeError:  # bounds of types that do not compare, such as a string with a number
+    except TypeError:  # bounds of types that do not compare, such as a string and a number
         return ColumnStats(nulls)
 
 

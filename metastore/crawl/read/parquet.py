@@ -115,7 +115,7 @@ def _known(metadata: Any) -> _Known:
     if known is not None and metadata.schema.equals(leaves):
         return known
     known = _taken_apart(metadata.schema.to_arrow_schema().remove_metadata().serialize().to_pybytes())
-    if written is not None and metadata.serialized_size < _LARGE:  # leaves keep the whole footer in memory
+    if written is not None and metadata.serialized_size < _LARGE:  # each leaf column keeps the whole footer in memory
         if len(_RECENT) >= _MOST:
             _RECENT.clear()
         _RECENT[written] = metadata.schema, known
@@ -237,6 +237,6 @@ def _bounds(kind: Any) -> _Bounds | None:
         return _Bounds(False, _uuid)
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    if pa.types.is_timestamp(kind):  # of INT96, which has no order, Arrow takes no bounds
+    if pa.types.is_timestamp(kind):  # Arrow gives no bounds for INT96, which has no order
         return _times(kind.unit)
     return next((bounds for fits, bounds in _BOUNDS if fits(kind)), None)

@@ -171,7 +171,7 @@ class StoreCatalog:
         return is_same({**fields, "table": state.table.id, "table_version": state.table.version}, state.source)
 
     def create(self, new: Sequence[NewDataset]) -> bool:
-        """Create new tables in one commit. Return False if another process was faster: then nothing is written."""
+        """Create new tables in one commit. Return False, and write nothing, if another process was faster."""
         catalog = self.catalog(new[0][0].path[:2])
         if catalog is None:
             return False
@@ -240,7 +240,7 @@ class StoreCatalog:
 
         def write(tx: Any) -> Applied:
             nonlocal attempts
-            attempts += 1  # the store calls this once for each attempt: the count is this data set's alone
+            attempts += 1  # the store calls this once for each attempt: so this data set counts its own attempts
             (written,) = self._write_all(tx, [(dataset, state, decide)])
             return written
 

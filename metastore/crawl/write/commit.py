@@ -3,7 +3,7 @@
 1. Load what the catalog has of the task's data sets, in a few round trips.
 2. Decide what the files become, and plan each table against what was loaded. Unchanged tables end here.
 3. Create new tables many at once, in one commit. Change existing tables a few at once.
-4. Where another process wins the race, write each data set in a transaction of its own. It plans again on fresh
+4. If another process wins the race, write each data set in a separate transaction. It plans again on fresh
    reads until it commits, so edits of people are merged.
 
 Spark repeats a task whose executor died. The repeated task finds its tables in place and writes nothing.
@@ -45,7 +45,7 @@ _NO_POLICIES: Final = Policies()
 
 
 class Overtaken(Exception):
-    """A crawl that listed later has written the data set: what this crawl saw is older."""
+    """A crawl that listed later has written the data set: this crawl's view is older."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class CatalogState:
     table: StoredTable | None = None
     source: Source | None = None
     dropping: bool = False
-    """Whether the row's table is being dropped in steps: it may come back, and there is no second one until then."""
+    """Whether the row's table is being dropped in steps: it may come back, and until then no second one is made."""
 
     def check(self) -> None:
         """Raise PlanError for a table that is being dropped."""
@@ -110,7 +110,7 @@ class Catalog(Protocol):
         ...
 
     def create(self, new: Sequence[NewDataset]) -> bool:
-        """Create new tables in one commit. Return False if another process was faster: then nothing is written."""
+        """Create new tables in one commit. Return False, and write nothing, if another process was faster."""
         ...
 
     def apply(self, dataset: Dataset, state: CatalogState, decide: Decide) -> Applied:
@@ -315,7 +315,7 @@ class _Writer:
             yield from self.write(dataset, state) if done is None else _rows(dataset, done[at])
 
     def write(self, dataset: Dataset, state: CatalogState) -> Iterator[Row]:
-        """Write one data set in a transaction of its own."""
+        """Write one data set in a separate transaction."""
         if self.lost is not None:
             yield from _failed(dataset, state, f"could not be written: {_line(self.lost)}")
             return

@@ -35,7 +35,7 @@ def _is_first_owner(row: RelationRecord, other: End, table: Table) -> bool:
 
 def _is_own(row: OwnedRecord) -> bool:
     if row.kind == DROP.name:
-        return True  # it says that the table is being dropped
+        return True  # the row says that the table is being dropped
     if row.kind == STATISTICS.name:
         return row.name in (STATISTIC, PROFILE)
     if row.kind != PARTITION.name:

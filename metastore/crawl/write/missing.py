@@ -2,14 +2,14 @@
 
 A data set is gone if it was crawled before, is below a crawled path, and has no listed file. It does not count as gone
 if the crawler could not see it: if a folder above or below could not be listed, or patterns left it out. A listing can
-lack what is there, so its own location is asked before anything is written: files that are back keep the table.
+lack existing files, so the data set's location is asked before anything is written: files that are back keep the table.
 
-The mark is the property ``crawl.missing``, whose value is the time. The crawler removes it when files are there again.
+The mark is the property ``crawl.missing``, whose value is the time. The crawler removes it when the files are back.
 It drops a table only if nothing but the crawler has changed it, and people have put nothing on it, and marks it
 otherwise. Each table is settled in one transaction on fresh reads.
 
 Where more than a share of the tables is gone at once, or all below one of the paths, the lake itself may be away. Then
-nothing is dropped, and a note says so.
+the crawl drops nothing, and a note says so.
 
 The row of a dropped table stays for a week, without a table: it says when the files were seen to be gone, to crawls
 that began to list before that.
@@ -75,7 +75,7 @@ class Seen:
 
 
 class _IsThere(Exception):
-    """The files are there: the listing lacks them, or they are back."""
+    """The files exist: the listing lacks them, or they are back."""
 
 
 def spared(gone: Sequence[Entry], listing: Listing, known: int, policies: Policies) -> tuple[set[str], list[Note]]:
@@ -195,7 +195,7 @@ def _settling(catalog: Catalog, row: Source, policy: OnMissing, seen: Seen) -> C
             return None
         tables, drops = tx.sources.tables_and_drops([] if fresh.own_table is None else [fresh.own_table])
         if drops:
-            return None  # it may come back
+            return None  # the data set may come back
         (table,) = tables or [None]
         if table is None or table.location != fresh.location or not fresh.leads_to(table):
             tx.sources.put_many(catalog, [remembered(tx)])

@@ -1,8 +1,8 @@
 """The plan of a table: the smallest change that brings the catalog in line with the files. Pure.
 
-The plan is a three-way merge of what the *files* have now, what the *catalog* has, and what the crawler saw *before*
-(the table's statistic ``crawl``, an owned row that the same commit writes). A difference between now and before is new
-in the files, and is written. A difference between before and the catalog is an edit of people, and stays:
+The plan is a three-way merge of the present *files*, the *catalog*, and the crawler's view *before* (the table's
+statistic ``crawl``, an owned row that the same commit writes). A difference between now and before is new in the files,
+and is written. A difference between before and the catalog is an edit of people, and stays:
 
 * Columns: new columns are added before the partition columns. A changed type is kept and noted, or widened if one type
   holds both, or fails the table, as the policy says. A column becomes nullable when the files have nulls. A column
@@ -78,7 +78,7 @@ class TypeChanged(PlanError):
 
 @dataclass(frozen=True, slots=True)
 class StoredPart:
-    """A partition in the catalog. ``measured``: people have set statistics of it."""
+    """A partition in the catalog. ``measured``: people have set its statistics."""
 
     values: Mapping[str, str]
     properties: Mapping[str, str]
@@ -108,11 +108,11 @@ class StoredTable:
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """The writes for one table. With ``create`` there is no table yet, and ``changes`` is empty.
+    """The writes for one table. With ``create`` the table does not exist yet, and ``changes`` is empty.
 
     ``parts`` are the partitions to add or replace, ``replaced`` the names of those to replace, ``removed`` the names of
-    those to remove. ``open_types``: a changed type was not taken over. ``unlisted``: the listing lacked partitions that
-    are there. ``diff``: the changes as lines.
+    those to remove. ``open_types``: a changed type was not taken over. ``unlisted``: the listing lacked existing
+    partitions. ``diff``: the changes as lines.
     """
 
     create: bool = False
@@ -301,7 +301,7 @@ class _Columns:
         if now.type != there.type and not edited:
             wider = widen(there.type, now.type)
             if wider == there.type:
-                pass  # the catalog's type holds the values
+                pass  # the catalog's type can hold the values
             elif self.policy == "fail":
                 raise TypeChanged(
                     f"the column {now.name!r} is {now.type} in the files now, {there.type} in the catalog"

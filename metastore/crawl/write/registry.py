@@ -1,9 +1,9 @@
 """The registry of crawled data sets: what the catalog has below the crawled paths, and so which files must be read.
 
 The rows below a path are listed in pages of a thousand, and their tables are looked up by id: two round trips for a
-thousand data sets. A data set is *settled* if its row has the signature that its files have now, its table is live,
-and the row holds all that the report says of it. All other data sets go to the executors. Rows whose data set was
-not found are *lost*.
+thousand data sets. A data set is *settled* if its row has the present signature of its files, its table is live, and
+the row holds everything that the report shows. All other data sets go to the executors. Rows whose data set was not
+found are *lost*.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Registry = dict[str, Entry]
 
 @dataclass
 class Selection:
-    """The candidates that must be read (``todo``), and the results of those that need not be.
+    """The candidates that must be read (``todo``), and the results of the others.
 
     ``fresh`` counts the candidates of ``todo`` that are new or have changed; the others could not be used before.
     """
@@ -97,7 +97,7 @@ class _Selector:
         self.files: list[Candidate] = []
 
     def add(self, candidate: Candidate) -> None:
-        """Settle a candidate, or select what must be read of it."""
+        """Settle a candidate, or select the files that must be read."""
         location = location_of(candidate.location)
         entry = None if candidate.apart else self.registry.get(location)
         self.files.append(candidate)
@@ -120,7 +120,7 @@ class _Selector:
         self.selection.fresh += entry.row.signature != candidate.signature or not entry.row.again
 
     def _many(self, candidate: Candidate) -> bool:
-        """Settle the files that are separate tables in the catalog. Return False if there are no such tables."""
+        """Settle the files that are separate tables in the catalog. Return False if no such tables exist."""
         if not self.registry:
             return False
         places = [
@@ -172,7 +172,7 @@ class _Selector:
             for entry in rest:
                 is_read = there.get(entry.row.location)
                 if is_read is None:
-                    if not any_below(entry.row.location, files):  # otherwise its files are part of another data set now
+                    if not any_below(entry.row.location, files):  # otherwise its files belong to another data set now
                         self.selection.lost.append(entry)
                 elif not is_read and entry.path is not None and entry.row.missing is None:
                     self._settle(entry)

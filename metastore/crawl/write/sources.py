@@ -1,7 +1,7 @@
 """The catalog's row of a data set after its crawl. Pure.
 
 The row (:mod:`metastore.kinds.source`) leads from a location to its table, also after people have moved the table.
-It holds what the report needs, so the next crawl reads neither files nor tables while nothing has changed.
+It holds everything for the report, so the next crawl reads neither files nor tables while nothing has changed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def was_edited(before: Source | None, stored: StoredTable | None) -> bool:
     if before is not None and before.own_table == stored.id:
         return before.edited or before.table_version != stored.version
     if before is not None and before.table is not None and (before.catalog is None or before.own_table is None):
-        return True  # a copy that somebody made, perhaps of a table that people had changed
+        return True  # somebody made a copy, perhaps of a table that people had changed
     return stored.seen is None or stored.version > 1
 
 

@@ -88,7 +88,7 @@ def _there(group: Group) -> Seen:
 def _seen(group: Group, version: int, audit: Mapping[str, Any]) -> Seen:
     line = group.entity
     seen: Seen = {**line.doc, "path": line.names, "in_use": line.in_use, "comment": line.doc["comment"] or None}
-    if line.kind == "model":  # Gravitino does not count the changes of a model, nor of a version
+    if line.kind == "model":  # Gravitino does not count the changes of a model or of a version
         version = 1
     if line.kind == "table":
         seen["columns"] = [_column(one) for one in line.doc["columns"]]

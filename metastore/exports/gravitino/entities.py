@@ -51,7 +51,7 @@ class NoPlace(Exception):
 
 
 class Said:
-    """An entity with what Gravitino's rows need of it."""
+    """An entity with everything that Gravitino's rows need."""
 
     def __init__(self, group: Group, addresses: Addresses, now: int) -> None:
         address = addresses.get(group.entity.kind, group.entity.names)
@@ -66,7 +66,7 @@ class Said:
         return KINDS[self.address.shape.kind].entity.doc_fields[name].decode(self.doc[name])
 
     def properties(self, **more: str) -> str:
-        """Return the properties as JSON, without those that are encrypted here: nobody there has the key."""
+        """Return the properties as JSON, without the encrypted ones, for which Gravitino has no key."""
         pairs = {key: value for key, value in self.doc["properties"].items() if not value.startswith(SEALED)}
         if self.address.shape.kind in _IDENTIFIED:
             pairs[IDENTIFIER] = f"gravitino.v1.uid{self.address.id}"
@@ -81,7 +81,8 @@ class Said:
     def column_ids(self) -> Mapping[int, int]:
         """Gravitino's ids of a table's columns, by the store's."""
         origin = self.group.origin
-        same = origin is not None and int(origin.doc["key"]) == self.address.id  # and not a copy of it
+        # the origin names this entity, not the one that it was copied from
+        same = origin is not None and int(origin.doc["key"]) == self.address.id
         there = origin.doc["values"].get("columns", {}) if origin is not None and same else {}
         known = {ours: int(theirs) for theirs, ours in there.items()}
         ids = [one["id"] for one in self.doc["columns"]]
@@ -102,7 +103,7 @@ Make = Callable[[Said], Iterator[TablesRow]]
 
 
 def rows_of(said: Said) -> list[TablesRow]:
-    """Return the rows of an entity, its own one first. Raises NoPlace."""
+    """Return the rows of an entity, its main row first. Raises NoPlace."""
     return list(_MAKERS[said.address.shape.kind](said))
 
 
@@ -206,7 +207,7 @@ def _function(said: Said) -> Iterator[TablesRow]:
 
 def _policy(said: Said) -> Iterator[TablesRow]:
     kind, content = said.doc["type"], dict(said.doc["content"])
-    if kind == "custom":  # Gravitino reads these three fields, and gives up at any other
+    if kind == "custom":  # Gravitino reads these three fields, and rejects any other
         rules = {key: value for key, value in content.items() if key not in _CUSTOM}
         given = {key: content[key] for key in _CUSTOM if key in content}
         kinds = [one for one in said.doc["supports"] or _OBJECTS if one in _OBJECTS]
@@ -281,7 +282,7 @@ _MAKERS: Final[Mapping[str, Make]] = {
 
 
 def owned_rows(said: Said) -> Iterator[TablesRow]:
-    """Yield the rows of versions and statistics. A partition is there by its statistics alone."""
+    """Yield the rows of versions and statistics. Gravitino knows a partition only by its statistics."""
     for line in said.group.owned:
         if line.kind == "model_version" and said.address.shape.kind == "model":
             yield from _model_version(said, line)

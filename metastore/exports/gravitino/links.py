@@ -20,7 +20,7 @@ _NOT_THERE: Final = (REVEAL,)
 
 
 def link_rows(said: Said, release: Release) -> Iterator[TablesRow]:
-    """Yield the rows of the relations that go from an entity to what is there, and that the release can read."""
+    """Yield the rows of the relations that lead from an entity to an exported one, and that the release can read."""
     grants: dict[tuple[str, int], list[str]] = {}
     for line in said.group.relations:
         to = None if line.to is None or line.to_kind is None else said.addresses.get(line.to_kind, line.to)

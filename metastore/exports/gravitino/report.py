@@ -1,4 +1,4 @@
-"""The report of an export into Gravitino's tables: what it wrote, and what has no place there."""
+"""The report of an export into Gravitino's tables: what it wrote, and what Gravitino cannot hold."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ExportReport:
 
     @property
     def whole(self) -> bool:
-        """Whether the store was exported completely: there are no findings."""
+        """Whether the store was exported completely: the report has no findings."""
         return not self.findings
 
     def find(self, problem: str, what: str, done: str) -> None:

@@ -30,9 +30,9 @@ __all__ = ["export_gravitino"]
 def export_gravitino(url: str | None, to: str, *, progress: Tell | None = None) -> ExportReport:
     """Write the live entities of the store at ``url`` into Gravitino's own tables at ``to``; return the report.
 
-    ``to`` has Gravitino's tables of any 1.x. They are empty, or hold an earlier export that nobody has changed since,
-    which the new one replaces. An export that fails or is killed leaves the database as it was. Gravitino's server must
-    not run on it meanwhile. Raises InvalidArgument for any other database; the message says what to do.
+    ``to`` has Gravitino's tables of any 1.x. They are empty, or hold an earlier export without later changes, which the
+    new one replaces. An export that fails or is killed leaves the database as it was. Gravitino's server must not run
+    on it meanwhile. Raises InvalidArgument for any other database; the message says what to do.
     """
     tell = progress or (lambda _step, _share: None)
     report = ExportReport()

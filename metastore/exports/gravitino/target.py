@@ -1,4 +1,4 @@
-"""Write to Gravitino's database: it is empty, or has an earlier export that nobody has changed since.
+"""Write to Gravitino's database: it is empty, or has an earlier export without later changes.
 
 An export is one transaction. A table of ours, which Gravitino ignores, holds a hash of the last export. The next export
 replaces the content only if the hash is still right. The table also keeps two exports apart.
@@ -39,7 +39,7 @@ _COMMENTS: Final = "comment"
 
 
 class Target:
-    """The tables that are there, and the rows that wait to be written."""
+    """The existing tables, and the rows that wait to be written."""
 
     def __init__(self, connection: Connection, schema: str | None) -> None:
         self._connection, self._schema = connection, schema

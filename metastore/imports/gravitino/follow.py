@@ -1,8 +1,8 @@
 """Bring a store that has an earlier import up to date: rename, drop and detach what moved or is gone there.
 
 The rest of the file is then imported as any other export. Entities that no import made stay as they are, also if one
-gets the name of an imported one meanwhile: each write is to an id. So does what is there and could not be read: only
-what was not seen is gone.
+gets the name of an imported one meanwhile: each write is to an id. Entities that exist and could not be read stay as
+well: only entities that were not seen are gone.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def drop_the_gone(store: Store, source: Contents, target: Contents, seen: Seen, 
         try:
             report.removed += bool(_manager(store, key).drop(entity))
         except NotEmpty as error:
-            seen.left.add(key)  # and is not compared at the end
+            seen.left.add(key)  # it is left out of the comparison at the end
             report.find("kept", f"{key[0]} {key[1]} is gone there: {error}", "kept with what was made here")
 
 
@@ -56,7 +56,7 @@ def without_copies(store: Store, target: Contents) -> Contents:
     if not target.copies:
         return target
     for row_id, (kind, names) in target.copies.items():
-        with suppress(MetastoreError):  # it was moved or dropped meanwhile
+        with suppress(MetastoreError):  # the copy was moved or dropped meanwhile
             entity = store.manager(kind).load(names)
             if entity.id == row_id:
                 OwnedManager(store._session, ORIGIN, kind_named(kind)).put_many(entity, (), [SYSTEM_NAME])  # noqa: SLF001
@@ -96,7 +96,7 @@ def enabled_to_write(store: Store, source: Contents, target: Contents) -> Iterat
 
 def _disable(store: Store, keys: list[Key], contents: Contents, target: Contents) -> None:
     for key in reversed(keys):
-        with suppress(MetastoreError):  # it was dropped meanwhile, or the error is the one that is raised already
+        with suppress(MetastoreError):  # it was dropped meanwhile, or the first error is raised already
             if (entity := _standing(store, key, contents.names[key], target)) is not None:
                 _manager(store, key).disable(entity)
 
@@ -106,7 +106,7 @@ def _manager(store: Store, key: Key) -> Any:
 
 
 def _standing(store: Store, key: Key, names: Names, target: Contents) -> Any:
-    """Return the imported entity at a place; None: it is not there any more."""
+    """Return the imported entity at a place; None: it is gone."""
     try:
         entity: Any = _manager(store, key).load(names)
     except EntityNotFound:
@@ -185,7 +185,7 @@ def _remove(store: Store, one: Owned, owner: Any) -> bool:
         return store.statistics.remove(owner, names, partition=partition) > 0
     if one.kind == "partition":
         return store.partitions.drop(owner, one.name)
-    return False  # an origin goes with its entity
+    return False  # an origin is dropped with its entity
 
 
 def _detach(store: Store, one: Related, owner: Any) -> bool:

@@ -1,7 +1,7 @@
 """Read a script of H2 (``SCRIPT TO 'file.sql'``): the export of the database of a stopped server.
 
 The rows of its INSERT statements go into a SQLite database in memory, under the same names. H2 writes a text of more
-than 4 KiB in parts, into a table of its own, before the row that has it.
+than 4 KiB in parts, into a separate table, before the row that has it.
 """
 
 from __future__ import annotations

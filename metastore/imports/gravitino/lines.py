@@ -70,7 +70,7 @@ class Seen:
     """The entities that were seen there, whether they came over or not. Only what was not seen is gone."""
 
     left: set[Key] = field(default_factory=set)
-    """Entities that are there and did not come over."""
+    """Entities that exist there but were not imported."""
     unsure: set[Key] = field(default_factory=set)
     """Entities whose relations are not all known."""
 
@@ -131,7 +131,7 @@ class _Earlier(NamedTuple):
 class _History:
     """The steps of history: one for each row, and before an entity's those of its earlier versions.
 
-    The database counts as one whose older history gc removed: of most versions nothing is known.
+    The database counts as one whose older history gc removed: most versions are unknown.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -195,7 +195,7 @@ def _metalake(
     links = read_links(source, tree, report)
     many = len(tree.names)
     every = _counted(entities(source, row, tree, report, past=ids), 0, 2 * many, progress)
-    with spooled(every) as read:  # until all were read, any may have to be left out
+    with spooled(every) as read:  # before all rows are read, any row may have to be left out
         for entity in _counted(read, many, 2 * many, progress):
             report.counts[entity.key[0]] = report.counts.get(entity.key[0], 0) + 1
             _name_secrets(entity, report)
@@ -243,7 +243,8 @@ def _lines(
     yield line
     owned = [*thing.owned, ("origin", SYSTEM_NAME, _origin(entity, columns))]
     rows = _each_once(owned, entity, report)
-    for owned_kind, name in sorted(rows, key=lambda row: (row[0] != "origin", row)):  # with the entity, in one commit
+    # the origin is in the same commit as the entity
+    for owned_kind, name in sorted(rows, key=lambda row: (row[0] != "origin", row)):
         number, version = (numbers.new(), 1) if ids else (None, None)
         yield OwnedLine(owned_kind, name, rows[owned_kind, name], entity.audit, number, version)
     wanted = [*links.of.get(entity.key, ()), *[one for c in thing.columns for one in links.columns.pop(c, ())]]

@@ -16,7 +16,7 @@ __all__ = ["Ends", "Link", "Links", "read_links"]
 
 
 class Link(NamedTuple):
-    """A relation from the entity under which it is listed; ``column``: from this column of it (Gravitino's id)."""
+    """A relation from the entity under which it is listed; ``column``: from this column (Gravitino's id)."""
 
     kind: str
     to: Key
@@ -42,7 +42,7 @@ class Ends(Protocol):
         ...
 
     def is_left(self, key: Key) -> bool:
-        """Whether an object is there, but does not come over; the report says so already."""
+        """Whether an object exists but is not imported; the report says so already."""
         ...
 
 

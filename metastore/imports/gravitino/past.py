@@ -65,7 +65,7 @@ def _of_one(
 ) -> list[Past]:
     current = known_version(row, shape.current)
     numbers = {int(one["version"]) for one in versions}
-    if not numbers:  # 1.0 knows the columns of a table's versions only
+    if not numbers:  # Gravitino 1.0 knows only the columns of a table's versions
         numbers = {int(one["table_version"]) for one in columns}
     past = []
     for number in sorted(number for number in numbers if 0 < number < current):

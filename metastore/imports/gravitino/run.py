@@ -45,7 +45,7 @@ def import_gravitino(
 ) -> Report:
     """Import Gravitino's database at ``source`` into the store at ``url``; return the report.
 
-    An empty store gets versions, audits and times as they are there. A store that has an earlier import follows:
+    An empty store gets Gravitino's versions, audits and times. A store that has an earlier import follows:
     entities keep their ids through renames, and entities that are gone there are dropped. ``file``: where the import
     writes what it read; call again after a kill, and it goes on with the file. Raises InvalidArgument for a source that
     cannot be read, EntityAlreadyExists if an entity gets a name meanwhile that the import needs: rename that one.
@@ -56,7 +56,7 @@ def import_gravitino(
     with open_store(url, principal=PRINCIPAL) as store:
         fresh = _is_unused(store)
     seen = Seen()
-    with open_source(source) as opened:  # one snapshot for all
+    with open_source(source) as opened:  # one snapshot for all reads
         if fresh:
             report, read = _read(opened, place, Standing(), seen, tell, ids=True)
             done = restore_export(url, place, partial(tell, "restoring"), read.checked)
@@ -107,7 +107,7 @@ def _read(
     tell("reading", 0.0)
     beside = place.with_name(place.name + ".reading")
     beside.unlink(missing_ok=True)
-    # it holds all properties: nobody else may read it
+    # the file holds all properties: nobody else may read it
     with os.fdopen(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as stream:
         progress = partial(tell, "reading")
         read = write_file(source, stream, report, standing, ids=ids, seen=seen, progress=progress)

@@ -69,7 +69,7 @@ class Source:
             for row in self.rows(table, **{key: list(ids[start : start + _CHUNK]), **wanted}):
                 newest.setdefault(row[key], []).append(row)
         for rows in newest.values():
-            rows.sort(key=lambda row: (row[version] is not None, row[version]))  # a damaged row has none
+            rows.sort(key=lambda row: (row[version] is not None, row[version]))  # a damaged row has no version
         return newest
 
 
@@ -107,7 +107,7 @@ def engine_of(url: str) -> tuple[sa.Engine, str | None]:
         parsed = parsed.set(drivername=_DRIVERS.get(parsed.drivername, parsed.drivername))
         schema = parsed.query.get("currentSchema")
         engine = sa.create_engine(parsed.difference_update_query(["currentSchema"]), poolclass=sa.NullPool)
-    except (sa.exc.ArgumentError, ValueError):  # its text may show the URL, and with it the password
+    except (sa.exc.ArgumentError, ValueError):  # the error's text may show the URL, and with it the password
         raise InvalidArgument(
             "the URL of Gravitino's database cannot be used; it is one such as postgresql://user:password@host/database"
         ) from None
@@ -119,7 +119,7 @@ def engine_of(url: str) -> tuple[sa.Engine, str | None]:
         engine.connect().close()
     except sa.exc.DBAPIError as error:
         raise InvalidArgument(f"Gravitino's database cannot be reached: {said(error)}") from None
-    except (ValueError, TypeError, AttributeError) as error:  # a driver does not check its options
+    except (ValueError, TypeError, AttributeError) as error:  # drivers do not check their options
         what = type(error).__name__
         raise InvalidArgument(
             f"Gravitino's database cannot be reached: its driver does not take the URL's options ({what})"

@@ -20,7 +20,7 @@ def spooled(things: Iterable[T]) -> Iterator[Iterator[T]]:
     """Read all ``things``, and give an iterator over copies of them. The file has no name and is this process's own."""
     with tempfile.TemporaryFile() as file:
         every = iter(things)
-        while some := list(islice(every, _CHUNK)):  # together, the names of their fields are written once
+        while some := list(islice(every, _CHUNK)):  # in a chunk, the field names are written once
             pickle.dump(some, file, pickle.HIGHEST_PROTOCOL)
         file.seek(0)
         yield _read(file)

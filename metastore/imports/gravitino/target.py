@@ -46,7 +46,7 @@ class Related(NamedTuple):
 
 @dataclass
 class Contents:
-    """What was read there, or what is here: places, columns, owned rows and relations of what was imported."""
+    """The content of one side: places, columns, owned rows and relations of the imported entities."""
 
     names: dict[Key, Names] = field(default_factory=dict)
     ids: dict[Key, int] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Contents:
     made_here: set[Place] = field(default_factory=set)
     """The places of entities that no import made."""
     checked: Checked | None = None
-    """What a check of the file finds that was written. None: nobody checked its lines yet."""
+    """The result of the check of a written file. None: its lines were not checked yet."""
 
 
 def contents_of_store(
@@ -102,7 +102,7 @@ class Written:
 
 
 class _Notes:
-    """What is kept of the groups of an export; those of an entity count if one of its rows is an origin."""
+    """The kept notes on the groups of an export; an entity counts if one of its rows is an origin."""
 
     def __init__(self, left: Collection[Key] = (), *, columns: bool = False) -> None:
         self._left, self._with_columns = left, columns

@@ -86,7 +86,7 @@ def _catalog(row: Row, _: Parts) -> Thing:
 
 
 def _current(row: Row, versions: list[Row], column: str = "current_version") -> list[Row]:
-    """Return the rows of the current version; where that is missing, those of the newest."""
+    """Return the rows of the current version; if they are missing, those of the newest."""
     wanted = row.get(column)
     current = [one for one in versions if one["version"] == wanted]
     return current or [one for one in versions if one["version"] == versions[-1]["version"]]
@@ -148,7 +148,7 @@ def _column(one: Row) -> Column:
 
 
 def _view(row: Row, parts: Parts) -> Thing:
-    if not parts["version"]:  # 1.2 keeps the names of views alone: their texts are in the engine
+    if not parts["version"]:  # Gravitino 1.2 keeps only the names of views: the engine has their texts
         return Thing(_doc("view", None, {}), version=known_version(row))
     (said, *_) = _current(row, parts["version"])
     pairs, _ = properties(said)
@@ -173,7 +173,8 @@ def _of_json(one: Mapping[str, Any]) -> Column:
 def _fileset(row: Row, parts: Parts) -> Thing:
     said = _current(row, parts["version"])
     pairs, _ = properties(said[0])
-    names = [one.get("storage_location_name") or "unknown" for one in said]  # one of 0.9 has no names
+    # a fileset of Gravitino 0.9 has no names of locations
+    names = [one.get("storage_location_name") or "unknown" for one in said]
     places = dict(zip(names, [one["storage_location"] for one in said], strict=True))
     kind = str(row["type"]).lower()
     doc = _doc("fileset", comment(said[0], "fileset_comment"), pairs, type=kind, locations=places)

@@ -41,7 +41,7 @@ class Tree:
         self.id = METALAKE.key(metalake)
         self.names: dict[Key, Names] = {}
         self.left: set[Key] = set()
-        """Entities that are there, but do not come over: the report names each, or one above it."""
+        """Entities that exist but are not imported: the report names each, or an ancestor."""
         self._taken: dict[Place, Key] = {}
         self._add(("metalake", self.id), (), METALAKE.name(metalake))
         for shape in BELOW_METALAKE:
@@ -107,7 +107,7 @@ class Tree:
         return key[0] == "column" or key in self.names
 
     def is_left(self, key: Key) -> bool:
-        """Whether an object is there, but does not come over."""
+        """Whether an object exists but is not imported."""
         return key in self.left
 
     def schemas(self) -> Iterator[tuple[Key, Names]]:

@@ -29,13 +29,13 @@ Key = tuple[str, int]
 """A kind, and Gravitino's id."""
 DAMAGED: Final = (
     *(ValueError, TypeError, KeyError, AttributeError, IndexError, StopIteration, OverflowError),
-    RecursionError,  # JSON that nests too deep
+    RecursionError,  # JSON that is nested too deeply
 )
 """The errors that reading a damaged row raises."""
 
 _IN_USE: Final = "in-use"
 IDENTIFIER: Final = "gravitino.identifier"
-"""The property in which Gravitino keeps an entity's id; it shows it to nobody."""
+"""The property in which Gravitino keeps an entity's id, which it does not show."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -90,14 +90,14 @@ def _name(value: Any) -> str | None:
     if value is None:
         return None
     name = str(value)
-    name.encode()  # JSON can hold half of a pair of surrogates, and UTF-8 cannot
-    if "\x00" in name:  # nor can a text of PostgreSQL hold this
+    name.encode()  # JSON can hold one half of a surrogate pair, and UTF-8 cannot
+    if "\x00" in name:  # a text of PostgreSQL cannot hold a NUL either
         raise ValueError("the name of a user has a NUL")
     return name
 
 
 def known_audit(row: Row, report: Report | None = None, what: str = "") -> dict[str, Any]:
-    """Return the audit of a row; of a damaged one, that nothing is known. The report names it."""
+    """Return the audit of a row; for a damaged row, an empty one. The report names it."""
     try:
         return audit(row)
     except DAMAGED as error:

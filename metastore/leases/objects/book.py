@@ -73,7 +73,7 @@ class ObjectBook:
             self._form.key(name)
             if self._notes is not None:
                 self._notes.check(name)
-        if len(want.names) > 1:  # look first: to take and release a name disturbs others
+        if len(want.names) > 1:  # look first: taking and releasing a name disturbs others
             for name in want.names:
                 refusal = self._held(name, self._cells.read(name, ends)) or self._waited_for(name, want, ends)
                 if refusal is not None:
@@ -103,7 +103,7 @@ class ObjectBook:
             held = None if file is None else file.holding
             if file is not None and held is not None and held.id in tried:
                 return Done(file)
-            # the queue is read only where nobody holds the lease, and once: who comes meanwhile is behind
+            # read the queue once, and only if nobody holds the lease: later arrivals are behind
             refusal = self._held(name, file) or (None if looked else self._waited_for(name, want, ends))
             if refusal is not None:
                 return Done(refusal)
@@ -227,7 +227,7 @@ class ObjectBook:
 
         if self._cells.change(grant.name, decide, ends) is False:
             return False
-        if self._notes is not None and following is not None:  # a next holder has at least this token
+        if self._notes is not None and following is not None:  # the next holder has at least this token
             self._notes.end(grant.name, following, ends)
         return True
 
@@ -249,7 +249,7 @@ class ObjectBook:
             broken = self._break(name, file, ends)
             if broken is None:
                 continue
-            if self._notes is not None and broken[1]:  # a second call does this again
+            if self._notes is not None and broken[1]:  # a second call repeats this
                 self._notes.end(name, broken[1], ends)
             return broken[0]
 

@@ -121,7 +121,8 @@ class ObstoreObjects:
         except BackendUnavailable:
             raise
         except Exception as error:  # noqa: BLE001
-            if (matched := _STATUS.search(str(error))) and matched[1] == "404":  # S3's answer, a GenericError
+            # S3's answer is a GenericError: only its text has the status
+            if (matched := _STATUS.search(str(error))) and matched[1] == "404":
                 self._no_bucket()
             self._explain(error)
 

@@ -87,7 +87,7 @@ class FileObjects:
 
 
 def _etag(data: bytes) -> str:
-    return sha256(data).hexdigest()  # each write has a nonce: no two versions are equal
+    return sha256(data).hexdigest()  # each write has a nonce, so that two versions are never equal
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -110,7 +110,7 @@ def _replace(path: Path, draft: Path, etag: str) -> None:
                 raise ConditionFailed
             draft.replace(path)
         finally:
-            fcntl.flock(current, fcntl.LOCK_UN)  # now, even if a forked child has a copy of the descriptor
+            fcntl.flock(current, fcntl.LOCK_UN)  # unlocked now, even if a forked child has a copy of the descriptor
 
 
 def _leads_to(path: Path, descriptor: int) -> bool:

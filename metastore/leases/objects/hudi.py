@@ -68,7 +68,7 @@ def decode(name: str | None, data: bytes, where: str) -> LockFile:
         if not isinstance(owner, str) or not isinstance(expired, bool) or isinstance(until, bool):
             raise TypeError
         expires_at = int(until) * 1000
-        utc(expires_at)  # raises for a time beyond the calendar
+        utc(expires_at)  # raises for a time outside the calendar
         nonce, token, place = str(document.get("nonce", "")), int(document.get("token", 0)), document.get("place")
         holding = None if expired else _holding(document, owner, expires_at)
         return LockFile(name or "", token, nonce, holding, place=place if isinstance(place, str) else None)
@@ -77,7 +77,7 @@ def decode(name: str | None, data: bytes, where: str) -> LockFile:
 
 
 def _holding(document: dict[str, Any], owner: str, expires_at: int) -> Holding:
-    if "acquisition" not in document:  # Hudi wrote it: a new time is a renewal, or a new holder
+    if "acquisition" not in document:  # Hudi wrote it: another time means a renewal, or a new holder
         return Holding(f"hudi {owner}", owner, owner, None, expires_at, expires_at)
     acquired_at, renewals = int(document["acquiredAt"]) * 1000, int(document["renewals"])
     ttl = round(float(document["ttl"]) * 1_000_000)

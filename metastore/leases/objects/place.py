@@ -69,7 +69,7 @@ class Places:
             noted = None if note is None else self._notebook.noted_for(note)
             found = self._settled(key, noted or self._clock.operation_id().hex, Effort(self._clock, self._url, ends))
             if noted is None and note is not None and self._notebook.mirror(note, 1, NOBODY, found) is None:
-                noted = self._notebook.noted_for(note)  # another process was first
+                noted = self._notebook.noted_for(note)  # another process wrote first
             if noted not in (None, found):
                 raise BackendUnavailable(
                     f"{self._url}/{key} has the id {found}, and the store knows this place by the id {noted}: the id "
@@ -89,7 +89,7 @@ class Places:
                 self._objects.put(key, json.dumps({"format": _FORMAT, "id": new}).encode(), None)
             except ConditionFailed:
                 effort.pause()
-            except Unsettled as trouble:  # read again: it may be there, by this write or another one
+            except Unsettled as trouble:  # read again: this write or another one may have made it
                 effort.pause(trouble)
             else:
                 return new

@@ -57,14 +57,14 @@ class ObjectQueue:
         now = self._clock.monotonic()
         if now - self._shown >= _SHOW:
             self._shown = now
-            with suppress(MetastoreError):  # whether it can be had is asked next, and says what is wrong
+            with suppress(MetastoreError):  # the caller asks for the lease next, which reports the problem
                 for name in self._names:
                     self._show(name, now + _SHOW)
         look = min(_MOST, max(_LEAST, (now - self._since) * _SHARE))
         self._clock.sleep(max(0.0, min(seconds, self._clock.uniform(look / 2, look))))
 
     def served(self) -> None:
-        self._leave()  # before the caller works: its place must not stay before those that come next
+        self._leave()  # before the caller works: its place must not stay ahead of the next ones
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -76,7 +76,7 @@ class ObjectQueue:
         before = self._places.get(name)
         left = max(0.0, min(ALIVE, self._ends - self._clock.monotonic()))
         place = Waiter(self.ticket, self._clock.micros() + round(left * _MICROS))
-        self._places[name] = place  # before the request: it is taken back also if the answer is lost
+        self._places[name] = place  # set before the request, so that it is removed even if the answer is lost
         self._tickets.put(name, place, ends)
         if before is not None and before != place:
             self._tickets.remove(name, before, ends)

@@ -46,7 +46,7 @@ class Tickets:
         folder, until = f"{self._form.queue(name)}/", dict[str, int]()
         for key in keys:
             found = _KEY.fullmatch(key.removeprefix(folder)) if key.startswith(folder) else None
-            if found is not None:  # while a waiter renews its place, it has two
+            if found is not None:  # while a waiter renews its place, it has two keys
                 until[found[1]] = max(until.get(found[1], 0), int(found[2], 16))
         waiters = [Waiter(ticket, until[ticket]) for ticket in sorted(until)]
         self._watch.note_queue(name, waiters)
@@ -77,7 +77,7 @@ class Tickets:
             try:
                 self._objects.put(self._key(name, waiter), b"", None)
             except ConditionFailed:
-                return  # it is there, by a write whose answer was lost
+                return  # a write whose answer was lost has made it
             except Unsettled as trouble:
                 effort.pause(trouble)
             else:

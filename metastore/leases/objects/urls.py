@@ -49,7 +49,7 @@ def open_objects(url: object, request_timeout: float, options: Mapping[str, Any]
         port = parts.port
     except ValueError:
         raise InvalidArgument(f"the URL for leases cannot be parsed; write {_KNOWN}") from None
-    if parts.scheme in _REMOTE and ("://" not in url or port is not None):  # part of a key may look like a port
+    if parts.scheme in _REMOTE and ("://" not in url or port is not None):  # a part of a key may look like a port
         raise InvalidArgument(f"the URL for leases names no bucket; write {_KNOWN}")
     if "://" not in url or parts.scheme == "file":
         return _files(url if "://" not in url else unquote(parts.path), parts, options, clock)

@@ -141,7 +141,7 @@ def _missing(
     operations = read_parquet(spark, [folder], "operations", OPERATIONS)
     since = int(facts.get("since") or 0)
     events = read_parquet(spark, [folder], "feed", EVENTS).where(f"seq > {since}")
-    # each incarnation counts where clients have names; else the query would tell nothing that the shares do not
+    # each incarnation counts if clients have names; without names the query would find no more than the shares show
     recorded = records_by_client(operations) if facts.get("names") else {share.client: 1 for share in shares}
     return missing_records(facts, recorded, operations, events)
 

@@ -81,7 +81,8 @@ def _hot(spark: SparkSession, operations: DataFrame, folders: Sequence[Path], ro
             if row["latest"] is not None and row["entity_id"] in here and (run, row["entity_id"]) not in in_feed:
                 here[row["entity_id"]] = row["latest"]
         lost = _by_entity([row for row in rows if row["run"] == run], here)
-        most = sorted(lost.items(), key=lambda item: -item[1])[:_MOST]  # stable: as they were placed
+        # the sort is stable: equal ones keep their placement order
+        most = sorted(lost.items(), key=lambda item: -item[1])[:_MOST]
         hottest[run] = tuple([HotEntity(*key, conflicts, _operations_of(mine, *key)) for key, conflicts in most])
     return hottest
 

@@ -99,7 +99,7 @@ def _nice_length(seconds: float) -> float:
 
 def _moment(spans: Spans, lengths: Mapping[int, float], lasts: Mapping[int, int]) -> Column:
     """Return the number of the moment at which an operation returned; null: it did not."""
-    returned = F.col("until").isNotNull()  # least() and greatest() pass over nulls
+    returned = F.col("until").isNotNull()  # least() and greatest() ignore nulls
 
     def of_run(cases: Any, run: int) -> Any:
         place = F.floor((F.col("until") - F.lit(spans[run][0])) / F.lit(lengths[run]))

@@ -41,7 +41,7 @@ class CommitBurst(Scenario):
 
     def work(self, calls: Calls, me: Me) -> Iterator[float]:
         path, number, tick = f"{me.ground}.s.main", 0, ticks(me.seconds or _CYCLE)
-        at = me.dice.random() * 0.2  # not all at the same instant, but in the burst
+        at = me.dice.random() * 0.2  # spread the starts inside the burst
         while True:
             place = int(at) % _CYCLE
             queued = _STALL if place == _BEFORE + _STALL else 0

@@ -1,1 +1,1 @@
-"""What a call does, as an attempt: read through a view, decide, and propose a commit. No call of a user is here."""
+"""The body of a call, as an attempt: read through a view, decide, and propose a commit. No call of a user is here."""

@@ -33,7 +33,7 @@ def alter(
     seal: Seal | None = None,
     secret: Merge | None = None,
 ) -> Mutation[Entity]:
-    """Return the mutation that applies ``changes`` to ``target``; ``seal``: what they were encrypted with.
+    """Return the mutation that applies ``changes`` to ``target``; ``seal`` encrypted them.
 
     ``secret`` is announced in the place of ``merge`` where changes are encrypted: with what the attempt made of them.
     """

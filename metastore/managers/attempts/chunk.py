@@ -40,7 +40,7 @@ def create_chunk(
     parents_of: Callable[[View], tuple[Node, ...]],
     if_exists: IfExists,
 ) -> Proposal[int] | int:
-    """Propose all of ``wishes`` below one parent; the count of those that were written."""
+    """Propose all of ``wishes`` below one parent; the result counts the entities that it wrote."""
     parents = parents_of(view)
     check_in_use(parents)
     parent = root_or_last(parents)
@@ -53,7 +53,7 @@ def create_chunk(
     lookups = [Lookup((kind.family,), (name,), parent) for name, *_ in wishes]
     guards = {guard.id: guard for guard in guards_of(parents)}
     writes: list[Insert | Update] = []
-    equal_rows: list[Read] = []  # are not written, and must be so at the commit
+    equal_rows: list[Read] = []  # these rows are not written, and must still be equal at the commit
     with standing(view, parents):
         for resolved, insert, (name, wish, *_) in zip(view.backend.resolve(lookups), inserts, wishes, strict=True):
             if resolved.record is None:

@@ -118,7 +118,7 @@ def _place(
         if len(resolved.nodes) < len(names) - 1:
             raise absent_parent(view.backend, where, resolved.nodes)
         if resolved.record is None and len(resolved.nodes) == len(names):
-            raise EntityAlreadyExists(format_path(names))  # the user does not see what it is
+            raise EntityAlreadyExists(format_path(names))  # the user does not see what has the name
         parents = resolved.nodes[: len(names) - 1]
         view.led(above, parents)
         return parents, names[-1], resolved.record
@@ -132,7 +132,7 @@ def _place(
         if resolved.nodes:
             raise EntityAlreadyExists(format_path([*[node.name for node in parents], name]))
         return parents, name, None
-    check_standing(view, parents)  # the call returns what is there, or raises its error: it must be there still
+    check_standing(view, parents)  # the call returns this entity, or raises its error: the entity must still exist
     return parents, name, record._replace(chain=(*parents, *record.chain))
 
 

@@ -159,16 +159,17 @@ def rename(
     parents, node = record.chain[:-1], record.chain[-1]
     moves = len(wanted) > 1 and wanted[:-1] != tuple(n.name for n in parents)
     if view.guessed and moves:
-        record = find(View(view.backend, False), kind, target)  # a move reads anyway
+        record = find(View(view.backend, False), kind, target)  # a move reads both parents anyway
         parents, node = record.chain[:-1], record.chain[-1]
-    # the unique index knows whether the name is free; after it has refused, we look
+    # the unique index checks whether the name is free; only after it has refused, a read looks
     check_in_use(parents)
     with standing(view, record.chain):
         new_parents = parents if view.trusting and not moves else _new_parents(view, kind, record, wanted)
         check_in_use(new_parents)
     same_parent = root_or_last(new_parents).id == root_or_last(parents).id
     if same_parent and wanted[-1] == node.name:
-        if guards_of(parents) != guards_of(new_parents):  # renamed between two reads: at no instant was it there
+        # an ancestor was renamed between the two reads: the entity was at this path at no instant
+        if guards_of(parents) != guards_of(new_parents):
             raise LookAgain(format_path(wanted))
         return kind.entity(record)
     parent = root_or_last(new_parents)
@@ -230,7 +231,8 @@ def drop(
     check_version(view, record, expected_version, target)
     check_in_use(record.chain[:-1])
     empty = kind.container and not cascade
-    if empty and not view.trusting and not view.asking:  # the commit checks it as well; after it has refused, we look
+    # the commit checks it as well; only after it has refused, a read looks
+    if empty and not view.trusting and not view.asking:
         with standing(view, record.chain):
             check_empty(view, record)
     proposal = _Exclusive(kind, record, actor).propose(
@@ -253,7 +255,8 @@ def restore(
     """Propose to bring back what was dropped last at ``path``, or the one with ``entity_id``."""
     names = parse_path(path)
     record, old_parents = _dropped(view, kind, names, entity_id)
-    own_name = record.chain[-1].name if entity_id is None else names[-1]  # a folding catalog finds it by another
+    # in a folding catalog, another spelling may have found it
+    own_name = record.chain[-1].name if entity_id is None else names[-1]
     wanted = (*names[:-1], own_name) if to is None else parse_path(to)
     if to is not None and len(wanted) == 1 and len(names) > 1:
         wanted = (*names[:-1], wanted[0])
@@ -277,7 +280,7 @@ def restore(
     fold = node.fold if kind.container else parent.fold
     place = Place(parent.id, wanted[-1], key_under(parent, wanted[-1]), fold)
     after = (*parents, node._replace(name=place.name, fold=fold))
-    # the old place is guarded too: gc may have begun to delete all that is below it
+    # the old place is guarded too: gc may have begun to delete everything below it
     guards = both(old_parents, parents)
     proposal = _Exclusive(kind, record, actor).propose("restore", after, guards, state=LIVE, place=place)
     return proposal if entity_id is not None else _of_newest(proposal, kind, names, record)
@@ -300,7 +303,7 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
         fits = known is not None and known.record.chain[-1].kind == kind.name and known.state == DROPPED
         if known is None or not fits or known.doomed:
             message = f"no dropped {kind.name} with id {entity_id}; see the manager's dropped()"
-            live = known is not None and known.live  # nothing was dropped: that is not a guess
+            live = known is not None and known.live  # the error rests on no guess: nothing was dropped
             raise EntityNotFound(path, message) if live else not_live(view.backend, known, path, message)
         return known.record, known.record.chain[:-1]
     parents: tuple[Node, ...] = ()
@@ -332,7 +335,7 @@ def purge(view: View, kind: Kind, target: Target, actor: str | None) -> Proposal
         if own_state == DROPPING and (pending := pending_above(view.backend, record.chain)):
             raise pending
         if own_state == LIVE and not known.live:
-            return 0  # something above it was dropped: it is purged with that
+            return 0  # an entity above it was dropped: a purge of that removes it too
     else:
         try:
             record, own_state = find(view, kind, target), LIVE

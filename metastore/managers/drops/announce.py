@@ -31,7 +31,7 @@ __all__ = ["Begin", "announce"]
 
 @dataclass(frozen=True)
 class Begin:
-    """What is to be dropped in steps, besides the target: a column or a partition of it; and for how long."""
+    """The thing to drop in steps, besides the target: a column or a partition of it; and for how long."""
 
     operation: UUID
     ttl: float
@@ -42,7 +42,7 @@ class Begin:
 
 
 def announce(view: View, kind: Kind, target: Target, begin: Begin) -> Proposal[OwnedRecord]:
-    """Propose to take ``target``, or a part of it, out of sight, and to note the drop."""
+    """Propose to hide ``target``, or a part of it, and to note the drop."""
     record = find(view, kind, target)
     check_in_use(record.chain[:-1])
     if begin.column is not None:
@@ -61,7 +61,7 @@ def _announce_column(kind: Kind, record: Record, begin: Begin, names: tuple[str,
     change = BeginColumnDrop(format_path(names), str(begin.operation))
     if kind is not TABLE:
         raise InvalidArgument(f"{format_path(path)} is a {kind.name}; only columns of tables are dropped in steps")
-    altered(record.doc, path, [DropColumn(format_path(names))])  # what refers to the column is in the way
+    altered(record.doc, path, [DropColumn(format_path(names))])  # raises if something refers to the column
     write = rewritten(kind, record, change)
     (noted,) = [one for one in json.loads(write.doc or "{}")[MARKER] if one["operation"] == str(begin.operation)]
     name = drop_name(record.chain[-1].id, "column", noted["node"]["id"])

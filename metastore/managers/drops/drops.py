@@ -43,10 +43,11 @@ class Drops:
 
         ``handler`` gets each pending drop and does the destructive part again, from its beginning; None: the handler
         that ``ms.on_drop`` registered for its kind, and drops of other kinds are left. Those whose ttl has not passed
-        are left to their processes. What had started is finished when the ttl of the process before has passed once
-        more. What a user may not drop is left. If the handler fails, that drop stays pending, and the others go on; the
-        first such error is raised at the end. Raises InvalidArgument; BackendUnavailable at once if the database does
-        not answer: call again later. LeaseLost at once if the holder has lost the ``lease``, which each step requires.
+        are left to their processes. Drops that had started are finished when the ttl of the process before has passed
+        once more. Drops that the user may not make are left. If the handler fails, that drop stays pending, and the
+        others go on; the first such error is raised at the end. Raises InvalidArgument; BackendUnavailable at once if
+        the database does not answer: call again later. LeaseLost at once if the holder has lost the ``lease``, which
+        each step requires.
         """
         if handler is not None:
             checked(handler)
@@ -61,8 +62,9 @@ class Drops:
                     _log.warning("the drop of %s was not resumed: %s", one.path, error)
                     errors.append(error)
                     if isinstance(error, BackendUnavailable | DeadlineExceeded):
-                        self._session.backend.ping()  # if the database is away, each of the others would wait for it
-        finally:  # after an interrupt as well: their data is destroyed
+                        # raises if the database is away: each of the other drops would wait for it
+                        self._session.backend.ping()
+        finally:  # after an interrupt as well, because the handler has destroyed their data
             finished = sum([self._finished(one, lease) for one in ready])
         if errors:
             raise errors[0]
@@ -80,7 +82,8 @@ class Drops:
             pending.take_over(lease=lease)
             if pending.phase != STARTED:
                 pending.started(lease=lease)
-        except (DropPending, EntityNotFound, PermissionDenied):  # others have it in hand, or ended it; or it is theirs
+        # another process holds or finished the drop, or the user may not see it
+        except (DropPending, EntityNotFound, PermissionDenied):
             return False
         chosen(pending)
         return True
@@ -88,5 +91,6 @@ class Drops:
     def _finished(self, pending: PendingDrop, lease: Fencing | None) -> bool:
         try:
             return pending.finish(lease=lease)
-        except (DropPending, EntityNotFound, PermissionDenied):  # it was taken over meanwhile; or it is not the user's
+        # another process took it over meanwhile, or the user may not finish it
+        except (DropPending, EntityNotFound, PermissionDenied):
             return False

@@ -123,8 +123,8 @@ def part_of(drop: Drop) -> Part:
 
 
 def marked_by(row: OwnedRecord) -> UUID | None:
-    """Return the operation that is dropping a partition in steps; None: it is there."""
-    # the text says so at once, for all but a few; SQLite gives bytes that are not UTF-8 as they are
+    """Return the operation that is dropping a partition in steps; None: the partition is not being dropped."""
+    # the text shows that at once, for all but a few rows; SQLite returns bytes that are not UTF-8 as bytes
     if not isinstance(row.doc, str) or f'"{MARKER}"' not in row.doc:
         return None
     operation = json.loads(row.doc).get(MARKER)

@@ -58,10 +58,10 @@ def _announced(written: Sequence[Step]) -> OwnedRecord:
 
 
 class PendingDrop:
-    """What is being dropped in steps: an entity, or one column or partition of it. One thread at a time uses it.
+    """A drop in steps: of an entity, or of one column or partition. One thread at a time uses it.
 
     ``begin_drop`` returns it *held*: this process has it in hand until the ttl passes after the last step, and longer
-    if no other process takes it over. Those of ``store.drops.pending()`` are not held; a step takes over first.
+    if no other process takes it over. The drops of ``store.drops.pending()`` are not held; a step takes over first.
     """
 
     def __init__(self, session: Session, drop: Drop, *, held: bool) -> None:
@@ -151,8 +151,8 @@ class PendingDrop:
     def __repr__(self) -> str:
         return f"<PendingDrop {self.path!r}, {self.phase}, token {self.token}>"
 
-    # --- its steps: with a ``lease``, each raises LeaseLost and changes nothing if the holder has lost it;
-    # ``reason``: why, for history and feed
+    # --- its steps: with a ``lease``, each raises LeaseLost and changes nothing if the holder has lost it; history and
+    # feed show ``reason``
 
     def started(self, *, lease: Fencing | None = None, reason: str | None = None) -> None:
         """Note that destruction begins now; call it before. Again: keep the drop for another ttl.
@@ -207,7 +207,7 @@ class PendingDrop:
             self._step("take over", take, self._seen, call)
         self._held, self._lost = True, False
         if self._drop.phase == STARTED:
-            # it may still be destroying: its name must not be free before it has surely stopped
+            # the old owner may still destroy data: the name must stay taken until it has surely stopped
             self._finish_from = self._session.clock.monotonic() + before.ttl
 
     def _step(self, verb: str, attempt: Attempt[T], replay: Callable[[Any], T], call: Call) -> T:

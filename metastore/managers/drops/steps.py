@@ -60,7 +60,7 @@ def take_over(view: View, known: Drop, now: int, *, to_roll_back: bool = False) 
         _check_not_started(drop)
     touched = drop.record.modified_at
     left = (touched - now) / 1e6 + drop.ttl
-    if left > 0 and touched <= now + MOST_AHEAD:  # else the clock was set back since then
+    if left > 0 and touched <= now + MOST_AHEAD:  # otherwise the clock was set back since then
         who = drop.modified_by or "another process"
         raise DropPending(
             UUID(drop.operation),
@@ -114,7 +114,7 @@ def finish(view: View, known: Drop) -> Proposal[bool] | bool:
 
 
 def _target(backend: Reads, drop: Drop) -> Known | None:
-    """Return the entity, wherever it stands by now; its path is what events say."""
+    """Return the entity, wherever it is now; events name its present path."""
     return backend.by_id([target_id(drop.name)])[0]
 
 

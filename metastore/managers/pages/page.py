@@ -1,7 +1,7 @@
 """A page and its token: where the next page begins.
 
 A token holds ids and the last key, and no path, so it stays valid through restarts and renames. It is signed with the
-epoch of the database's feed, so that a damaged token, or one of another database, is refused. The signature is no
+epoch of the database's feed, so that a damaged token, or one of another database, is refused. The signature is not a
 secret: a token gives its holder no further rights.
 """
 
@@ -42,7 +42,7 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True)
 class TokenScope:
-    """The listing that a token belongs to: what is listed, of which kind, with which prefix."""
+    """The listing that a token belongs to: its rows, their kind, their prefix."""
 
     what: str
     kind: str
@@ -92,6 +92,6 @@ def just_before(prefix: str) -> str:
     last = ord(prefix[-1]) - 1
     if last <= 0:
         return prefix[:-1]
-    if 0xD800 <= last <= 0xDFFF:  # no code points of a text
+    if 0xD800 <= last <= 0xDFFF:  # surrogates are not code points of a text
         last = 0xD7FF
     return prefix[:-1] + chr(last) + _LAST

@@ -1,6 +1,6 @@
 """One page of a listing at a time: each true at one instant, each as cheap as the first, at any depth.
 
-A listing is ordered by key, and a page begins after the last key of the page before, so that nothing is counted or
+A listing is ordered by key, and a page begins after the last key of the page before, so that no row is counted or
 skipped. A token holds the id of the parent, which may have another path by now. A path that leads to another parent is
 refused.
 """
@@ -42,7 +42,7 @@ Guards = list[tuple[int, int]]
 
 @dataclass(frozen=True, kw_only=True)
 class PageSource(Generic[R, T]):
-    """What a listing is read from, row by row in the order of keys."""
+    """The source of a listing, row by row in the order of keys."""
 
     listed: TokenScope
     parent: Callable[[View], Nodes]
@@ -56,16 +56,16 @@ class PageSource(Generic[R, T]):
     folds: bool = True
     """Keys are compared without case below a parent that folds."""
     kept_as: Callable[[], Hashable] | None = None
-    """Under what a cache keeps a page of it; None: it does not."""
+    """The key under which a cache keeps a page; None: it keeps none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NumberedSource(Generic[R, T]):
-    """What a listing is read from whose rows belong to one entity and are numbered, such as its versions."""
+    """The source of a listing whose rows belong to one entity and are numbered, such as its versions."""
 
     listed: TokenScope
     entity: Callable[[int | None], int]
-    """From the id in a token (None: there is no token) to the entity's id. Raises InvalidArgument if they differ."""
+    """From the id in a token (None: no token) to the entity's id. Raises InvalidArgument if they differ."""
     read: Callable[[int, int, int], Sequence[R]]
     """From (the entity's id, the number to begin after, limit) to rows."""
     number: Callable[[R], int]
@@ -103,7 +103,8 @@ def _read(session: ManagerSession, source: PageSource[R, T], size: int, token: s
     given = None if token is None else read_token(source.listed, epoch, token)
     view = View(session.backend, trusting=True)
     while True:
-        # only a token says which parent is meant; else it is the one that the path leads to when the page is read
+        # only a token says which parent is meant; otherwise it is the parent to which the path leads when the page is
+        # read
         nodes, found = parent_of(view, source.parent, None if given is None else given[0])
         above = nodes[-1] if nodes else ROOT
         prefix = source.listed.prefix

@@ -1,4 +1,4 @@
-"""Many relations to one entity, in chunks: one commit each. What is there already is left."""
+"""Many relations to one entity, in chunks: one commit each. Existing relations are left."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def attach_many(
     chunks = _chunks(rows, wanted, at_least=0 if call.lease is None else 1)
     if session.in_transaction:
         return sum(_write(session, relation, chunk, judge, call) for chunk in chunks)
-    # while chunks are written, the next one is prepared; the first error ends it
+    # the next chunk is prepared while others are written; the first error ends the call
     with ThreadPoolExecutor(_WRITERS, "metastore-attach-many") as writers:
         written, running = 0, deque[Future[int]]()
         for chunk in chunks:
@@ -85,7 +85,7 @@ def _write(session: ManagerSession, relation: Relation, chunk: list[WantedRelati
         docs: dict[tuple[int, str], str] = {}
         made = [_one(relation, *pair, other, path, judge, docs) for pair in zip(chunk, targets, strict=True)]
         writes = tuple({(w.from_id, w.column_id, w.value): w for w in made}.values())
-        if raising(writes):  # for what is there already, nothing is taken away
+        if raising(writes):  # relations that exist already take no right away
             rows = view.backend.relations(relation.name, [(w.from_id, w.slot) for w in writes])
             there = {row.key for row in rows}
             writes = tuple([write for write in writes if write.key not in there])

@@ -27,7 +27,7 @@ __all__ = ["EndOf", "WantedRelation", "end_of", "find_ends", "lookups_of", "one_
 
 @dataclass(frozen=True)
 class EndOf:
-    """What a caller names as an end: an entity, or a path and the kinds that may stand there; ``()``: all."""
+    """The end that a caller names: an entity, or a path and the kinds that it may have; ``()``: all."""
 
     target: Target
     kinds: tuple[str, ...] = ()

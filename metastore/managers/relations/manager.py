@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class RelationManager:
-    """The relations of one kind. ``repeats``: to attach again what is there without a value is not an error."""
+    """The relations of one kind. ``repeats``: attaching again without a value is not an error."""
 
     def __init__(
         self, session: ManagerSession, relation: Relation, judge: Judge = no_judge, *, repeats: bool = False
@@ -77,9 +77,9 @@ class RelationManager:
     ) -> Attached:
         """Relate ``target``, or its ``column``, to ``other``; return the relation.
 
-        ``target`` is an entity, or a path; ``kind`` says what stands there, where several do. The same with the same
-        value again changes nothing; without a value it raises EntityAlreadyExists. Raises EntityNotFound for an end
-        or a column that is not there, InvalidArgument for ends of two metalakes or a value that does not fit, NotInUse.
+        ``target`` is an entity, or a path; ``kind`` chooses if entities of several kinds have the path. The same with
+        the same value again changes nothing; without a value it raises EntityAlreadyExists. Raises EntityNotFound for a
+        missing end or column, InvalidArgument for ends in two metalakes or a value that does not fit, NotInUse.
         """
         return self.relate(self._wanted(target, other, clean_value_of(value), column, kind), options)
 
@@ -101,7 +101,7 @@ class RelationManager:
         self._judge(target, other, value, column)
         slot = ONLY if self._relation.exclusive else other.chain[-1].id
         there: RelationRecord | None = None
-        if self._relation.exclusive or not view.trusting:  # else the primary key says whether it is there
+        if self._relation.exclusive or not view.trusting:  # otherwise the primary key shows whether the relation exists
             there = self._there(view, target, slot, column, value)
             if there is not None and there.to_id == other.chain[-1].id:
                 check_standing(view, target.chain)
@@ -119,7 +119,7 @@ class RelationManager:
         return Proposal(both(target.chain, other.chain), (write,), finish)
 
     def _found(self, view: View, wanted: WantedRelation) -> tuple[Record, Record]:
-        # a column, what a tag allows and what a policy supports are judged by a read in the call, never by a guess
+        # a column, and what a tag or a policy allows, are judged by a read in the call, never by a guess
         fresh = wanted.column is not None or self._judge is not no_judge
         target, other = find_ends(View(view.backend, False) if fresh else view, wanted.target, wanted.other)
         if target.chain[0].id != other.chain[0].id:
@@ -237,8 +237,8 @@ class RelationManager:
     def attach_many(self, other: Target, rows: Iterable[Mapping[str, Any]], **options: Unpack[BulkOptions]) -> int:
         """Relate many targets to ``other``; return how many relations are new.
 
-        ``rows`` have ``target``, and may have ``kind``, ``column`` and ``value``. They are committed in chunks; what is
-        there already is left, so that it can be run again after an error. Raises what ``attach`` raises.
+        ``rows`` have ``target``, and may have ``kind``, ``column`` and ``value``. They are committed in chunks;
+        existing relations are left, so that the call can be repeated after an error. Raises what ``attach`` raises.
         """
         far = end_of(other, self._relation.to_kinds)
 
@@ -268,7 +268,7 @@ class RelationManager:
     def _replayed(self, step: Step, wanted: WantedRelation) -> Attached:
         """Return the relation that an earlier call under the same operation id made, as it was then.
 
-        An end that was purged since then has no kind any more, unless only one kind can stand there.
+        An end that was purged since then has no kind any more, unless only one kind is possible.
         """
         known = self._session.of_store().backend.by_id([step.owner_id or 0, step.other_id or 0])
         from_kind, to_kind = ("" if one is None else one.record.chain[-1].kind for one in known)
@@ -309,7 +309,7 @@ class RelationManager:
     def on_columns(self, target: Target, *, kind: str | None = None) -> list[Attached]:
         """Return what the columns of ``target`` are related to, by column and name; one round trip for all columns.
 
-        What is on the table is not among it. Raises EntityNotFound.
+        The list leaves out what is attached to the table itself. Raises EntityNotFound.
         """
         return related_to_columns(self._session.backend, self._relation, end_of(target, (), kind))
 

@@ -1,6 +1,6 @@
-"""Read relations in both directions: what an object is related to, with inheritance, and what is related to an entity.
+"""Read relations in both directions: from an object, with inheritance, and to an entity.
 
-What is read at once is true at one instant: a relation with both its ends and all that is above them.
+One read is true at one instant: a relation with both its ends and all that is above them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def related_end(backend: Reads, relation: Relation, end: EndOf, *, above: bool =
             relations = backend.related(lookup, relation.name, above=above, doc=doc)
             if relations is not None and relations.end.chain[-1].kind in [kind.name for kind in kinds]:
                 return relations
-        (record,) = find_ends(View(backend, False), end)  # raises for what is not there
+        (record,) = find_ends(View(backend, False), end)  # raises if the end does not exist
         relations = backend.related(record.chain[-1].id, relation.name, above=above, doc=doc)
         if relations is not None and relations.end.live and tuple(n.name for n in relations.end.chain) == target:
             return relations
@@ -71,7 +71,7 @@ def related_end(backend: Reads, relation: Relation, end: EndOf, *, above: bool =
 def related_to(
     backend: Reads, relation: Relation, end: EndOf, column: tuple[str, ...] | None, *, inherited: bool
 ) -> list[Attached]:
-    """Return what an object, or a column of it, is related to, nearest first; of each thing the nearest."""
+    """Return the relations of an object, or of a column, nearest first; of each other end only the nearest."""
     relations = related_end(backend, relation, end, above=inherited, doc=column is not None)
     chain = relations.end.chain
     wanted = (

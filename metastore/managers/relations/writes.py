@@ -1,4 +1,4 @@
-"""What the writes of relations are made of: columns, values, events, removals. Pure."""
+"""The parts of a write of relations: columns, values, events, removals. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 Judge = Callable[[Record, Record, str, int], None]
-"""Gets the target, what is attached, the value and the column's id; raises InvalidArgument for what does not fit."""
+"""Gets the target, the attached entity, the value and the column's id; raises InvalidArgument if they do not fit."""
 
 
 def no_judge(target: Record, other: Record, value: str, column: int) -> None:

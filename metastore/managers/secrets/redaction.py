@@ -54,7 +54,8 @@ def candidates(session: Session, table: str) -> Iterator[tuple[Known, OwnedRecor
         records = [
             (row_id, *owned)
             for row_id, doc, *owned in snapshot.rows(table, columns, ("id",))
-            if not isinstance(doc, str) or '"properties":{}' not in doc  # one that is not UTF-8 is met when it is read
+            # a text that is not UTF-8 raises where it is read
+            if not isinstance(doc, str) or '"properties":{}' not in doc
         ]
     rows = iter(records)
     while some := list(islice(rows, _SOME)):
@@ -98,7 +99,7 @@ def redact(session: Session, left: set[int]) -> int:
 
 
 class _Places:
-    """What the catalogs declare, and below which of them each entity of history stands or stood."""
+    """The declarations of the catalogs, and the catalog above each entity of history, now or before."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -129,7 +130,7 @@ class _Places:
 
 
 def _path_of_error(result: str | None) -> str | None:
-    """Return where an operation failed, which has no other trace of it."""
+    """Return the path of an operation that failed, which has no other trace of it."""
     if result is None or '"attributes"' not in result:
         return None
     path = json.loads(result)["attributes"].get("path")

@@ -47,7 +47,7 @@ def secret_of(entity: Entity, key: str) -> tuple[Secret, str]:
 
 
 def entity_of(session: ManagerSession, target: Target, kind: str | None) -> Entity:
-    """Return an entity in hand as it is now, or the one at a path: of ``kind``, or of the first kind that is there."""
+    """Return a loaded entity as it is now, or the entity at a path: of ``kind``, or of the first kind that exists."""
     backend = session.backend
     if isinstance(target, Entity):
         record = find(View(backend, False), kind_named(target.kind), target)

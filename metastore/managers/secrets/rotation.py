@@ -44,7 +44,7 @@ __all__ = ["Rotated", "Scrubbed", "SecretStore"]
 
 @dataclass(frozen=True)
 class Rotated:
-    """What a rotation did."""
+    """The counts of a rotation."""
 
     rewrapped: int
     """Data keys that the first key of the environment wraps now, and did not before."""
@@ -60,12 +60,12 @@ class Rotated:
 
 @dataclass(frozen=True)
 class Scrubbed:
-    """What a scrub did."""
+    """The counts of a scrub."""
 
     reencrypted: int
     """Entities and rows that had a plain value, which is encrypted now."""
     redacted: int
-    """Rows of history of which plain values were taken out."""
+    """Rows of history whose plain values were removed."""
     left: int
     """Entities and rows that still have a plain value, because they are dropped or disabled; so has their history."""
     erased: bool = False
@@ -84,7 +84,7 @@ class SecretStore:
         return self._session.seals.sealer
 
     def rotate(self, *, reencrypt: bool = False) -> Rotated:
-        """Wrap all data keys with the first key of METASTORE_SECRET_KEY; the others of it are needed until then.
+        """Wrap all data keys with the first key of METASTORE_SECRET_KEY; its other keys are needed until then.
 
         ``reencrypt`` also makes new data keys, encrypts all secret properties with them, plain ones too, and destroys
         the old ones: no history and no backup shows those values any more. Run it again after an error. Raises
@@ -144,7 +144,7 @@ class SecretStore:
         destroyed = {row.number for row in self._rows() if row.wrapped is None}
         for record in self._catalogs():
             if settings_of(record)[1].key not in old | destroyed:
-                continue  # an earlier run, which was stopped, has done it
+                continue  # an earlier run, which was stopped, has changed it
             if not number:
                 number, key = max(row.number for row in self._rows()) + 1, current()
                 keys.add(number, wrap(of_text(new_key()), number, key), key.name)
@@ -216,7 +216,7 @@ class SecretStore:
                 return stays
             try:
                 done = self._alter(known.record, changes) if row is None else self._put(known, row, changes)
-            except VersionConflict:  # another process has changed it meanwhile
+            except VersionConflict:  # another process has changed the entity meanwhile
                 (known,) = self._session.backend.by_id([known.record.chain[-1].id])
                 if row is not None:
                     (row,) = self._session.backend.owned_by_name([row.owner_id], row.kind, [row.name])

@@ -77,7 +77,7 @@ def declared(session: ManagerSession) -> None:
 
 
 def as_seen(session: ManagerSession, seal: Seal, call: Callable[[Seal], T]) -> T:
-    """Make a call with what it encrypts. What is missing for that is not told of a catalog that the user does not see.
+    """Make a call with what it encrypts. If the user does not see the catalog, the error does not say what is missing.
 
     Then the call is made as below a catalog that does not exist, which guards nothing: see :meth:`Seal.guarding`.
     """
@@ -101,7 +101,7 @@ def sealed_call(
         return call(NO_SEAL)
     began = session.clock.monotonic()
     known = seals.unsealed(kind, where) if session.access is None and not fresh and not session.in_transaction else None
-    if known is not None:  # most calls: the call keeps its own deadline
+    if known is not None:  # most calls end here: the call keeps its own deadline
         try:
             return call(known)
         except Stale:
@@ -113,7 +113,7 @@ def sealed_call(
                 seal = seals.seal(session.backend, kind, where, in_transaction=session.in_transaction, fresh=fresh)
                 return as_seen(session, seal, call)
         except Stale:
-            if fresh and session.in_transaction:  # it has read already, and reads the same again: it must run again
+            if fresh and session.in_transaction:  # a transaction reads the same again: it must run again
                 path = where.path if isinstance(where, Entity) else format_path(parse_path(where))
                 changed = f"the catalog above {path} was changed while the transaction ran; run it again"
                 raise VersionConflict(path, None, None, changed) from None

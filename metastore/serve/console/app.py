@@ -194,7 +194,7 @@ class Console:
         except (NotAuthenticated, ValueError) as error:
             _note_refused(request, 401, error=error)
             return Response(status_code=401, headers=dict(render.HEADERS))
-        except MetastoreError as error:  # a name that no user can have, or the database is away
+        except MetastoreError as error:  # no user can have the name, or the database is away
             return Response(status_code=error.http_status, headers=dict(render.HEADERS))
         except (IssuerAway, Busy):
             return Response(status_code=503, headers={**render.HEADERS, "Retry-After": "5"})
@@ -204,7 +204,7 @@ class Console:
         name = request.path_params["rest"]
         if (known := render.file_answer(name, request.query_params.get("v"))) is not None:
             return known
-        if "/" in name:  # relative addresses of a page would lead elsewhere
+        if "/" in name:  # relative addresses in a page would be wrong
             return Response("There is no such page.", 404, render.HEADERS, "text/plain")
         shown = failure("There is no such page", "Start at the catalog.", 404)
         return render.html(render.page(None, shown), 404)

@@ -187,7 +187,7 @@ class Hub:
     async def _safely(self, step: Callable[[], Awaitable[None]]) -> None:
         try:
             await step()
-        except Busy:  # pages are in line; streams can wait
+        except Busy:  # pages queue for a thread; streams can wait
             pass
         except MetastoreError as error:
             self._gone(error)
@@ -201,7 +201,7 @@ class Hub:
         most of them with the same position: one read is for all of those.
         """
         position = self._position
-        if position is None:  # before the first look
+        if position is None:  # no look has finished yet
             return
         groups: dict[tuple[Principal, str], list[Listener]] = {}
         for one in self._new:
@@ -242,7 +242,7 @@ class Hub:
         if self._is_away:
             self._is_away = False
             self._tell_all("back")
-        self._arrived.set()  # those who came before the first look, or while the database was away
+        self._arrived.set()  # the pages that came before the first look, or while the database was away
         for count, listener in enumerate(listeners, 1):
             listener.offer(look.items.get(listener.principal, ()))
             if listener.wanted.gauges:
@@ -252,10 +252,10 @@ class Hub:
                 else:
                     listener.end()
             if count % _SLICE == 0:
-                await asyncio.sleep(_PAUSE)  # so that calls of the API come between
+                await asyncio.sleep(_PAUSE)  # gives calls of the API a turn
 
     def _gone(self, error: MetastoreError) -> None:
-        if isinstance(error, HistoryGone | InvalidArgument):  # gc was faster, or the database was restored
+        if isinstance(error, HistoryGone | InvalidArgument):  # gc removed the position, or the database was restored
             self._position = None
             self._tell_all("gone")
         elif not self._is_away:

@@ -94,7 +94,7 @@ def _require_right(store: Store, holder: Any, key: str) -> None:
 
     A user who makes something below that object may ask for its secrets there.
     """
-    with suppress(InvalidArgument):  # the right is asked first, and then the value is plain
+    with suppress(InvalidArgument):  # the right is checked first; after that the value may be plain
         store.reveal(holder, key)
 
 
@@ -105,7 +105,7 @@ def _value(store: Store, holder: Any, key: str, reveals: Sequence[str]) -> str:
     if not _is_allowed(value, reveals):
         message = f"the secret of {key} is not shown; the server's operator allows it with --reveal"
         raise Refused(1008, 403, "ForbiddenException", message)
-    return store.reveal(holder, key, expected=value)  # what was judged, and not what a client has written since
+    return store.reveal(holder, key, expected=value)  # the value that was judged, not one that a client wrote since
 
 
 def _is_allowed(reference: str, reveals: Sequence[str]) -> bool:

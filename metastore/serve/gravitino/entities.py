@@ -75,7 +75,7 @@ def create(store: Store, resource: Resource, call: Call) -> Answer:
     else:
         made = store.run(lambda tx: _create_with(tx, resource, names, given, call.body))
     shown = resource.shown(store, made)
-    if resource.kind == "metalake":  # only the answer to its creation does not show whether it is in use
+    if resource.kind == "metalake":  # only the answer to a create does not show whether the entity is in use
         del shown["properties"][IN_USE]
     return _done({resource.kind: shown})
 
@@ -96,7 +96,8 @@ def load(store: Store, resource: Resource, call: Call) -> Answer:
     except EntityNotFound as error:
         if resource.kind != "model" or len(parse_path(error.missing or error.path)) < len(names) - 1:
             raise
-        raise Refused(1003, 404, "NoSuchModelException", str(error)) from None  # also where its schema is missing
+        # the same error if the schema is missing
+        raise Refused(1003, 404, "NoSuchModelException", str(error)) from None
     return _done({resource.kind: resource.shown(store, entity)})
 
 

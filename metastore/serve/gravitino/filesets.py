@@ -95,7 +95,8 @@ def _location(store: Store, call: Call) -> Answer:
     below, location = unquote(call.query.get("sub_path", "")).strip("/"), fileset.locations[name]
     if not below and call.headers.get(_OPERATION, "").upper() == "RENAME":
         message = "sub_path: what is renamed is a file or folder in the fileset, not the fileset itself"
-        raise Refused(1002, 400, "GravitinoRuntimeException", message)  # as Gravitino does; clients choose by the code
+        # the same error as Gravitino's: clients choose by the code
+        raise Refused(1002, 400, "GravitinoRuntimeException", message)
     return Answer({"code": 0, "fileLocation": _joined(location, below) if below else location})
 
 

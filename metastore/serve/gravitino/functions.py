@@ -79,7 +79,8 @@ def _implementation(value: Any) -> Implementation:
     if language not in _BODY:
         raise BadRequest(f"a language is one of SQL, JAVA, PYTHON, not {language[:40]!r}")
     handler = optional(one, "handler", str) if language == "python" else None
-    body = optional(one, _BODY[language], str) or handler  # Python may have a handler alone, in its files
+    # a Python function may have a handler without a body: its code is in files
+    body = optional(one, _BODY[language], str) or handler
     if not body:
         raise BadRequest(f"an implementation in {language} needs {_BODY[language]}")
     places = mapping(one.get("resources") or {}, "resources")

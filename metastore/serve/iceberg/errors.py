@@ -73,7 +73,7 @@ _CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (Busy, 503, "ServiceUnavailableException"),
     (EntityNotFound, 404, "NotFoundException"),
     (PermissionDenied, 403, "ForbiddenException"),
-    # a commit fails, a create finds the name taken, and a load cannot have it: 409 says all of that
+    # 409 fits all three: a commit fails, a create finds the name taken, a load cannot have the table
     (DropPending, 409, "DropPendingException"),
     (OperationIdReused, 422, "UnprocessableEntityException"),
     (StoreClosed, 503, "ServiceUnavailableException"),
@@ -102,7 +102,7 @@ def failed(error: Exception) -> Answer:
     """Return the answer for an error."""
     if isinstance(error, ValidationError):
         return _answer(400, "BadRequestException", _fields(error))
-    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # it has no class of its own
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # Iceberg has no class for this error
         return _answer(400, "BadRequestException", _message(error))
     for cls, code, name in _CODES:
         if isinstance(error, cls):

@@ -37,12 +37,12 @@ def session_policy(location: str, rights: Collection[str], role: str) -> str | N
         return None
     partition = role.split(":")[1]
     bucket = f"arn:{partition if partition.startswith('aws') else 'aws'}:s3:::{found[1]}"
-    below = _SPECIAL.sub(r"${\g<0>}", found[2]) + "/*"  # with the slash: a/ does not open ab/
+    below = _SPECIAL.sub(r"${\g<0>}", found[2]) + "/*"  # with the slash, so that a/ does not open ab/
     actions = [*(_READ if READS in rights else []), *(_WRITE if WRITES in rights else [])]
     statements: list[dict[str, Any]] = [{"Effect": "Allow", "Action": actions, "Resource": f"{bucket}/{below}"}]
     if READS in rights:
         condition = {"StringLike": {"s3:prefix": below}}
         statements.append({"Effect": "Allow", "Action": "s3:ListBucket", "Resource": bucket, "Condition": condition})
-    # in ASCII: the token service takes no character above U+00FF
+    # in ASCII, because the token service accepts no character above U+00FF
     text = json.dumps({"Version": "2012-10-17", "Statement": statements}, separators=(",", ":"))
     return text if len(text) <= _LONGEST else None

@@ -80,7 +80,8 @@ def iceberg_protocol(warehouses: Warehouses, principals: Principals, body_timeou
         return answer
 
     def credentials(call: Call) -> Answer:
-        place = tables.place(warehouses.catalog(call), call)  # the request itself asks: Java's clients send no header
+        # this request needs no header that asks for credentials, and Java's clients send none
+        place = tables.place(warehouses.catalog(call), call)
         return tables.credentials(warehouses.vended(call, tables.named(call), place))
 
     routes: list[Route] = [route("GET", "/v1/config", lambda call: _config(warehouses, call))]
@@ -104,7 +105,8 @@ def _once(once: Once, work: Callable[[], Answer], *, checked: bool) -> Answer:
                 raise
             if once.settle({"body": answer.body, "status": answer.status}):
                 return answer
-            return work()  # a repeat has committed: so this answers from what is there, or says that it is gone by now
+            # a repeat has committed: this answers from the table's present state, or raises if the table is gone
+            return work()
     except Refused as refused:
         return Answer(**refused.answer)
 

@@ -126,7 +126,7 @@ def read_from(location: str) -> Iterator[None]:
         yield
     except OSError as error:
         if urlsplit(location).scheme not in ("", "file"):
-            raise  # object storage that does not answer now
+            raise  # the object storage does not answer now
         raise BadRequest(f"metadata-location: the file cannot be read: {error}") from None
 
 

@@ -119,7 +119,8 @@ class Sts:
             )["Credentials"]
         except ClientError as error:
             code = str(error.response.get("Error", {}).get("Code", ""))
-            said = code if _CODE.fullmatch(code) else "an error without a code"  # its message may show anything
+            # the error's message may contain secrets
+            said = code if _CODE.fullmatch(code) else "an error without a code"
             raise CannotVend(f"the token service refused AssumeRole of {self._role}: {said}") from None
         except BotoCoreError as error:
             raise CannotVend(f"the token service cannot be asked: {type(error).__name__}") from None

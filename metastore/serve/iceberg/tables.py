@@ -237,7 +237,7 @@ def _kept(catalog: MetastoreCatalog, metadata: TableMetadata, location: str, mod
     """Return the answer of a load, and keep it for those that follow."""
     loaded = _loaded(_shown(metadata, mode), location, _etag(location, mode))
     if never_changes(location):
-        with _ANSWERS_LOCK, suppress(ValueError):  # it is larger than all that is kept
+        with _ANSWERS_LOCK, suppress(ValueError):  # the answer is larger than the whole cache
             _ANSWERS[location, mode, is_of_user(catalog.store)] = loaded
     return loaded
 

@@ -84,7 +84,7 @@ class Warehouses:
             else:
                 made = vendor.vend(location, call.principal.name)
         except Exception as error:  # noqa: BLE001  (a deployment's code)
-            # its message may show a secret, and it is not known whose error it is
+            # the message may contain a secret, because the error may come from any library
             said = error if isinstance(error, CannotVend) else type(error).__name__
             _LOG.warning("credentials for %s cannot be made: %s", format_path(root), said)
             if call.is_read:
@@ -105,14 +105,14 @@ class Warehouses:
             return RIGHTS  # of an admin
         try:
             table = store.tables.load(path)
-            # since the location was read, the user may have made another table of this name, which it owns
+            # since the location was read, the user may have made another table of this name, and then owns that
             if pointer_of(table) is None or (table.location or location).rstrip("/") != location.rstrip("/"):
                 raise ServiceUnavailableError("another table has this name by now, or another folder; ask again")
             return tuple(right for right in RIGHTS if store.allowed(user, right, table))
         except (MetastoreError, ServiceUnavailableError):
             if call.is_read:
                 raise
-            return ()  # the table is made: no error says otherwise
+            return ()  # the table exists already, so no error may deny that
 
     @property
     def checked(self) -> bool:

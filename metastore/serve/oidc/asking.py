@@ -46,7 +46,7 @@ def check_issuer(issuer: str) -> None:
 
 async def keys_of(issuer: str) -> dict[str, Key]:
     """Return the keys of an issuer by their ids. Raises Unusable, TimeoutError, httpx.HTTPError."""
-    local = issuer.startswith("http:")  # then no proxy either: it would be asked for its own machine
+    local = issuer.startswith("http:")  # no proxy for a local issuer: the proxy would ask its own machine
     async with (
         asyncio.timeout(SECONDS),
         httpx.AsyncClient(follow_redirects=False, timeout=SECONDS, trust_env=not local) as client,

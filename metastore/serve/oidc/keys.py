@@ -61,7 +61,7 @@ class Keys:
         is_known = kid in self._keys
         question = self._asking(_OLD if is_known else _PAUSE)
         if question is not None and not is_known:
-            # not awaited itself: a client that goes away must not cancel the question of the others
+            # the question itself is not awaited: a client that goes away must not cancel it for the others
             await asyncio.wait([asyncio.wrap_future(question)], timeout=2 * SECONDS)
 
     def _asking(self, after: float) -> Future[None] | None:
@@ -80,7 +80,7 @@ class Keys:
             _LOG.warning("the issuer's keys stay as they were: %s: %s", type(error).__name__, error)
             self._answered = False
         else:
-            # an equal key stays the same object: tokens that it verified stay known
+            # an equal key stays the same object, so that tokens which it verified stay known
             known = self._keys
             self._keys = {kid: known[kid] if known.get(kid) == key else key for kid, key in found.items()}
             self._answered = True

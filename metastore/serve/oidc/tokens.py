@@ -169,7 +169,7 @@ def _is_access_token(header: Header, claims: Mapping[str, Any]) -> bool:
         return True
     if header.type not in ("", "jwt") or not {"nonce", "at_hash", "c_hash"}.isdisjoint(claims):
         return False
-    kind = claims.get("typ", claims.get("token_use"))  # of Keycloak, of Cognito
+    kind = claims.get("typ", claims.get("token_use"))  # Keycloak's claim, and Cognito's
     if kind is not None:
         return kind in ("Bearer", "access")
     return not {"scope", "scp", "client_id", "appid"}.isdisjoint(claims)

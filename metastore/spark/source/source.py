@@ -46,7 +46,7 @@ from metastore.store import Store, open_store
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-except ImportError:  # before Spark 4.2, which reads all in one micro-batch then
+except ImportError:  # Spark before 4.2, which then reads all changes in one micro-batch
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         """Stands in for the class that an older Spark does not have."""
@@ -289,7 +289,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             session = store._session  # noqa: SLF001
             last = min(now(session), self._until)
             if begin >= 0 and most is not None and (next_ := session.backend.past.times(begin, 1)):
-                last = min(last, next_[0][0] + most - 1)  # of as many positions some may have no change
+                last = min(last, next_[0][0] + most - 1)  # some of these positions may have no change
             return start if start is not None and last <= begin else _offset(session, max(begin, last))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

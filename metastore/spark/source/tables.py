@@ -147,7 +147,7 @@ def _entities(rows: Sequence[PastRow], above: _Above, under: str) -> _Told:
 
 
 def _owned(rows: Sequence[PastRow], above: _Above, under: str) -> _Told:
-    del under  # only entities have a path
+    del under  # only entities are selected by path
     live = [(row, names) for row in rows if (names := above.names(row.parent_id)) is not None]
     return [row for row, _ in live], {"owner_path": [format_path(names) for _, names in live]}
 

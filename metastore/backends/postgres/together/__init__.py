@@ -1,6 +1,6 @@
 """Requests that travel together on PostgreSQL: one message for many, its statements, and what their rows mean.
 
-The members of a batch are independent of each other. So no gate stands before all writes, as in a commit: each row that
+The members of a batch are independent of each other. So no single gate guards all writes, as in a commit: each row that
 is written joins what its own member found. The locks are taken in the order of every other statement: guards by id,
 then entities by id. All of them are taken before the first position is drawn.
 

@@ -15,7 +15,7 @@ from metastore.port.records import Node, Record
 
 __all__ = ["FIND_BELOW", "found", "parameters"]
 
-# the condition on the state is that of the unique index: what is being dropped keeps its name, and is told from nothing
+# the same condition as the unique index: an entity that is being dropped keeps its name, so its name is not free
 _NAMED = "g.parent_id = w.parent_id AND g.family = w.family AND g.key = w.key AND (g.state = 0 OR g.state = 3)"
 _CHILD = each("guard", "g", _NAMED)
 FIND_BELOW = without_comments(f"""SELECT
@@ -35,7 +35,7 @@ ORDER BY w.n""")
 
 def parameters(wanted: Sequence[Below]) -> dict[str, Any]:
     """Return the parameters of FIND_BELOW."""
-    chains = {id(one.parents): one.parents for one in wanted}.values()  # most stand below the same few
+    chains = {id(one.parents): one.parents for one in wanted}.values()  # most requests are below the same few parents
     seen = {pair for chain in chains for pair in _scopes(chain)}
     return {
         "guard_ids": plain([i for i, _ in seen]),
@@ -49,7 +49,7 @@ def parameters(wanted: Sequence[Below]) -> dict[str, Any]:
 def found(wanted: Sequence[Below], rows: Sequence[Row]) -> list[Record | bool]:
     """Return what FIND_BELOW's rows mean: the child, False for none, True where more must be asked.
 
-    That is so where the parents are not as they were, and where something of that name is being dropped.
+    That happens if the parents have changed, or if an entity of that name is being dropped.
     """
     held = {(entity_id, scope_version) for entity_id, scope_version in rows[0][0] or ()}
     chains = {id(one.parents): held.issuperset(_scopes(one.parents)) for one in wanted}
