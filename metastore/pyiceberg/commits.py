@@ -243,8 +243,8 @@ class Commits:
         require_known_schema(current.metadata, commit.requirements, commit.held)
         merging = self._merging or current.metadata.properties.get(_MERGE) == "true"
         own = io
-        # a user's file may name a manifest list of another table, so that the user learns its content
         if self._places.of_users:
+            # a user's file may name a manifest list of another table, so that the user learns its content
             own = self._places.below(io, current.metadata.location, current.location.rpartition("/")[0])
         rebased = rebase(own, locations, current.metadata, commit.requirements, commit.updates, merging=merging)
         written = list(rebased.written)
