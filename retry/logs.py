@@ -9,8 +9,8 @@ ERROR     a call whose outcome is unknown
 ========  =====================================================================================
 
 Each record carries ``operation_id``, ``attempts``, and where they are known ``seconds`` and ``cause``, as attributes.
-A record names a call by its verb, kind and path. It never has what the call writes, or a URL. A call that succeeds at
-once costs one look at the clock.
+A log line names a call by its verb, kind and path: never by written values, nor by a URL. A call that succeeds at once
+costs one look at the clock.
 """
 
 from __future__ import annotations

@@ -38,10 +38,10 @@ Hook = Callable[[Attempt], None]
 class RetryPolicy:
     """When to stop, and how long to wait before attempt n + 1.
 
-    The wait is *full jitter* (Brooker, "Exponential Backoff And Jitter", 2015): a random time between 0 and
-    ``min(cap, base * 2 ** (n - 1))`` seconds. ``attempts`` None: only the deadline (seconds for the whole call) ends
-    it. Each hook is called with every attempt that committed, settled or lost; its errors are logged and change
-    nothing. No hook is called for an attempt that ends in an error of the call itself: the caller gets that error.
+    The wait is *full jitter* (Brooker, "Exponential Backoff And Jitter", 2015): a random time between 0 and ``min(cap,
+    base * 2 ** (n - 1))`` seconds. ``attempts`` None: only the deadline (seconds for the whole call) ends it. Each hook
+    is called with every attempt that committed, settled or lost; its errors are logged and change nothing. No hook is
+    called for an attempt that ends in an error of the call itself: the caller gets that error.
     """
 
     attempts: int | None = None
