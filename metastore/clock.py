@@ -88,7 +88,7 @@ def _random_bytes() -> bytes:
 def _in_child() -> None:
     global _pid  # noqa: PLW0603  (a fork is an event of the whole process)
     _pid = os.getpid()
-    _drawn.clear()  # after a fork, the parent draws the same numbers
+    _drawn.clear()  # otherwise parent and child would draw the same ids
 
 
 os.register_at_fork(after_in_child=_in_child)

@@ -73,7 +73,7 @@ def _innermost() -> _Until | None:
 until: Final = _Until
 """``with until(ends)``: set the deadline of a block to the instant ``ends``, or keep an earlier one around it.
 
-``math.inf``: the block has no deadline, and no default of a backend applies in it. Raises nothing.
+``math.inf``: the block has no deadline of its own, and no default of a backend applies in it. Raises nothing.
 """
 
 

@@ -151,7 +151,7 @@ def _end_destroyed(session: Session, backend: Backend) -> None:
 
 
 def _sweep_relations(backend: Upkeep) -> None:
-    """Delete relations without an end, which an older program's gc left, and those of dropped columns."""
+    """Delete relations with a missing end, which an older program's gc left, and those of dropped columns."""
     after: int | None = 0
     while after is not None:
         swept, paths = backend.sweep_relations(after, _STEPS), cache(column_paths)

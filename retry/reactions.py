@@ -1,4 +1,4 @@
-"""The consequences of a conflict: one table from its cause to the reaction. docs/progress.md quotes the table.
+"""The reactions to a conflict: one table, from its cause to the reaction. docs/progress.md quotes the table.
 
 The columns are the senders of the commit that lost:
 

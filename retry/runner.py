@@ -35,7 +35,7 @@ class Conflict(Exception):
     """This attempt lost. ``cause`` says to what; ``detail`` is for the message.
 
     ``wait`` is how long to wait for the next one, in seconds; None: the policy decides. ``entity_id`` is the entity on
-    which the attempt lost, and ``expected`` the version that it expected, if they are known.
+    which the attempt lost, and ``expected`` the version of it that the attempt expected, if they are known.
     """
 
     def __init__(

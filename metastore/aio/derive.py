@@ -180,7 +180,7 @@ def _plain(value: Any, room: Room) -> Any:
         return value._sync  # noqa: SLF001  (our own)
     if callable(value) and not isinstance(value, type):
         called = partial(_called, value, room, asyncio.get_running_loop())
-        # copies the name and the wrapped function, so that the signature can be checked
+        # sets only ``__wrapped__``, so that the signature can be checked
         return update_wrapper(called, value, assigned=(), updated=())
     return value
 

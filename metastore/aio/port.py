@@ -1,7 +1,7 @@
 """The door between sync code and the event loop: a backend and a clock whose waits let other tasks run.
 
 A store on these is the async store's core. In a greenlet (:mod:`metastore.aio.core`) each call of the port goes to one
-of the store's threads, and the task waits for the thread. In a thread, as the heartbeat of a lease is one, each call is
+of the store's threads, and the task waits for the thread. In a thread, such as the heartbeat of a lease, each call is
 made at once.
 """
 

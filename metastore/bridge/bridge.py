@@ -77,10 +77,10 @@ class Bridge:
         """Run a block under the lock of a path.
 
         ``with bridge.tree_lock("lake.sales.shop", "write") as section: …``. ``path``: a path, or ``()`` for the root;
-        it need not exist. ``changes``: the paths that the block changes, if it does not change ``path`` itself, such as
-        a table that is created under the lock of its schema. The stage ``"shadow"`` compares its row. ``site``: the
-        name in the report (None: the caller's file and line). ``stage``: the stage of this call alone. ``timeout``: how
-        long to wait for the lock (seconds).
+        it need not exist. ``changes``: the path that the block changes, if that is not ``path`` itself, such as a table
+        that is created under the lock of its schema. The stage ``"shadow"`` compares its row. ``site``: the name in the
+        report (None: the caller's file and line). ``stage``: the stage of this call alone. ``timeout``: how long to
+        wait for the lock (seconds).
 
         Raises DeadlineExceeded after the timeout, InvalidArgument, BackendUnavailable. Two more errors come in the
         stage ``"bridged"``. A block for reading raises VersionConflict at its end, even instead of its own error, if
@@ -168,7 +168,7 @@ class Bridge:
         """Call ``function`` with the section under the lock of a path, and return what it returned.
 
         A bridged section for reading is run again until nothing changes while it runs: ``function`` may be called
-        several times. Otherwise as :meth:`tree_lock`. Raises DeadlineExceeded too if no run within ``timeout`` stood.
+        several times. Otherwise as :meth:`tree_lock`. Raises DeadlineExceeded too if every run in ``timeout`` met one.
         """
         where = caller(__package__) if site is None else site
         timeout = positive_seconds(timeout, "a timeout")

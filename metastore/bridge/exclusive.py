@@ -83,7 +83,7 @@ class Exclusive:
 
     @contextmanager
     def _taken(self, names: tuple[str, ...], ends: float) -> Iterator[Lease]:
-        """Hold the lease once no process holds a path above, and those below have ended."""
+        """Hold the lease once no other section holds a path above, and those below have ended."""
         while True:
             with self._acquired(names, ends) as lease:
                 others = self._others(names)
@@ -94,7 +94,7 @@ class Exclusive:
                     lease.check()
                     yield lease
                     return
-            self._pause(names, ends)  # release this lease meanwhile: an operation above waits for it
+            self._pause(names, ends)  # release this lease meanwhile: the section above waits for it
 
     def _acquired(self, names: tuple[str, ...], ends: float) -> Lease:
         try:

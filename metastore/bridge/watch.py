@@ -78,7 +78,7 @@ class Subtree:
         self._position = store.position()
 
     def changes(self, own: Iterable[LeaseToken] = ()) -> int:
-        """Return how many changes below the path have committed, except those under a token of ``own``.
+        """Return how many changes of the subtree have committed since, except those under a token of ``own``.
 
         Raises DeadlineExceeded, HistoryGone.
         """
@@ -113,5 +113,5 @@ def _folded(path: str | None) -> tuple[str, ...] | None:
         return None
     try:
         return tuple(map(fold, parse_path(path)))
-    except InvalidArgument:  # a damaged row of the feed has no path
+    except InvalidArgument:  # a damaged row of the feed: its place is unknown
         return ()

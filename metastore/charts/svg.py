@@ -1,6 +1,6 @@
 """Charts as SVG elements of a page, whose style sheet gives the colors.
 
-A mark that is pointed at shows its value (``<title>``). Nothing moves, and the page has no script.
+A mark that is pointed at shows its value (``<title>``). Nothing moves, and a chart has no script.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Documents:
 def _differs(kind: Kind, path: str, before: str, doc: str, changes: str) -> str | None:
     asked = decode(json.loads(changes))
     if not asked or any(isinstance(c, UnknownChange) or not isinstance(c, kind.changes) for c in asked):
-        return None  # a replacement, or a newer program's change: the document shows the result
+        return None  # a replacement, or a newer program's change: nothing to compare with
     try:
         expected = json.loads(altered(before, parse_path(path), asked) or before)
     except MetastoreError as error:

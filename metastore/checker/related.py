@@ -53,7 +53,7 @@ class Related:
         for end in (event.owner_id, event.other_id):
             try:
                 path = self._path_of(end or 0)
-            except KeyError:  # gc has removed the steps that show its origin
+            except KeyError:  # gc has removed the steps that made the entity
                 continue
             if path is None:
                 message = f"the relation {event.entity_id} was written at {event.seq}, and entity {end} was not live"

@@ -9,7 +9,7 @@ nor before anything that a returned operation had seen. The earliest position le
 So each register is linearizable with its writes in the order of the feed if, and only if, every read gets a position
 (Gibbons and Korach, "Testing Shared Memories", SIAM J. Comput. 1997: with a known order of writes this is decided in
 linear time). A history is linearizable if all its registers are (Herlihy and Wing, TOPLAS 1990: linearizability is
-local). Two commits with nothing in common may become visible in another order than their positions. But
+local). Two commits with nothing in common may become visible in another order than that of their positions. But
 an operation that is called after another has returned has the later position.
 
 The reads of an operation that wrote must still be true just before the position of its writes. The reads of a
@@ -157,7 +157,7 @@ class Sweep:
                     yield Finding("cycle", message, (line(freeze), line(operation)))
 
     def _above(self, event: Placed) -> list[int]:
-        """Return the entity of an event and its ancestors, at its present or last place."""
+        """Return the entity of an event and its ancestors; a dropped one counts at its last place."""
         ids, here, seq = [event.entity_id], event.entity_id, event.seq - event.gone
         for _ in range(DEEPEST):
             label, _ = self._stands.at(here, seq)

@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _hold_standard_files() -> None:
-    """Keep the numbers of a closed stdin, stdout or stderr from files: printed text would land in them."""
+    """Let no file get the number of a closed stdin, stdout or stderr: printed text would land in it."""
     for number in range(3):
         try:
             os.fstat(number)

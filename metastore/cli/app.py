@@ -34,7 +34,7 @@ _IN_THE_SHELL = (
     ("evict it with force", "evict it with --force"),
     ("give one as value=", "write TAG=VALUE"),
 )
-"""Each call in a message that a program should make, and the command for a shell."""
+"""Pairs of a hint for programs, as messages have it, and the hint for a shell."""
 
 
 class _Interrupted(Exception):

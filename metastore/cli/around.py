@@ -25,7 +25,7 @@ class Around(NamedTuple):
     tags: list[Attached]
     """The tags of the entity, its own and inherited ones; then those of its columns."""
     grants: list[dict[str, str]]
-    """The grants to roles on it, and above it; for a role, its own grants."""
+    """The grants and denials to roles on it, and above it; for a role, its own."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON values."""

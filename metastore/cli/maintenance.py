@@ -143,7 +143,7 @@ def gc(
 ) -> None:
     """Delete old dropped entities and old history.
 
-    Deleted rows cannot be restored.
+    They cannot be restored.
     """
     age, unread = parse_duration(retention), parse_duration(keep_unread)
     with ctx.obj.open() as store, _alarms_told():

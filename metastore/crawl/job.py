@@ -222,7 +222,7 @@ class _Job:
                 gone, policy = self._told("looking for what is gone", self.gone), self._on_missing
                 self.rows += settle_missing(self.store, self.catalog, gone, policy, seen, dry_run=self.dry_run)
             if any(isinstance(row, TableResult) and row.action == "failed" for row in self.rows):
-                # the target may be disabled since: then the crawl is not complete
+                # raises if the target was disabled meanwhile: then the whole crawl has failed
                 check_target(self.store, self.target)
         except KeyboardInterrupt:
             raise self._interrupted() from None

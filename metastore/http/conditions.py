@@ -35,7 +35,7 @@ def conditioned(
         for version in versions:
             try:
                 return write(entity, {**options, "expected_version": version})
-            except OperationIdReused:  # another of these tags was given with the key
+            except OperationIdReused:  # the key was used with another of these tags
                 if version == versions[-1]:
                     raise
     raise VersionConflict(path, None, etag(entity), f"{path} has the tag {etag(entity)}; load it again")

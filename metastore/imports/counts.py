@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 __all__ = ["ImportCounts", "Tell"]
 
 Tell = Callable[[str, float], None]
-"""Called with the name of the step, and its progress."""
+"""Called with the name of the step, and its progress, 0 to 1."""
 
 
 @dataclass

@@ -1,8 +1,8 @@
 """Import every catalog that a Spark session sees, the Hive metastore included, through Spark's own catalog API.
 
 The driver lists and describes the tables, because only it has a session. Each executor writes a share of them to the
-store. Needs the extra [spark]. Repeat it as often as you like: a table that is up to date is not written. Changes made
-here stay: if a table has changed on both sides since the last import, it is a failure.
+store. Needs the extra [spark]. Repeat it as often as you like: a table that is up to date is not written. A table
+that was made or changed here stays: if it has changed there too since the last import, it is a failure.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
     if described:
         tell("importing", 0.0)
         shares = max(1, -(-len(described) // _SHARE))
-        # the session's own master, with workers like this one
+        # this gives the session's own context, with workers like this process
         with spark_context(session.sparkContext.master) as context:
             written = context.parallelize(described, shares).mapPartitions(_writer(url, lake)).collect()
         outcome.written = sum(one is True for one in written)

@@ -1,9 +1,9 @@
 """Run one command, and end it when the server is gone, stops the command, or may no longer run it.
 
-The server runs this file as a program: ``python guard.py -- WORD…``. It does not import metastore, so that it starts at
-once. Lines on its input: ``until SECONDS``, the time on the monotonic clock up to which the command may run, and ``stop
-GRACE``, which ends it. The end of the input means that the server is dead: then the command is killed at once. So the
-command never runs after the server's lease is over, whether the server was killed, is stopped or hangs.
+The server runs this file as a program: ``python guard.py -- WORD…``. It imports nothing of metastore, so that it starts
+at once. Lines on its input: ``until SECONDS``, the time on the monotonic clock up to which the command may run, and
+``stop GRACE``, which ends it. The end of the input means that the server is dead: then the command is killed at once.
+So the command never runs after the server's lease is over, whether the server was killed, is stopped or hangs.
 
 The last line of its output is ``exit CODE``; 128 + n if the signal n ended the command.
 """

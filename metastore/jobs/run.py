@@ -94,7 +94,7 @@ def _finish(store: Store, job: Job, seat: Lease, status: str, code: int | None, 
         # the job or its metalake is gone: the job runs again if they come back
         except (EntityNotFound, DropPending, NotInUse):
             return
-        except MetastoreError as error:  # the database does not answer: no other server may take the job meanwhile
+        except MetastoreError as error:  # no answer: no other server takes the job while the seat is held
             _LOG.warning("the end of the job %s is not written yet: %s", job.path, error)
             SYSTEM.sleep(_PAUSE)
         else:

@@ -59,7 +59,7 @@ def loadtest_context(master: str, clients: int) -> Iterator[SparkContext]:
             raise BackendUnavailable(
                 f"{master} takes connections, but does not answer as a Spark master does; give the URL of a master"
             )
-        check_master(context.master, clients)  # another context may have existed
+        check_master(context.master, clients)  # a context on another master may have existed
         yield context
 
 

@@ -130,7 +130,7 @@ class _Prepared:
         swap = pointer_changes(before, self.current.location, after, self.location)
         columns = schema_changes(before, after)
         if columns and entity.columns != columns_of(before.schema()):
-            # others altered the columns in the store, so the columns of the file are taken
+            # others altered the columns in the store: the columns of the file replace those
             columns = fresh_columns(entity, after)
         return (*swap, *columns)
 
@@ -242,9 +242,9 @@ class Commits:
             return _Prepared(commit.load, current, io, current.metadata, current.location, (), ())
         require_known_schema(current.metadata, commit.requirements, commit.held)
         merging = self._merging or current.metadata.properties.get(_MERGE) == "true"
-        # a user's file may name a manifest list of another table, so that the user learns its content
         own = io
         if self._places.of_users:
+            # a user's file may name a manifest list of another table, so that the user learns its content
             own = self._places.below(io, current.metadata.location, current.location.rpartition("/")[0])
         rebased = rebase(own, locations, current.metadata, commit.requirements, commit.updates, merging=merging)
         written = list(rebased.written)

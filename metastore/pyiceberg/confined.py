@@ -58,7 +58,7 @@ class Folders:
         if self._links or not place.is_local or any(char in location for char in "?#") or urlsplit(location).netloc:
             return None
         found = [below for root in self._roots for below in place.named_below(root)]
-        # the shortest rest of the path belongs to a root that is a link itself
+        # the deepest root: it may be a link itself, and no link may be in the rest of the path
         return min(found, key=lambda below: len(below[1]), default=None)
 
 

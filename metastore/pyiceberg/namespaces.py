@@ -97,7 +97,7 @@ class Namespaces:
                 self._store.schemas.alter(schema, *removed, *added, **options)
             return PropertiesUpdateSummary(removed=sorted(has), updated=list(updates), missing=sorted(removals - has))
 
-        def answer() -> PropertiesUpdateSummary:  # the history does not say which keys were missing at the time
+        def answer() -> PropertiesUpdateSummary:  # no record says which keys were missing at the time
             return PropertiesUpdateSummary(removed=sorted(removals), updated=list(updates), missing=[])
 
         return self._once.run(attempt, answer)

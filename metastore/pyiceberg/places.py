@@ -205,7 +205,7 @@ def _mark(part: str, begin: str, user: str) -> str:
 
 def _is_new(part: str) -> bool:
     made = int(part, 16) >> 80  # the milliseconds of a UUIDv7
-    # the time is not a secret: a client can send a later one, and its folder would outlive the note of its use
+    # the mark is not a secret: a client can make one for a later time, whose folder would outlive the note of its use
     return -_AHEAD < SYSTEM.micros() // 1000 - made < _HOLDS
 
 

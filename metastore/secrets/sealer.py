@@ -136,7 +136,7 @@ class Sealer:
             raise SecretDamaged(f"{what} has a handle, and its secret is not in this database; set the property again")
         try:
             secret = self._opened(name, parts, entity_id)
-        except SecretDamaged as error:  # here the name of the data key is known
+        except SecretDamaged as error:  # it names the data key, and not the value
             raise SecretDamaged(f"{what}: {error}") from None
         if secret is None:
             raise SecretDamaged(
@@ -151,7 +151,7 @@ class Sealer:
             return False
         try:
             return self._opened(name, parts, entity_id) == secret
-        except SecretDamaged:  # the data key of the old value was destroyed
+        except SecretDamaged:  # the data key of the stored value was destroyed
             return False
 
     def clear(self) -> None:

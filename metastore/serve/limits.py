@@ -110,7 +110,7 @@ class _Watched(asyncio.Protocol):
         """Return since when the connection waits for its client in this stage; None: the server has to act."""
         stage = self._stage()
         unsent = self.transport.get_write_buffer_size() if stage == _ANSWER else 0
-        begun = _WORK if stage == _STREAM else stage  # a stream counts as work from its request on
+        begun = _WORK if stage == _STREAM else stage  # a stream's wait counts from its request
         state = (begun, self.cycle, unsent)  # another request, or a client that reads more of the answer, is progress
         if state != self._seen:
             self._seen, self._since = state, now

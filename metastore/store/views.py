@@ -75,7 +75,7 @@ class UserStore(BoundStore):
             raise self._refused("ask for the rights of others")
         chain, word = entity_of(self._session, on, kind).record.chain, known_privilege(privilege)
         decided = self._access.decision(chain, word)
-        # the path may name a user of this metalake, or the caller's own user in another metalake
+        # ``user`` may be the user of this name in only one metalake, or in another one than this view's
         if decided and asked != mine:
             return Access(self._access.backend, asked).decision(chain, word)
         return decided
@@ -84,7 +84,7 @@ class UserStore(BoundStore):
         """Return a secret, for an owner, or with ``use_secret``. Raises PermissionDenied, and as ``Store.reveal``."""
         entity = entity_of(self._session, target, kind)
         self._access.require(entity.record.chain, Want(entity.id, "reveal"))
-        return reveal(self._session, entity, key, expected)  # the value was read before the right was checked
+        return reveal(self._session, entity, key, expected)  # the entity that was read before the check
 
     def export_to(self, to: FileOrName, target: Target | None = None, **options: Any) -> Exported:
         """Write what the user owns. Raises PermissionDenied for anything else, and for the whole database."""

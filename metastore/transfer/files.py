@@ -51,7 +51,7 @@ def writing(to: FileOrName) -> Iterator[tuple[BinaryIO, bool]]:
             os.fchmod(stream.fileno(), _PRIVATE if existing is None else stat.S_IMODE(existing.st_mode))
             os.fsync(stream.fileno())
     except BaseException:
-        # keep the part that was written: the next export goes on there
+        # keep a part that was written: the next export goes on there
         if beside.exists() and not beside.stat().st_size:
             beside.unlink()
         raise

@@ -179,7 +179,7 @@ def made_problems(first: Step | None, last: Step, made: Made) -> Iterator[str]:
 
 
 def _differs(what: str, said: tuple[str | None, int], step: Step) -> Iterator[str]:
-    # who helped a change that names nobody is noted only in the row
+    # if a change names nobody, only the row notes who helped it
     if said[1] != step.time or step.principal not in (None, said[0]):
         yield f"it was {what} by {said[0]} at {said[1]}, and its history says: by {step.principal} at {step.time}"
 

@@ -76,7 +76,7 @@ class _Aggregation:
             return
         value = self._value(raw)
         whole = raw if self.kind in _TEXTS else value
-        # not approx_count_distinct: Spark plans and compiles its dozens of state columns for seconds
+        # not approx_count_distinct: Spark takes seconds to plan and compile its dozens of state columns for each column
         sketch = F.hll_sketch_agg(F.when(whole.isNotNull(), F.xxhash64(whole)))
         yield F.hll_sketch_estimate(sketch).alias(f"{self.key}distinct")
         yield self._shown(F.min(value)).alias(f"{self.key}min")

@@ -64,7 +64,7 @@ def split_uri(uri: str) -> tuple[str, Options]:
     shown = "" if scheme in _SECRET_USERS else user.partition(":")[0]
     _, colon, port = host.rpartition("]")[2].rpartition(":")  # without the brackets of an IPv6 address
     cut = bool(colon) and (scheme in _SECRET_USERS or not port.isdecimal())
-    if not host or cut:  # in a password, a slash or a question mark ends the part that was read as the host
+    if not host or cut:  # a slash or a question mark in a password has cut the host
         raise InvalidArgument(f"a {scheme}:// path is {scheme}://bucket/folder; percent-encode credentials before an @")
     store = f"{scheme}://{shown}@{host}" if shown else f"{scheme}://{host}"
     opening = f"{scheme}://{authority if at else host}" + (f"?{query}" if query else "")

@@ -77,7 +77,7 @@ def read_csv(file: TextFile) -> TextFacts:
     try:
         return _read(file, dialect, encoding)
     except pa.ArrowInvalid as error:
-        # pyarrow has no error code for it: only its (untranslated) message tells
+        # pyarrow has no error code for it: only its (untranslated) message identifies it
         if "UTF8" not in str(error) or encoding != "UTF-8":
             raise
         return _read(file, *_sniffed(file, "ISO-8859-1"))

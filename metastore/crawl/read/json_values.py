@@ -81,7 +81,7 @@ class _Text:
         """Read on; forget what was read before."""
         if self.ended:
             return False
-        self.line()  # counts the values that are forgotten
+        self.line()  # counts the lines that are forgotten
         self._counted = 0
         data = self.stream.read(max(_CHUNK, len(self.buffer) - self.at))
         self.ended = not data

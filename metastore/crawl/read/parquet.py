@@ -115,7 +115,7 @@ def _known(metadata: Any) -> _Known:
     if known is not None and metadata.schema.equals(leaves):
         return known
     known = _taken_apart(metadata.schema.to_arrow_schema().remove_metadata().serialize().to_pybytes())
-    if written is not None and metadata.serialized_size < _LARGE:  # each leaf column keeps the whole footer in memory
+    if written is not None and metadata.serialized_size < _LARGE:  # the kept schema keeps the whole footer in memory
         if len(_RECENT) >= _MOST:
             _RECENT.clear()
         _RECENT[written] = metadata.schema, known

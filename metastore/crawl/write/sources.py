@@ -1,7 +1,7 @@
 """The catalog's row of a data set after its crawl. Pure.
 
 The row (:mod:`metastore.kinds.source`) leads from a location to its table, also after people have moved the table.
-It holds everything for the report, so the next crawl reads neither files nor tables while nothing has changed.
+It holds everything that the report needs, so the next crawl reads neither files nor tables while nothing has changed.
 """
 
 from __future__ import annotations

@@ -282,7 +282,7 @@ _MAKERS: Final[Mapping[str, Make]] = {
 
 
 def owned_rows(said: Said) -> Iterator[TablesRow]:
-    """Yield the rows of versions and statistics. Gravitino knows a partition only by its statistics."""
+    """Yield the rows of versions and statistics. Gravitino's tables hold only the statistics of a partition."""
     for line in said.group.owned:
         if line.kind == "model_version" and said.address.shape.kind == "model":
             yield from _model_version(said, line)

@@ -1,8 +1,8 @@
 """Bring a store that has an earlier import up to date: rename, drop and detach what moved or is gone there.
 
 The rest of the file is then imported as any other export. Entities that no import made stay as they are, also if one
-gets the name of an imported one meanwhile: each write is to an id. Entities that exist and could not be read stay as
-well: only entities that were not seen are gone.
+gets the name of an imported one meanwhile: each write is to an id. Entities that exist there and could not be read stay
+as well: only entities that were not seen are gone.
 """
 
 from __future__ import annotations

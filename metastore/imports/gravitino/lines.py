@@ -243,7 +243,7 @@ def _lines(
     yield line
     owned = [*thing.owned, ("origin", SYSTEM_NAME, _origin(entity, columns))]
     rows = _each_once(owned, entity, report)
-    # the origin is in the same commit as the entity
+    # the origin comes first, so that it is in the entity's commit
     for owned_kind, name in sorted(rows, key=lambda row: (row[0] != "origin", row)):
         number, version = (numbers.new(), 1) if ids else (None, None)
         yield OwnedLine(owned_kind, name, rows[owned_kind, name], entity.audit, number, version)

@@ -46,7 +46,7 @@ class Related(NamedTuple):
 
 @dataclass
 class Contents:
-    """The content of one side: places, columns, owned rows and relations of the imported entities."""
+    """The content of the source or of this store: places, columns, owned rows, relations of imported entities."""
 
     names: dict[Key, Names] = field(default_factory=dict)
     ids: dict[Key, int] = field(default_factory=dict)

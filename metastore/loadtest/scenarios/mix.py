@@ -107,7 +107,7 @@ class _Turn:
     def __init__(self, mix: Mix, calls: Calls, me: Me) -> None:
         self._mix, self._calls, self._me = mix, calls, me
         self._tables = zipf(mix.tables, mix.skew)
-        self._places: dict[int, Whereabouts] = {}  # holds only tables that moved
+        self._places: dict[int, Whereabouts] = {}  # only of tables that were not where they began
         self._mine: deque[str] = deque()
         self._number = 0
 

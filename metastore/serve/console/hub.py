@@ -242,7 +242,7 @@ class Hub:
         if self._is_away:
             self._is_away = False
             self._tell_all("back")
-        self._arrived.set()  # the pages that came before the first look, or while the database was away
+        self._arrived.set()  # for pages that came before the first look, or while the database was away
         for count, listener in enumerate(listeners, 1):
             listener.offer(look.items.get(listener.principal, ()))
             if listener.wanted.gauges:

@@ -94,7 +94,7 @@ def _require_right(store: Store, holder: Any, key: str) -> None:
 
     A user who makes something below that object may ask for its secrets there.
     """
-    with suppress(InvalidArgument):  # the right is checked first; after that the value may be plain
+    with suppress(InvalidArgument):  # raised after the check of the right: it is not a readable secret
         store.reveal(holder, key)
 
 

@@ -102,7 +102,7 @@ def failed(error: Exception) -> Answer:
     """Return the answer for an error."""
     if isinstance(error, ValidationError):
         return _answer(400, "BadRequestException", _fields(error))
-    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # Iceberg has no class for this error
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # Python has no class for this error
         return _answer(400, "BadRequestException", _message(error))
     for cls, code, name in _CODES:
         if isinstance(error, cls):
