@@ -1,8 +1,9 @@
 """Import every catalog that a Spark session sees, the Hive metastore included, through Spark's own catalog API.
 
 The driver lists and describes the tables, because only it has a session. Each executor writes a share of them to the
-store. Needs the extra [spark]. Repeat it as often as you like: a table that is up to date is not written. What was made
-or changed here stays: if a table has changed here and there since the last import, it is a failure.
+store. Needs the extra [spark]. Repeat it as often as you like: a table that is up to date is not written. What people
+made, changed, dropped or renamed here stays: if a table has changed here and there since the last import, it is a
+failure.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 from metastore.columns.column import Column
 from metastore.errors import DropPending, EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse
 from metastore.imports.counts import ImportCounts, Tell
+from metastore.imports.places import Place, Places, is_another
 from metastore.kinds.change import Doc
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
@@ -47,6 +49,8 @@ class Described(NamedTuple):
     location: str | None
     format: str | None
     text: str | None
+    place: Place | None = None
+    """Where it belongs here; None: people have dropped it."""
 
 
 @contextmanager
@@ -75,11 +79,13 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
     outcome, tell = ImportCounts(), progress or (lambda _step, _share: None)
     described: list[Described] = []
     with open_store(url, principal=_PRINCIPAL) as store:
+        new = not store.metalakes.exists(lake)
         store.metalakes.create(lake, if_exists="return")
+        places = Places(store, lake, _PRINCIPAL, new=new)
         for catalog in _words(session, "SHOW CATALOGS"):
-            store.catalogs.create((*lake, catalog), type="relational", provider="spark", if_exists="return")
+            places.container("catalog", (*lake, clean_name(catalog)), type="relational", provider="spark")
             for namespace in _namespaces(session, (catalog,)):
-                store.schemas.create((*lake, *namespace), if_exists="return", parents=True)
+                places.container("schema", (*lake, *map(clean_name, namespace)), parents=True)
                 outcome.namespaces += 1
                 tables = _tables(session, namespace)
                 for number, name in enumerate(tables, 1):
@@ -89,6 +95,9 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
                     else:
                         outcome.failures.append(f"{'.'.join((*namespace, name))}: {one}")
                     tell(f"describing {'.'.join(namespace)}", number / len(tables))
+        for kind in ("table", "view"):
+            where = places.of(kind, [(*lake, *one.names) for one in described if one.kind == kind])
+            described = [o._replace(place=where[*lake, *o.names]) if o.kind == kind else o for o in described]
     if described:
         tell("importing", 0.0)
         shares = max(1, -(-len(described) // _SHARE))
@@ -181,7 +190,7 @@ def _writer(url: str, lake: Names) -> Any:
         with open_store(url, principal=_PRINCIPAL) as store:
             for one in share:
                 try:
-                    yield _written(store, (*lake, *one.names), one)
+                    yield one.place is not None and _written(store, lake, one, one.place)
                 except _OF_A_TABLE as error:
                     yield f"{one.kind} {format_path(one.names)}: {error}"
 
@@ -192,9 +201,9 @@ _OF_A_TABLE: Final = (EntityAlreadyExists, EntityNotFound, NotInUse, DropPending
 """Errors that say nothing of other tables."""
 
 
-def _written(store: Store, path: Names, one: Described) -> bool:
+def _written(store: Store, lake: Names, one: Described, place: Place) -> bool:
     """Write a table or view; False: it stays as it is. Raises EntityAlreadyExists if it was made or changed here."""
-    kind, fields = kind_named(one.kind), _fields(one)
+    path, kind, fields = place.path, kind_named(one.kind), _fields(one)
     own = {name: value for name, value in fields.items() if name not in ("comment", "properties")}
 
     def wanted(before: Doc) -> Doc:
@@ -204,13 +213,14 @@ def _written(store: Store, path: Names, one: Described) -> bool:
         manager: Any = tx.manager(one.kind)
         (here,) = manager.load_many([path])
         if here is None:
-            manager.create(path, **fields)
-            return True
+            if not place.known:  # else it was dropped or moved just now
+                manager.create(path, **fields)
+            return not place.known
         now = dict(here.doc)
         if wanted(now) == now:
             return False
         imported = _imported(store, here)
-        if imported is None:
+        if imported is None or is_another(store, one.kind, path, (*lake, *one.names)):
             raise EntityAlreadyExists(format_path(path), "it was made here; it stays as it is here")
         if imported != now:
             if wanted(imported) == imported:

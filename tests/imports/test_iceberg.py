@@ -79,6 +79,45 @@ def test_what_was_committed_and_made_here_stays(url: str, source: Catalog, tmp_p
         here.close()
 
 
+def test_what_was_dropped_renamed_moved_and_taken_back_here_stays(url: str, source: Catalog) -> None:
+    rows = pa.table({"id": [3], "name": ["c"]})
+    for name in ("gone", "old", "moved", "back"):
+        source.create_table(("eu", name), schema=rows.schema)
+    source.create_namespace("us")
+    source.create_table(("us", "t"), schema=rows.schema)
+    import_iceberg(url, source, "lake.ice")
+    with ms.open(url, principal="ann") as store:
+        imported = store.position()
+        pointer = store.tables.load("lake.ice.eu.back").properties["metadata_location"]
+        for name in ("old", "back"):
+            source.load_table(("eu", name)).append(rows)
+        assert import_iceberg(url, source, "lake.ice").written == 2
+        store.revert("lake.ice.eu.back", to=imported)
+        store.tables.drop("lake.ice.eu.gone")
+        renamed = store.tables.rename("lake.ice.eu.old", "new")
+        store.tables.rename("lake.ice.eu.moved", ("lake", "ice", "eu", "deep", "moved"))
+        store.schemas.rename("lake.ice.us", "usa")
+        store.schemas.alter("lake.ice.eu", ms.SetProperty("owner", "bob"))
+        paths = sorted(table.path for table in store.find("lake", kind="table"))
+        done = import_iceberg(url, source, "lake.ice")
+        assert (done.written, done.failures) == (0, [])
+        source.load_table(("eu", "old")).append(rows)
+        source.create_table(("us", "later"), schema=rows.schema)
+        done = import_iceberg(url, source, "lake.ice")
+        assert (done.written, done.failures) == (2, [])
+        assert sorted(table.path for table in store.find("lake", kind="table")) == [
+            *paths[:-1],
+            "lake.ice.usa.later",
+            paths[-1],
+        ]
+        assert store.tables.load(renamed).version == renamed.version + 1  # it follows under its new name
+        assert store.tables.load("lake.ice.eu.back").properties["metadata_location"] == pointer
+        assert store.schemas.load("lake.ice.eu").properties["owner"] == "bob"
+        store.schemas.drop("lake.ice.usa", cascade=True)
+        assert import_iceberg(url, source, "lake.ice").written == 0
+        assert not store.schemas.exists("lake.ice.us")
+
+
 def test_a_damaged_table_is_named_and_stops_nothing(url: str, source: Catalog) -> None:
     Path(source.load_table(("eu", "orders")).metadata_location.removeprefix("file://")).unlink()
     done = import_iceberg(url, source, "lake.ice")

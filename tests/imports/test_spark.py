@@ -77,8 +77,12 @@ def test_what_people_did_here_stays(sqlite_url: str, session: SparkSession) -> N
         session.sql("ALTER VIEW eu.big AS SELECT id FROM eu.orders WHERE id > 2")
         store.tables.drop(own)
         store.views.create(view, comment="mine")
-        assert "it was made here" in " ".join(import_spark(sqlite_url, session, "lake").failures)
-        assert store.views.load(view).comment == "mine"
+        store.tables.rename(table, "renamed")
+        done = import_spark(sqlite_url, session, "lake")
+        assert "it was made here" in " ".join(done.failures)
+        assert (done.written, store.views.load(view).comment) == (0, "mine")
+        store.tables.drop("lake.spark_catalog.eu.renamed")
+        assert (import_spark(sqlite_url, session, "lake").written, store.tables.exists(table)) == (0, False)
 
 
 @pytest.mark.long
