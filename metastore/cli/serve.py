@@ -92,6 +92,15 @@ def serve(
     oidc_user_claim: Annotated[
         str, typer.Option("--oidc-user-claim", metavar="CLAIM", help="The claim with the user's name.")
     ] = "sub",
+    oidc_groups_claim: Annotated[
+        str | None,
+        typer.Option(
+            "--oidc-groups-claim",
+            metavar="CLAIM",
+            help="The claim with the user's groups. Needs --authorization.",
+            show_default=False,
+        ),
+    ] = None,
     authorization: Annotated[
         bool, typer.Option("--authorization", help="Check in each request what the client's user may do.")
     ] = False,
@@ -175,7 +184,7 @@ def serve(
     places = dict(_place(text) for text in warehouse or [])
     own = _by_warehouse(credential or [], "a credential")
     vendors = {name: _sts(given, own.get(name)) for name, given in _by_warehouse(vend or [], "a vendor").items()}
-    issuer = _issuer(oidc_issuer, oidc_audience, oidc_user_claim)
+    issuer = _issuer(oidc_issuer, oidc_audience, oidc_user_claim, oidc_groups_claim, authorization=authorization)
     principals = serving.Principals({}, proxy_header, issuer)
     if check:
         _check(settings, host, token_file, proxy_header is not None, issuer is not None, pair, authorization, json)
@@ -241,8 +250,14 @@ def _check(
     raise typer.Exit(0 if safe else 1)
 
 
-def _issuer(url: str | None, audience: str | None, user_claim: str) -> Issuer | None:
-    """Return the issuer that the options name; None: there is none. Raises InvalidArgument."""
+def _issuer(
+    url: str | None, audience: str | None, user_claim: str, groups_claim: str | None, *, authorization: bool
+) -> Issuer | None:
+    """Return the issuer that the options name; None: they name none. Raises InvalidArgument."""
+    if groups_claim is not None and not (url and authorization):
+        raise InvalidArgument(
+            "--oidc-groups-claim needs --oidc-issuer, and --authorization: without it nobody has rights"
+        )
     if url is None and audience is None:
         return None
     if url is None or audience is None:
@@ -251,7 +266,7 @@ def _issuer(url: str | None, audience: str | None, user_claim: str) -> Issuer | 
         from metastore.serve.oidc import Issuer  # noqa: PLC0415  (an extra of its own)
     except ImportError:
         raise InvalidArgument("--oidc-issuer needs more: pip install 'versioned-metastore[serve,oidc]'") from None
-    return Issuer(url, audience, user_claim=user_claim)
+    return Issuer(url, audience, user_claim=user_claim, groups_claim=groups_claim)
 
 
 def _place(text: str) -> tuple[str, str]:

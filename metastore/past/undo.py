@@ -210,8 +210,9 @@ def _as_it_goes_back(old: str, entity: Entity) -> str:
     if not entity.doc.keys() & set(COUNTERS):
         return doc
     then = json.loads(doc)
-    counters = {name: max(then[name], entity.doc[name]) for name in COUNTERS if name in then}
-    return dump({**then, **counters}, entity.names)
+    return dump(
+        {**then, **{name: max(then[name], entity.doc[name]) for name in COUNTERS if name in then}}, entity.names
+    )
 
 
 def without_dropping(old: str, entity: Entity) -> str:

@@ -15,7 +15,9 @@ __all__ = ["has_sharers"]
 
 def has_sharers(store: Store, purged: Table, uuid: object) -> bool:
     """Whether another table of the store, at any place, has the files of ``purged``, which is gone."""
-    with store._session.backend.snapshot() as snapshot:  # noqa: SLF001  (users do not see all tables)
+    session = store._session  # noqa: SLF001  (the same package)
+    whole = session.backend if session.access is None else session.access.backend  # users do not see all tables
+    with whole.snapshot() as snapshot:
         rows = snapshot.rows("entity", ("id", "doc"), ("id",))
         others = [row_id for row_id, doc in rows if str(uuid) in doc and row_id != purged.id]
         states = snapshot.rows("guard", ("id", "kind", "state"), ("id",), others)

@@ -9,8 +9,9 @@ from cachetools import LRUCache
 
 from metastore.errors import InvalidArgument
 from metastore.governance.evidence import Who, who
+from metastore.serve.memberships import Memberships
 from metastore.serve.principals import Principal, Principals
-from metastore.store.who import who_outside
+from metastore.store.who import users_outside
 
 if TYPE_CHECKING:
     from metastore.store import Store
@@ -33,6 +34,7 @@ class Actors:
             )
         self.principals = principals
         self._store = store
+        self._memberships = Memberships(store)
         self.authorization = authorization
         self._views: LRUCache[tuple[str, Who | None, bool], Store] = LRUCache(_MOST)
         self._lock = Lock()
@@ -44,9 +46,9 @@ class Actors:
     def of(self, principal: Principal, *, swaps: bool = False) -> Store:
         """Return the store for a client. The store keeps its managers, so that a request need not make them.
 
-        With authorization it asks the database who the user of an issuer is. ``swaps``: for Iceberg's protocol, which
-        lets tables have other metadata files. Raises InvalidArgument for a name that no user can have, and what a read
-        raises.
+        With authorization it asks the database who the user of an issuer is, and lets its groups follow the token.
+        ``swaps``: for Iceberg's protocol, which lets tables have other metadata files. Raises InvalidArgument for a
+        name that no user can have, and what reads and writes of memberships raise.
         """
         store, user = self._store, self._user(principal)
         with self._lock:
@@ -66,4 +68,7 @@ class Actors:
             return None
         if principal.external_id is None:
             return who((principal.name,))  # a tuple: a name is not a path, whatever characters it has
-        return who_outside(self._store._session.backend, principal.name, principal.external_id)  # noqa: SLF001
+        users = users_outside(self._store._session.backend, principal.name, principal.external_id)  # noqa: SLF001
+        if principal.groups is not None:
+            self._memberships.follow(principal.groups, users)
+        return who((principal.name,))._replace(ids=frozenset([user.id for user in users]))

@@ -18,7 +18,16 @@ from metastore.errors import InvalidArgument
 if TYPE_CHECKING:
     from metastore.serve.oidc import Issuer
 
-__all__ = ["ANONYMOUS", "IssuerAway", "NotAuthenticated", "Principal", "Principals", "TokenFile", "tokens_of"]
+__all__ = [
+    "ANONYMOUS",
+    "Claimed",
+    "IssuerAway",
+    "NotAuthenticated",
+    "Principal",
+    "Principals",
+    "TokenFile",
+    "tokens_of",
+]
 
 _LOG = logging.getLogger("metastore.serve")
 ANONYMOUS: Final = "anonymous"
@@ -33,15 +42,25 @@ class IssuerAway(Exception):
 
 
 @dataclass(frozen=True)
+class Claimed:
+    """The groups that a token names, and their issuer."""
+
+    issuer: str
+    names: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Principal:
     """Who makes a request: the name of a user.
 
     ``external_id``: who it is at its issuer, where a name may be given to somebody else later; None: the name says it.
-    ``signs_in``: its token was verified for the first time.
+    ``groups``: those of its token; None: they do not matter here. ``signs_in``: its token was verified for the first
+    time.
     """
 
     name: str
     external_id: str | None = None
+    groups: Claimed | None = field(default=None, compare=False)
     signs_in: bool = field(default=False, compare=False)
 
     @property

@@ -1,16 +1,18 @@
 """Find the user whom a caller means: by a name, a path, or an entity."""
 
-import json
+from typing import cast
 
 from metastore.errors import InvalidArgument
 from metastore.governance.evidence import Who, who
 from metastore.governance.users import users_named
 from metastore.kinds.entity import Entity
-from metastore.names import Path
+from metastore.kinds.principal import User
+from metastore.kinds.registry import kind_named
+from metastore.names import Path, clean_name
 from metastore.operation.request import committed
 from metastore.port.backend import Backend, Reads
 
-__all__ = ["who_is", "who_outside"]
+__all__ = ["users_outside", "who_is"]
 
 
 def who_is(backend: Reads, user: Path | Entity) -> Who:
@@ -23,15 +25,11 @@ def who_is(backend: Reads, user: Path | Entity) -> Who:
     return Who(user.name, None, frozenset((user.id,)))
 
 
-def who_outside(backend: Backend, name: str, external_id: str) -> Who:
+def users_outside(backend: Backend, name: str, external_id: str) -> list[User]:
     """Return the users of a name, in any metalake, that have this external id now. Raises InvalidArgument.
 
     A user that has another one, or none, is somebody else, whatever its name.
     """
-    meant = who((name,))
-    ids = [
-        record.chain[-1].id
-        for record in users_named(backend, meant.name)
-        if json.loads(record.doc).get("external_id") == external_id
-    ]
-    return meant._replace(ids=frozenset(ids))
+    kind, origin = kind_named("user"), backend.origin
+    users = [cast(User, kind.entity(record, origin)) for record in users_named(backend, clean_name(name))]
+    return [user for user in users if user.external_id == external_id]

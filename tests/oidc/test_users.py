@@ -30,7 +30,7 @@ def own() -> Iterator[OwnIssuer]:
 @pytest.fixture
 def address(own: OwnIssuer, url: str, tmp_path: Path) -> Iterator[str]:
     """Serve the namespace ``sales``, which the user ``ann`` with the subject 1 may see."""
-    principals = Principals(issuer=Issuer(own.url, AUDIENCE, user_claim=CLAIM))
+    principals = Principals(issuer=Issuer(own.url, AUDIENCE, user_claim=CLAIM, groups_claim="groups"))
     with served(url, tmp_path / "w", principals, admins=["root", f"{own.url}#0"]) as address:
         with ms.open(url) as store:
             store.schemas.create("lake.ice.sales")
@@ -79,6 +79,43 @@ def test_a_name_that_is_given_to_somebody_else_inherits_nothing(address: str, ow
     headers = {"Authorization": f"Bearer {own.token('2', **{CLAIM: 'ann'})}"}
     lakes = httpx.get(address.replace("/iceberg", "/api/metalakes"), headers=headers).json()["metalakes"]
     assert [one["name"] for one in lakes] == ["lake"]
+
+
+def test_groups_follow_the_token(address: str, own: OwnIssuer, url: str) -> None:
+    def seen(*groups: str, subject: str = "5", **claims: Any) -> list[str] | int:
+        return namespaces(address, own.token(subject, **{CLAIM: "bob", "groups": list(groups), **claims}))
+
+    with ms.open(url) as store:
+        bob = store.users.create("lake.bob", external_id=f"{own.url}#5")
+        store.users.create("lake.eve", external_id=f"{own.url}#6")
+        theirs = store.groups.create(("lake", "/readers"), external_id=f"{own.url}#/readers")
+        store.roles.assign("lake.reader", theirs)
+        ours = store.groups.create("lake.ours")
+        store.groups.create("lake.other", external_id=f"{own.url}#ours")
+        store.groups.create("lake.beside", external_id=f"{own.url}/#beside")
+        store.metalakes.create("more")
+        store.groups.create(("more", "/readers"), external_id=f"{own.url}#/readers")
+
+        def groups() -> list[str]:
+            return [group.name for group in store.users.groups(bob)]
+
+        assert (seen("ours", "other", "beside"), groups()) == (404, [])
+        assert (seen("/readers", "", "x" * 300, "a\0", "new"), groups()) == (["sales"], ["/readers"])
+        assert (seen(), groups()) == (404, [])
+        store.groups.add(ours, bob)
+        assert (seen("/readers"), groups()) == (["sales"], ["/readers", "ours"])
+        assert (seen("ours"), groups()) == (404, ["ours"])  # who was put into a group by hand stays there
+        assert seen("/readers") == ["sales"]
+        for unknown in ({"groups": "/readers"}, {"groups": [1]}):
+            assert seen(**unknown) == 401
+        assert seen(groups=None, _claim_names={"groups": "src1"}) == 401
+        assert groups() == ["/readers", "ours"]  # a token that is refused changes nothing
+        assert seen(groups=None) == 404
+        assert groups() == ["ours"]
+        assert seen("/readers", subject="6") == 404
+        assert list(store.groups.members(theirs)) == []
+        written = [one for one in store.changes(kinds=["membership"]) if one.principal == own.url]
+        assert {one.reason for one in written} == {"the groups of a token"}
 
 
 def test_no_name_makes_an_admin(address: str, own: OwnIssuer) -> None:

@@ -14,7 +14,7 @@ from metastore.clock import SYSTEM, Clock
 from metastore.errors import InvalidArgument
 from metastore.serve.oidc.asking import check_issuer, keys_of
 from metastore.serve.oidc.keys import Keys
-from metastore.serve.oidc.tokens import Key, Wanted, claims_of, header_of
+from metastore.serve.oidc.tokens import Key, Wanted, claims_of, groups_of, header_of
 from metastore.serve.principals import Principal
 
 __all__ = ["Issuer"]
@@ -34,15 +34,24 @@ class Issuer:
     """An issuer of OpenID Connect, whose access tokens for ``audience`` say who makes a request.
 
     ``url``: what its tokens have as ``iss``. ``user_claim``: the claim with the user's name. Who it is, whatever the
-    name, is ``URL#sub``: the external id of the principal.
+    name, is ``URL#sub``: the external id of the principal. ``groups_claim``: the claim with the user's groups; None:
+    tokens say nothing about groups.
     """
 
-    def __init__(self, url: str, audience: str, *, user_claim: str = "sub", clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self,
+        url: str,
+        audience: str,
+        *,
+        user_claim: str = "sub",
+        groups_claim: str | None = None,
+        clock: Clock = SYSTEM,
+    ) -> None:
         """Raises InvalidArgument. The issuer is asked when the first token comes."""
         check_issuer(url)
-        if not audience or not user_claim:
-            raise InvalidArgument("an issuer needs an audience, and a claim with the user's name; neither is empty")
-        self._wanted = Wanted(url, audience, user_claim)
+        if not audience or not user_claim or groups_claim == "":
+            raise InvalidArgument("an issuer needs an audience, and claims have a name; none of them is empty")
+        self._wanted = Wanted(url, audience, user_claim, groups_claim)
         self._clock = clock
         self._keys = Keys(partial(keys_of, url), clock)
         self._known: LRUCache[bytes, _Known] = LRUCache(_MOST)
@@ -62,7 +71,8 @@ class Issuer:
         header = header_of(token)
         key = self._keys.key(header.kid)
         claims = claims_of(token, header, key, self._wanted, now)
-        principal = Principal(claims[self._wanted.user_claim], f"{self._wanted.issuer}#{claims['sub']}")
+        who = f"{self._wanted.issuer}#{claims['sub']}"
+        principal = Principal(claims[self._wanted.user_claim], who, groups_of(claims, self._wanted))
         with self._lock:
             self._known[digest] = _Known(principal, claims["exp"], header.kid, key)
         return replace(principal, signs_in=known is None)

@@ -17,9 +17,9 @@ from jwt import PyJWK, PyJWS
 from jwt.exceptions import PyJWTError
 
 from metastore.plain.bodies import read_json
-from metastore.serve.principals import NotAuthenticated
+from metastore.serve.principals import Claimed, NotAuthenticated
 
-__all__ = ["Header", "Key", "Wanted", "claims_of", "header_of", "key_of"]
+__all__ = ["Header", "Key", "Wanted", "claims_of", "groups_of", "header_of", "key_of"]
 
 _LONGEST: Final = 16_384
 """Characters that a token may have: with the groups of a large firm it has a few thousand."""
@@ -63,6 +63,7 @@ class Wanted(NamedTuple):
     issuer: str
     audience: str
     user_claim: str
+    groups_claim: str | None = None
 
 
 def key_of(jwk: Any) -> Key | None:
@@ -120,6 +121,24 @@ def claims_of(token: str, header: Header, key: Key, wanted: Wanted, now: float) 
         if not isinstance(claims.get(name), str) or not claims[name]:
             raise NotAuthenticated(f"the token has no claim {name} that is a text")
     return claims
+
+
+def groups_of(claims: Mapping[str, Any], wanted: Wanted) -> Claimed | None:
+    """Return the groups that a valid token names; None: they do not matter. Raises NotAuthenticated.
+
+    Without the claim a token names none. Entra ID leaves the claim out where a user has many groups, and names it in
+    ``_claim_names`` or ``hasgroups`` instead: then the groups are not known.
+    """
+    claim = wanted.groups_claim
+    if claim is None:
+        return None
+    names = claims.get(claim, [])
+    left_out = claims.get("_claim_names")
+    if claim not in claims and ((isinstance(left_out, dict) and claim in left_out) or claims.get("hasgroups")):
+        raise NotAuthenticated(f"the token does not list the user's groups in {claim}: there are too many")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise NotAuthenticated(f"the token's claim {claim} is not a list of texts")
+    return Claimed(wanted.issuer, frozenset(names))
 
 
 def _signed(token: str, header: Header, key: Key) -> dict[str, Any]:

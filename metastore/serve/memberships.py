@@ -1,0 +1,81 @@
+"""Let a user's memberships follow the groups that its token names.
+
+A group of a metalake follows an issuer if its external id is the issuer, ``#``, and the group's own name: an operator
+writes that once. All other groups are left alone, so a claim gives nothing that nobody meant for it. The memberships
+are ordinary ones: the commits of the request check them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from cachetools import LRUCache
+
+from metastore.clock import SYSTEM
+from metastore.errors import EntityNotFound, InvalidArgument, NotInUse
+from metastore.kinds.principal import Group, User
+from metastore.names import clean_name
+from metastore.serve.principals import Claimed
+
+if TYPE_CHECKING:
+    from metastore.store import Store
+
+__all__ = ["Memberships"]
+
+_MOST: Final = 10_000
+"""How many users are remembered."""
+_STAYS: Final = 1.0
+"""How long nobody looks again for a token with the same groups (seconds)."""
+_REASON: Final = "the groups of a token"
+
+
+class Memberships:
+    """Writes what tokens say, as the issuer."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._settled: LRUCache[int, tuple[Claimed, float]] = LRUCache(_MOST)
+        self._lock = Lock()
+
+    def follow(self, claimed: Claimed, users: Iterable[User]) -> None:
+        """Let these users, all of them the token's owner, be in the groups that the token names, and in no other.
+
+        Raises what reads and writes raise: then the request must not go on.
+        """
+        for user in users:
+            now = SYSTEM.monotonic()
+            with self._lock:
+                known = self._settled.get(user.id)
+            if known is None or known[0] != claimed or now - known[1] >= _STAYS:
+                self._settle(claimed, user)
+                with self._lock:
+                    self._settled[user.id] = (claimed, now)
+
+    def _settle(self, claimed: Claimed, user: User) -> None:
+        groups = self._store.bind(principal=claimed.issuer, reason=_REASON).groups
+        there = {group.name: group for group in self._store.users.groups(user) if _follows(group, claimed)}
+        for name, group in there.items():
+            if name not in claimed.names:
+                with suppress(EntityNotFound):  # the group or the user is gone, and the membership with it
+                    groups.remove(group, user)
+        wanted = [(user.names[0], name) for name in _usable(claimed.names - there.keys())]
+        for found in self._store.groups.load_many(wanted):
+            if found is not None and _follows(found, claimed):
+                with suppress(EntityNotFound, NotInUse):
+                    groups.add(found, user)
+
+
+def _follows(group: Group, claimed: Claimed) -> bool:
+    return group.external_id == f"{claimed.issuer}#{group.name}"
+
+
+def _usable(names: Iterable[str]) -> list[str]:
+    """Return the names that a group can have."""
+    usable = []
+    for name in sorted(names):
+        with suppress(InvalidArgument):
+            usable.append(clean_name(name))
+    return usable
