@@ -14,11 +14,11 @@ from contextlib import suppress
 from typing import Any, Final
 
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchTableError
 
 from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.imports.counts import ImportCounts, Tell
-from metastore.imports.places import Place, Places, is_another
+from metastore.imports.places import OF_ONE, Place, Places, is_another
 from metastore.kinds.change import SetProperty
 from metastore.kinds.entity import Entity
 from metastore.names import Path, format_path, parse_path
@@ -62,7 +62,10 @@ def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Te
         places = Places(store, root, _PRINCIPAL, new=new)
         there: dict[str, list[Names]] = {"table": [], "view": []}
         for namespace in _namespaces(source):
-            _import_namespace(store, places, (*root, *namespace), _properties(source, namespace))
+            try:
+                _import_namespace(store, places, (*root, *namespace), _properties(source, namespace))
+            except OF_ONE as error:
+                outcome.failures.append(f"schema {format_path(namespace)}: {error}")
             outcome.namespaces += 1
             there["table"] += [(*root, *one) for one in source.list_tables(namespace)]
             there["view"] += [(*root, *one) for one in _views(source, namespace)]
@@ -101,26 +104,30 @@ def _views(source: Catalog, namespace: Names) -> list[Any]:
 def _import_namespace(store: Store, places: Places, path: Names, said: dict[str, str]) -> None:
     """Make a schema, or give it the properties that have changed there; those that people have changed here stay."""
     schema = places.container("schema", path, properties=said)
-    if schema is None or all(schema.properties.get(key) == value for key, value in said.items()):
+    if schema is None or schema.created_by != _PRINCIPAL:
+        return
+    if all(schema.properties.get(key) == value for key, value in said.items()):
         return
 
     def update(tx: Transaction) -> None:
-        now = tx.schemas.load(schema).properties
-        before = _last_imported(store, schema)
-        ours: Mapping[str, str] = {} if before is None else before.properties
+        now, ours = tx.schemas.load(schema).properties, _imported_properties(store, schema)
         changed = [key for key, value in said.items() if now.get(key) == ours.get(key) != value]
-        if before is not None and changed:
+        if changed:
             tx.schemas.alter(schema, *[SetProperty(key, said[key]) for key in changed])
 
     with suppress(EntityNotFound):  # it was dropped just now
         store.run(update)  # the commit validates what it read
 
 
-def _last_imported(store: Store, entity: Entity) -> Entity | None:
-    """Return an entity as the last import left it; None: no import has written it, or none that is remembered."""
-    manager: Any = store.manager(entity.kind)
-    versions = [one.entity for one in manager.history(entity) if one.principal == _PRINCIPAL and one.entity]
-    return versions[-1] if versions else None
+def _imported_properties(store: Store, schema: Entity) -> dict[str, str | None]:
+    """Return the properties that imports have given to a schema, each as it was given last."""
+    given = dict[str, Any]()
+    for version in store.schemas.history(schema):
+        if version.principal == _PRINCIPAL:
+            if version.action == "create" and version.entity is not None:
+                given |= version.entity.properties
+            given |= {one.key: one.value for one in version.changes if isinstance(one, SetProperty)}
+    return given
 
 
 def _import(
@@ -136,6 +143,8 @@ def _import(
             return False
         target.register_view(place.path[2:], _view_file(source, path[2:]))
         return True
+    except OF_ONE as error:
+        return str(error)
     except MetastoreError:
         raise
     except Exception as error:  # noqa: BLE001  (a damaged table is named, and stops nothing)
@@ -147,6 +156,8 @@ def _import_table(source: Catalog, target: MetastoreCatalog, path: Names, place:
     location = table.metadata_location
     try:
         here = target.metadata_location(names)
+    except NoSuchIcebergTableError:
+        raise
     except NoSuchTableError:
         if place.known:  # it was dropped or moved just now
             return False

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import SparkSession
 
 from metastore.columns.column import Column
-from metastore.errors import DropPending, EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse
+from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.imports.counts import ImportCounts, Tell
-from metastore.imports.places import Place, Places, is_another
+from metastore.imports.places import OF_ONE, Place, Places, is_another
 from metastore.kinds.change import Doc
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
@@ -82,10 +82,17 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
         new = not store.metalakes.exists(lake)
         store.metalakes.create(lake, if_exists="return")
         places = Places(store, lake, _PRINCIPAL, new=new)
+
+        def place(kind: str, names: Names, **fields: Any) -> None:
+            try:
+                places.container(kind, (*lake, *map(clean_name, names)), **fields)
+            except OF_ONE as error:
+                outcome.failures.append(f"{kind} {'.'.join(names)}: {error}")
+
         for catalog in _words(session, "SHOW CATALOGS"):
-            places.container("catalog", (*lake, clean_name(catalog)), type="relational", provider="spark")
+            place("catalog", (catalog,), type="relational", provider="spark")
             for namespace in _namespaces(session, (catalog,)):
-                places.container("schema", (*lake, *map(clean_name, namespace)), parents=True)
+                place("schema", namespace, parents=True)
                 outcome.namespaces += 1
                 tables = _tables(session, namespace)
                 for number, name in enumerate(tables, 1):
@@ -191,14 +198,10 @@ def _writer(url: str, lake: Names) -> Any:
             for one in share:
                 try:
                     yield one.place is not None and _written(store, lake, one, one.place)
-                except _OF_A_TABLE as error:
+                except OF_ONE as error:
                     yield f"{one.kind} {format_path(one.names)}: {error}"
 
     return write
-
-
-_OF_A_TABLE: Final = (EntityAlreadyExists, EntityNotFound, NotInUse, DropPending, InvalidArgument)
-"""Errors that say nothing of other tables."""
 
 
 def _written(store: Store, lake: Names, one: Described, place: Place) -> bool:

@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 
 import metastore as ms
 from metastore.imports.iceberg import import_iceberg, open_catalog
@@ -75,6 +75,10 @@ def test_what_was_committed_and_made_here_stays(url: str, source: Catalog, tmp_p
         assert import_iceberg(url, source, "lake.ice").written == 1
         with pytest.raises(CommitFailedException, match="another metadata file by now"):
             here.register_table(items, made.metadata_location, overwrite=True, replaces=made.metadata_location)
+        pointer = here.metadata_location(("eu", "made"))
+        here.drop_table(("eu", "made"))
+        with pytest.raises(NoSuchTableError):  # it was dropped meanwhile: it is not made again
+            here.register_table(("eu", "made"), made.metadata_location, overwrite=True, replaces=pointer)
     finally:
         here.close()
 
@@ -116,6 +120,40 @@ def test_what_was_dropped_renamed_moved_and_taken_back_here_stays(url: str, sour
         store.schemas.drop("lake.ice.usa", cascade=True)
         assert import_iceberg(url, source, "lake.ice").written == 0
         assert not store.schemas.exists("lake.ice.us")
+
+
+def test_what_stands_in_the_way_here_is_named_and_stops_nothing(url: str, source: Catalog) -> None:
+    rows = pa.table({"id": [3], "name": ["c"]})
+    source.create_table(("eu", "old"), schema=rows.schema)
+    import_iceberg(url, source, "lake.ice")
+    with ms.open(url, principal="ann") as store:
+        store.schemas.rename("lake.ice.eu", "us")
+        source.create_table(("eu", "later"), schema=rows.schema)
+        assert import_iceberg(url, source, "lake.ice").written == 1
+        store.tables.rename("lake.ice.us.later", "renamed")  # it was made below the name that the schema has here
+        store.tables.drop(store.tables.rename("lake.ice.us.old", "new"))
+        source.create_table(("eu", "new"), schema=rows.schema)  # another one than what was dropped under this name
+        source.create_namespace("us")
+        source.create_table(("us", "orders"), schema=rows.schema)
+        store.schemas.alter("lake.ice.us", ms.SetProperty("owner", "bob"))
+        source.update_namespace_properties("eu", updates={"more": "1"})
+        pointer = store.tables.load("lake.ice.us.orders").properties["metadata_location"]
+        taken = "schema us: lake.ice.us was imported under another name; rename it, and import again"
+        for written in (1, 0):
+            done = import_iceberg(url, source, "lake.ice")
+            assert (done.written, done.failures) == (written, [taken])
+        assert store.tables.load("lake.ice.us.orders").properties["metadata_location"] == pointer
+        assert dict(store.schemas.load("lake.ice.us").properties) == {"owner": "bob", "more": "1"}
+        assert list(store.tables.names("lake.ice.us")) == ["new", "orders", "renamed"]
+        source.load_table(("eu", "orders")).append(rows)
+        pending = store.tables.begin_drop("lake.ice.us.new")
+        done = import_iceberg(url, source, "lake.ice")
+        assert (done.written, [one.partition(": ")[0] for one in done.failures]) == (1, ["schema us", "table eu.new"])
+        pending.roll_back()
+        store.tables.drop("lake.ice.us.new")
+        assert import_iceberg(url, source, "lake.ice").written == 0
+        store.tables.purge(next(store.tables.dropped("lake.ice.us")))
+        assert import_iceberg(url, source, "lake.ice").written == 1  # so one takes what is there
 
 
 def test_a_damaged_table_is_named_and_stops_nothing(url: str, source: Catalog) -> None:
