@@ -185,6 +185,6 @@ def test_the_command_imports_a_catalog_and_names_what_it_cannot_read(
     again = here(sqlite_url, *named)
     assert again.returncode == 1
     assert "not imported: table eu.orders: " in again.stdout
-    for wrong in (["--option", "no-equals-sign"], ["--into", "lake"]):
+    for wrong in (["--option", "no-equals-sign"], ["--into", "lake"], ["--if-exists", "replace"]):
         refused = here(sqlite_url, *named, *wrong)
         assert (refused.returncode, refused.stdout) == (1, "")
