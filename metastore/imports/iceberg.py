@@ -14,7 +14,12 @@ from contextlib import suppress
 from typing import Any, Final
 
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchTableError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchIcebergTableError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 
 from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.imports.counts import ImportCounts, Tell
@@ -169,7 +174,12 @@ def _import_table(source: Catalog, target: MetastoreCatalog, path: Names, place:
         pointers = _imported(target.store, place.path)
         if not _is_behind(here, log, pointers) or is_another(target.store, "table", place.path, path):
             return False if location in pointers else "it has changed here, and there too; it stays as it is here"
-    target.register_table(names, location, overwrite=here is not None, replaces=here)
+    try:
+        target.register_table(names, location, overwrite=here is not None, replaces=here)
+    except (TableAlreadyExistsError, CommitFailedException):
+        if target.metadata_location(names) == location:  # another import was faster
+            return False
+        raise
     return True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 
 import metastore as ms
+from metastore.imports import iceberg
 from metastore.imports.iceberg import import_iceberg, open_catalog
 from metastore.pyiceberg import MetastoreCatalog
 from tests.cli.test_cli import here
@@ -154,6 +156,27 @@ def test_what_stands_in_the_way_here_is_named_and_stops_nothing(url: str, source
         assert import_iceberg(url, source, "lake.ice").written == 0
         store.tables.purge(next(store.tables.dropped("lake.ice.us")))
         assert import_iceberg(url, source, "lake.ice").written == 1  # so one takes what is there
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_two_imports_at_once_are_no_failure(
+    sqlite_url: str, source: Catalog, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    if known:
+        import_iceberg(sqlite_url, source, "lake.ice")
+        source.load_table(("eu", "orders")).append(pa.table({"id": [3], "name": ["c"]}))
+    register, others = MetastoreCatalog.register_table, list[Any]()
+
+    def meanwhile(here: MetastoreCatalog, *args: Any, **kwargs: Any) -> Any:
+        monkeypatch.undo()
+        others.append(import_iceberg(sqlite_url, source, "lake.ice"))
+        return register(here, *args, **kwargs)
+
+    monkeypatch.setattr(iceberg, "_READERS", 1)
+    monkeypatch.setattr(MetastoreCatalog, "register_table", meanwhile)
+    done = import_iceberg(sqlite_url, source, "lake.ice")
+    assert ([one.failures for one in others], done.failures) == ([[]], [])
+    assert (others[0].written, done.written, done.left) == ((1, 0, 2) if known else (2, 0, 2))
 
 
 def test_a_damaged_table_is_named_and_stops_nothing(url: str, source: Catalog) -> None:
