@@ -128,10 +128,10 @@ def _imported_properties(store: Store, schema: Entity) -> dict[str, str | None]:
     """Return the properties that imports have given to a schema, each as it was given last."""
     given = dict[str, Any]()
     for version in store.schemas.history(schema):
-        if version.principal == _PRINCIPAL:
-            if version.action == "create" and version.entity is not None:
-                given |= version.entity.properties
-            given |= {one.key: one.value for one in version.changes if isinstance(one, SetProperty)}
+        if version.principal == _PRINCIPAL and version.entity is not None:
+            then: Mapping[str, Any] = version.entity.properties
+            changed = {one.key for one in version.changes if isinstance(one, SetProperty)}
+            given |= then if version.action == "create" else {key: then[key] for key in changed}
     return given
 
 

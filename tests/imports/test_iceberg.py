@@ -18,6 +18,7 @@ import metastore as ms
 from metastore.imports import iceberg
 from metastore.imports.iceberg import import_iceberg, open_catalog
 from metastore.pyiceberg import MetastoreCatalog
+from metastore.secrets.keyring import new_key
 from tests.cli.test_cli import here
 
 
@@ -156,6 +157,26 @@ def test_what_stands_in_the_way_here_is_named_and_stops_nothing(url: str, source
         assert import_iceberg(url, source, "lake.ice").written == 0
         store.tables.purge(next(store.tables.dropped("lake.ice.us")))
         assert import_iceberg(url, source, "lake.ice").written == 1  # so one takes what is there
+
+
+def test_an_encrypted_property_follows_until_people_change_it(
+    sqlite_url: str, source: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cryptography", reason="needs the extra [secrets]")
+    monkeypatch.setenv("METASTORE_SECRET_KEY", new_key())
+    with ms.open(sqlite_url, principal="ann") as store:
+        store.metalakes.create("lake")
+        secret = {"metastore.secret-properties": "pass*"}
+        store.catalogs.create("lake.ice", type="relational", provider="lakehouse-iceberg", properties=secret)
+        seen = []
+        for there in ("a", "a", "b", "b", "c", "d"):
+            if there == "d":
+                store.schemas.alter("lake.ice.eu", ms.SetProperty("password", "mine"))
+            source.update_namespace_properties("eu", updates={"password": there})
+            import_iceberg(sqlite_url, source, "lake.ice")
+            schema = store.schemas.load("lake.ice.eu")
+            seen.append((schema.version, store.reveal(schema, "password")))
+        assert seen == [(1, "a"), (1, "a"), (2, "b"), (2, "b"), (3, "c"), (4, "mine")]
 
 
 @pytest.mark.parametrize("known", [False, True])
