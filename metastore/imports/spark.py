@@ -9,11 +9,13 @@ failure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from pyspark.sql import SparkSession
 
+from metastore.clock import SYSTEM
 from metastore.columns.column import Column
 from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.imports.counts import ImportCounts, Tell
@@ -51,6 +53,8 @@ class Described(NamedTuple):
     text: str | None
     place: Place | None = None
     """Where it belongs here; None: people have dropped it."""
+    operation: UUID | None = None
+    """The id of its creation: a task that Spark repeats makes nothing again that people have dropped meanwhile."""
 
 
 @contextmanager
@@ -104,7 +108,7 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
                     tell(f"describing {'.'.join(namespace)}", number / len(tables))
         for kind in ("table", "view"):
             where = places.of(kind, [(*lake, *one.names) for one in described if one.kind == kind])
-            described = [o._replace(place=where[*lake, *o.names]) if o.kind == kind else o for o in described]
+            described = [_placed(o, where[*lake, *o.names]) if o.kind == kind else o for o in described]
     if described:
         tell("importing", 0.0)
         shares = max(1, -(-len(described) // _SHARE))
@@ -115,6 +119,10 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
         outcome.failures += [one for one in written if isinstance(one, str)]
         tell("importing", 1.0)
     return outcome
+
+
+def _placed(one: Described, place: Place | None) -> Described:
+    return one._replace(place=place, operation=SYSTEM.operation_id())
 
 
 def _words(session: SparkSession, statement: str, column: int = 0) -> list[str]:
@@ -197,15 +205,28 @@ def _writer(url: str, lake: Names) -> Any:
         with open_store(url, principal=_PRINCIPAL) as store:
             for one in share:
                 try:
-                    yield one.place is not None and _written(store, lake, one, one.place)
+                    yield one.place is not None and (
+                        _made(store, one, one.place) or _written(store, lake, one, one.place)
+                    )
                 except OF_ONE as error:
                     yield f"{one.kind} {format_path(one.names)}: {error}"
 
     return write
 
 
+def _made(store: Store, one: Described, place: Place) -> bool:
+    """Make a table or view; False: it was known before, or something has its name."""
+    if place.known:
+        return False
+    manager: Any = store.manager(one.kind)
+    with suppress(EntityAlreadyExists):
+        manager.create(place.path, operation_id=one.operation, **_fields(one))
+        return True
+    return False
+
+
 def _written(store: Store, lake: Names, one: Described, place: Place) -> bool:
-    """Write a table or view; False: it stays as it is. Raises EntityAlreadyExists if it was made or changed here."""
+    """Update a table or view; False: it stays as it is. Raises EntityAlreadyExists if it was made or changed here."""
     path, kind, fields = place.path, kind_named(one.kind), _fields(one)
     own = {name: value for name, value in fields.items() if name not in ("comment", "properties")}
 
@@ -216,9 +237,9 @@ def _written(store: Store, lake: Names, one: Described, place: Place) -> bool:
         manager: Any = tx.manager(one.kind)
         (here,) = manager.load_many([path])
         if here is None:
-            if not place.known:  # else it was dropped or moved just now
-                manager.create(path, **fields)
-            return not place.known
+            if not place.known:  # what has the name is of another kind
+                raise EntityAlreadyExists(format_path(path))
+            return False  # it was dropped or moved just now
         now = dict(here.doc)
         if wanted(now) == now:
             return False
