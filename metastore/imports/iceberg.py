@@ -172,7 +172,7 @@ def _import_table(source: Catalog, target: MetastoreCatalog, path: Names, place:
     if here is not None:
         log = [*[one.metadata_file for one in table.metadata.metadata_log], location]
         pointers = _imported(target.store, place.path)
-        if not _is_behind(here, log, pointers) or is_another(target.store, "table", place.path, path):
+        if not _is_behind(here, log, pointers) or is_another(target.store, "table", place, path):
             return False if location in pointers else "it has changed here, and there too; it stays as it is here"
     try:
         target.register_table(names, location, overwrite=here is not None, replaces=here)

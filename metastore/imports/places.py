@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, cast
 
 from metastore.errors import DropPending, EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse
@@ -25,18 +26,23 @@ Names = tuple[str, ...]
 
 
 class Place(NamedTuple):
-    """Where a table or view belongs here. ``known``: it was there when the import began."""
+    """Where a table or view belongs here."""
 
     path: Names
     known: bool
+    """Whether it was there when the import began."""
+    followed: bool = False
+    """Whether people have renamed or moved it."""
 
 
-def is_another(store: Store, kind: str, here: Names, there: Names) -> bool:
-    """Whether imports made what is ``here`` elsewhere than at ``there``, and people then gave it this name."""
+def is_another(store: Store, kind: str, place: Place, there: Names) -> bool:
+    """Whether imports made what has a place elsewhere than at ``there``, and people then gave it this name."""
+    if place.followed:
+        return False
     manager: Any = store.manager(kind)
-    entity = manager.load(here)
+    entity = manager.load(place.path)
     moved = any(one.action in ("rename", "move") for one in manager.history(entity))
-    return moved and _first_place(manager, entity) not in (here, there)
+    return moved and _first_place(manager, entity) not in (place.path, there)
 
 
 def _first_place(manager: Any, entity: Entity) -> Names:
@@ -107,12 +113,13 @@ class Places:
         gone = defaultdict[Names, list[Names]](list)
         for path, here in missing.items():
             if (one := moved.get(path) or moved.get(here)) is not None:
-                places[path] = Place(one.names, True)
+                places[path] = Place(one.names, known=True, followed=True)
             elif places[path] == Place(here, False):
                 gone[here[:-1]].append(path)
         for schema, lost in gone.items():
-            dropped = self._dropped(kind, schema)
-            places |= {path: None for path in lost if path in dropped or missing[path] in dropped}
+            with suppress(*OF_ONE):  # the schema was dropped just now: each of its tables is a failure
+                dropped = self._dropped(kind, schema)
+                places |= {path: None for path in lost if path in dropped or missing[path] in dropped}
         return places
 
     def _manager(self, kind: str) -> Any:

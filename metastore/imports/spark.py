@@ -244,7 +244,7 @@ def _written(store: Store, lake: Names, one: Described, place: Place) -> bool:
         if wanted(now) == now:
             return False
         imported = _imported(store, here)
-        if imported is None or is_another(store, one.kind, path, (*lake, *one.names)):
+        if imported is None or is_another(store, one.kind, place, (*lake, *one.names)):
             raise EntityAlreadyExists(format_path(path), "it was made here; it stays as it is here")
         if imported != now:
             if wanted(imported) == imported:

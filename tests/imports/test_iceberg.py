@@ -148,6 +148,8 @@ def test_what_stands_in_the_way_here_is_named_and_stops_nothing(url: str, source
         assert store.tables.load("lake.ice.us.orders").properties["metadata_location"] == pointer
         assert dict(store.schemas.load("lake.ice.us").properties) == {"owner": "bob", "more": "1"}
         assert list(store.tables.names("lake.ice.us")) == ["new", "orders", "renamed"]
+        source.load_table(("eu", "later")).append(rows)
+        assert import_iceberg(url, source, "lake.ice").written == 1
         source.load_table(("eu", "orders")).append(rows)
         pending = store.tables.begin_drop("lake.ice.us.new")
         done = import_iceberg(url, source, "lake.ice")
