@@ -312,27 +312,6 @@ IN_EDGES: tuple[Fault, ...] = (
         "tests/imports/test_gravitino_stays.py -k dropped_here",
     ),
     Fault(
-        "Gravitino: a column whose drop in steps begins while an import runs is seen again",
-        "metastore/transfer/replace.py",
-        '{**new, **kept_dropping(new.get("columns", ()), old)} if ours',
-        "{**new} if ours",
-        "tests/imports/test_gravitino_stays.py -k dropped_in_steps",
-    ),
-    Fault(
-        "Import of an Iceberg catalog: a table that was renamed here is made again",
-        "metastore/imports/places.py",
-        "        if not missing:",
-        "        if True:",
-        "tests/imports/test_iceberg.py -k taken_back",
-    ),
-    Fault(
-        "Iceberg: a purge deletes the files of a copy",
-        "metastore/pyiceberg/sharers.py",
-        "row_id != purged.id]",
-        "row_id == purged.id]",
-        "tests/iceberg/test_catalog.py -k copy_has",
-    ),
-    Fault(
         "Gravitino: a column that is added here while an import runs has the id of one that it brings",
         "metastore/transfer/plan.py",
         'if known is not None and old["last_column_id"] > known:',
