@@ -117,8 +117,8 @@ def import_(
     """
     settings: Settings = ctx.obj
     if source is not None:
-        if settings.reason is not None:
-            raise InvalidArgument("--reason goes with a file that export wrote, not with --from")
+        if settings.reason is not None or if_exists is not _IfExists.ERROR:
+            raise InvalidArgument("--reason and --if-exists go with a file that export wrote, not with --from")
         if str(file) not in SYSTEMS:
             raise InvalidArgument(f"--from goes with {', '.join(SYSTEMS)}, not with {str(file)!r}")
         if not import_system(settings, str(file), source, into, options or [], json):

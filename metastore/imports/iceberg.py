@@ -1,27 +1,36 @@
 """Import any catalog of PyIceberg: its namespaces, tables and views, by their metadata files.
 
 A table keeps its metadata file: both catalogs show the same snapshots, and no data moves. Repeat the import while other
-programs still commit to the old catalog: it updates tables whose metadata file has changed. Commits and tables made
-here stay: if both catalogs have committed to a table since the last import, the table is a failure. Needs the extra
-[iceberg].
+programs still commit to the old catalog: it updates tables whose metadata file has changed. What people committed,
+made, changed, dropped or renamed here stays. If both catalogs have committed to a table since the last import, the
+table is a failure. Needs the extra [iceberg].
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final
 
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchIcebergTableError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 
-from metastore.errors import InvalidArgument, MetastoreError
+from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.imports.counts import ImportCounts, Tell
+from metastore.imports.places import OF_ONE, Place, Places, is_another
 from metastore.kinds.change import SetProperty
+from metastore.kinds.entity import Entity
 from metastore.names import Path, format_path, parse_path
 from metastore.pyiceberg.catalog import MetastoreCatalog
 from metastore.pyiceberg.entities import POINTER
 from metastore.store import Store, open_store
+from metastore.transaction.transaction import Transaction
 
 __all__ = ["import_iceberg", "open_catalog"]
 
@@ -52,20 +61,23 @@ def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Te
     outcome, tell = ImportCounts(), progress or (lambda _step, _share: None)
     with open_store(url, principal=_PRINCIPAL) as store:
         store.metalakes.create((root[0],), if_exists="return")
+        new = not store.catalogs.exists(root)
         store.catalogs.create(root, type="relational", provider="lakehouse-iceberg", if_exists="return")
         target = MetastoreCatalog.of_store(store, (root[0], root[1]), source.properties)
-        wanted: list[tuple[str, Names]] = []
+        places = Places(store, root, _PRINCIPAL, new=new)
+        there: dict[str, list[Names]] = {"table": [], "view": []}
         for namespace in _namespaces(source):
-            said = _properties(source, namespace)
-            schema = store.schemas.create((*root, *namespace), properties=said, if_exists="return")
-            if any(schema.properties.get(key) != value for key, value in said.items()):
-                store.schemas.alter(schema, *[SetProperty(key, value) for key, value in said.items()])
+            try:
+                _import_namespace(store, places, (*root, *namespace), _properties(source, namespace))
+            except OF_ONE as error:
+                outcome.failures.append(f"schema {format_path(namespace)}: {error}")
             outcome.namespaces += 1
-            wanted += [("table", tuple(one)) for one in source.list_tables(namespace)]
-            wanted += [("view", tuple(one)) for one in _views(source, namespace)]
+            there["table"] += [(*root, *one) for one in source.list_tables(namespace)]
+            there["view"] += [(*root, *one) for one in _views(source, namespace)]
+        wanted = [(kind, *one) for kind, paths in there.items() for one in places.of(kind, paths).items()]
         with ThreadPoolExecutor(_READERS, "import-iceberg") as readers:
             done = readers.map(lambda one: _import(source, target, root, *one), wanted)
-            for number, ((kind, names), result) in enumerate(zip(wanted, done, strict=True), 1):
+            for number, ((kind, (_, _, *names), _), result) in enumerate(zip(wanted, done, strict=True), 1):
                 outcome.written += result is True
                 outcome.left += result is False
                 if isinstance(result, str):
@@ -94,41 +106,97 @@ def _views(source: Catalog, namespace: Names) -> list[Any]:
         return []
 
 
-def _import(source: Catalog, target: MetastoreCatalog, root: Names, kind: str, names: Names) -> bool | str:
+def _import_namespace(store: Store, places: Places, path: Names, said: dict[str, str]) -> None:
+    """Make a schema, or give it the properties that have changed there; those that people have changed here stay."""
+    schema = places.container("schema", path, properties=said)
+    if schema is None or schema.created_by != _PRINCIPAL:
+        return
+    if all(schema.properties.get(key) == value for key, value in said.items()):
+        return
+
+    def update(tx: Transaction) -> None:
+        now, ours = tx.schemas.load(schema).properties, _imported_properties(store, schema)
+        changed = [key for key, value in said.items() if now.get(key) == ours.get(key) != value]
+        if changed:
+            tx.schemas.alter(schema, *[SetProperty(key, said[key]) for key in changed])
+
+    with suppress(EntityNotFound):  # it was dropped just now
+        store.run(update)  # the commit validates what it read
+
+
+def _imported_properties(store: Store, schema: Entity) -> dict[str, str | None]:
+    """Return the properties that imports have given to a schema, each as it was given last."""
+    given = dict[str, Any]()
+    for version in store.schemas.history(schema):
+        if version.principal == _PRINCIPAL and version.entity is not None:
+            then: Mapping[str, Any] = version.entity.properties
+            changed = {one.key for one in version.changes if isinstance(one, SetProperty)}
+            given |= then if version.action == "create" else {key: then[key] for key in changed}
+    return given
+
+
+def _import(
+    source: Catalog, target: MetastoreCatalog, root: Names, kind: str, path: Names, place: Place | None
+) -> bool | str:
     """Import one table or view; return whether it was written, or why it could not be."""
+    if place is None or place.path[:2] != root:  # it was dropped, or moved to another catalog
+        return False
     try:
-        if kind == "view":
-            if target.view_exists(names):
-                return False
-            target.register_view(names, _view_file(source, names))
-            return True
-        table = source.load_table(names)
-        location = table.metadata_location
-        try:
-            here = target.metadata_location(names)
-        except NoSuchTableError:
-            here = None
-        if here == location:
+        if kind == "table":
+            return _import_table(source, target, path, place)
+        if place.known:
             return False
-        if here is not None and here not in {one.metadata_file for one in table.metadata.metadata_log}:
-            imported = _imported(target.store, (*root, *names))
-            if here not in imported:  # another program has committed to it, or made it
-                return False if location in imported else "it has changed here, and there too; it stays as it is here"
-        target.register_table(names, location, overwrite=here is not None, replaces=here)
+        target.register_view(place.path[2:], _view_file(source, path[2:]))
         return True
+    except OF_ONE as error:
+        return str(error)
     except MetastoreError:
         raise
     except Exception as error:  # noqa: BLE001  (a damaged table is named, and stops nothing)
         return f"{type(error).__name__}: {error}"
 
 
-def _imported(store: Store, path: Names) -> set[str]:
-    """Return the metadata files that imports have given to the table that is here."""
-    found, last = set[str](), None
+def _import_table(source: Catalog, target: MetastoreCatalog, path: Names, place: Place) -> bool | str:
+    table, names = source.load_table(path[2:]), place.path[2:]
+    location = table.metadata_location
+    try:
+        here = target.metadata_location(names)
+    except NoSuchIcebergTableError:
+        raise
+    except NoSuchTableError:
+        if place.known:  # it was dropped or moved just now
+            return False
+        here = None
+    if here == location:
+        return False
+    if here is not None:
+        log = [*[one.metadata_file for one in table.metadata.metadata_log], location]
+        pointers = _imported(target.store, place.path)
+        if not _is_behind(here, log, pointers) or is_another(target.store, "table", place, path):
+            return False if location in pointers else "it has changed here, and there too; it stays as it is here"
+    try:
+        target.register_table(names, location, overwrite=here is not None, replaces=here)
+    except (TableAlreadyExistsError, CommitFailedException):
+        if target.metadata_location(names) == location:  # another import was faster
+            return False
+        raise
+    return True
+
+
+def _is_behind(here: str, log: list[str], imported: list[str]) -> bool:
+    """Whether nobody has committed here, or gone back here, since the last import. ``log``: the oldest file first."""
+    if imported and here == imported[-1]:
+        return True
+    return here in log and not (imported and imported[-1] in log[log.index(here) :])
+
+
+def _imported(store: Store, path: Names) -> list[str]:
+    """Return the metadata files that imports have given to the table that is here, the last one last."""
+    found, last = list[str](), None
     for version in store.tables.history(path):
         pointer = None if version.entity is None else version.entity.properties.get(POINTER)
         if pointer != last and version.principal == _PRINCIPAL:
-            found.add(str(pointer))
+            found.append(str(pointer))
         last = pointer
     return found
 

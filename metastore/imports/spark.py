@@ -1,21 +1,25 @@
 """Import every catalog that a Spark session sees, the Hive metastore included, through Spark's own catalog API.
 
 The driver lists and describes the tables, because only it has a session. Each executor writes a share of them to the
-store. Needs the extra [spark]. Repeat it as often as you like: a table that is up to date is not written. A table
-that was made or changed here stays: if it has changed there too since the last import, it is a failure.
+store. Needs the extra [spark]. Repeat it as often as you like: a table that is up to date is not written. What people
+made, changed, dropped or renamed here stays: if a table has changed here and there since the last import, it is a
+failure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from pyspark.sql import SparkSession
 
+from metastore.clock import SYSTEM
 from metastore.columns.column import Column
-from metastore.errors import DropPending, EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse
+from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.imports.counts import ImportCounts, Tell
+from metastore.imports.places import OF_ONE, Place, Places, is_another
 from metastore.kinds.change import Doc
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
@@ -47,6 +51,10 @@ class Described(NamedTuple):
     location: str | None
     format: str | None
     text: str | None
+    place: Place | None = None
+    """Where it belongs here; None: people have dropped it."""
+    operation: UUID | None = None
+    """The id of its creation: a task that Spark repeats makes nothing again that people have dropped meanwhile."""
 
 
 @contextmanager
@@ -75,11 +83,20 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
     outcome, tell = ImportCounts(), progress or (lambda _step, _share: None)
     described: list[Described] = []
     with open_store(url, principal=_PRINCIPAL) as store:
+        new = not store.metalakes.exists(lake)
         store.metalakes.create(lake, if_exists="return")
+        places = Places(store, lake, _PRINCIPAL, new=new)
+
+        def place(kind: str, names: Names, **fields: Any) -> None:
+            try:
+                places.container(kind, (*lake, *map(clean_name, names)), **fields)
+            except OF_ONE as error:
+                outcome.failures.append(f"{kind} {'.'.join(names)}: {error}")
+
         for catalog in _words(session, "SHOW CATALOGS"):
-            store.catalogs.create((*lake, catalog), type="relational", provider="spark", if_exists="return")
+            place("catalog", (catalog,), type="relational", provider="spark")
             for namespace in _namespaces(session, (catalog,)):
-                store.schemas.create((*lake, *namespace), if_exists="return", parents=True)
+                place("schema", namespace, parents=True)
                 outcome.namespaces += 1
                 tables = _tables(session, namespace)
                 for number, name in enumerate(tables, 1):
@@ -89,6 +106,9 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
                     else:
                         outcome.failures.append(f"{'.'.join((*namespace, name))}: {one}")
                     tell(f"describing {'.'.join(namespace)}", number / len(tables))
+        for kind in ("table", "view"):
+            where = places.of(kind, [(*lake, *one.names) for one in described if one.kind == kind])
+            described = [_placed(o, where[*lake, *o.names]) if o.kind == kind else o for o in described]
     if described:
         tell("importing", 0.0)
         shares = max(1, -(-len(described) // _SHARE))
@@ -100,6 +120,10 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
         outcome.failures += [one for one in written if isinstance(one, str)]
         tell("importing", 1.0)
     return outcome
+
+
+def _placed(one: Described, place: Place | None) -> Described:
+    return one._replace(place=place, operation=SYSTEM.operation_id())
 
 
 def _words(session: SparkSession, statement: str, column: int = 0) -> list[str]:
@@ -183,20 +207,29 @@ def _writer(url: str, lake: Names) -> Any:
         with open_store(url, principal=_PRINCIPAL) as store:
             for one in share:
                 try:
-                    yield _written(store, (*lake, *one.names), one)
-                except _OF_A_TABLE as error:
+                    yield one.place is not None and (
+                        _made(store, one, one.place) or _written(store, lake, one, one.place)
+                    )
+                except OF_ONE as error:
                     yield f"{one.kind} {format_path(one.names)}: {error}"
 
     return write
 
 
-_OF_A_TABLE: Final = (EntityAlreadyExists, EntityNotFound, NotInUse, DropPending, InvalidArgument)
-"""Errors that concern one table only."""
+def _made(store: Store, one: Described, place: Place) -> bool:
+    """Make a table or view; False: it was known before, or something has its name."""
+    if place.known:
+        return False
+    manager: Any = store.manager(one.kind)
+    with suppress(EntityAlreadyExists):
+        manager.create(place.path, operation_id=one.operation, **_fields(one))
+        return True
+    return False
 
 
-def _written(store: Store, path: Names, one: Described) -> bool:
-    """Write a table or view; False: it stays as it is. Raises EntityAlreadyExists if it was made or changed here."""
-    kind, fields = kind_named(one.kind), _fields(one)
+def _written(store: Store, lake: Names, one: Described, place: Place) -> bool:
+    """Update a table or view; False: it stays as it is. Raises EntityAlreadyExists if it was made or changed here."""
+    path, kind, fields = place.path, kind_named(one.kind), _fields(one)
     own = {name: value for name, value in fields.items() if name not in ("comment", "properties")}
 
     def wanted(before: Doc) -> Doc:
@@ -206,13 +239,14 @@ def _written(store: Store, path: Names, one: Described) -> bool:
         manager: Any = tx.manager(one.kind)
         (here,) = manager.load_many([path])
         if here is None:
-            manager.create(path, **fields)
-            return True
+            if not place.known:  # what has the name is of another kind
+                raise EntityAlreadyExists(format_path(path))
+            return False  # it was dropped or moved just now
         now = dict(here.doc)
         if wanted(now) == now:
             return False
         imported = _imported(store, here)
-        if imported is None:
+        if imported is None or is_another(store, one.kind, place, (*lake, *one.names)):
             raise EntityAlreadyExists(format_path(path), "it was made here; it stays as it is here")
         if imported != now:
             if wanted(imported) == imported:

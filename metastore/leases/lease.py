@@ -303,8 +303,8 @@ class Hold:
         Each staged value becomes a property of its entity. ``changes`` are made in the same commit. They are one or
         several changes of the one entity with staged values, a mapping from entities to changes, or a function that is
         called with the transaction. ``only``: publish the values of these entities, and leave the rest staged. Raises
-        LeaseLost, EntityNotFound for an entity that is gone, and what the changes raise; then nothing is published, and
-        everything stays staged.
+        LeaseLost, EntityNotFound for an entity that is gone, DropPending for one that is being dropped in steps, and
+        what the changes raise; then nothing is published, and everything stays staged.
         """
         return self._staged().publish(self, changes, only)
 

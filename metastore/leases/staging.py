@@ -12,12 +12,13 @@ from datetime import datetime
 from uuid import UUID
 
 from metastore.arguments import items, shown
-from metastore.errors import EntityNotFound, InvalidArgument, UnreadableRow
+from metastore.errors import InvalidArgument, UnreadableRow
 from metastore.kinds.change import EntityChange, SetProperty
 from metastore.kinds.entity import Entity, utc
 from metastore.kinds.kind import MAX_DOC
 from metastore.kinds.registry import kind_named
 from metastore.leases.lease import Hold
+from metastore.managers.target import not_live
 from metastore.names import clean_text
 from metastore.operation.request import Call, committed
 from metastore.operation.session import Session
@@ -92,7 +93,9 @@ class StoreStaging:
         for entity_id, known in zip(ids, self._session.backend.by_id(ids), strict=True):
             if known is None or not known.live:
                 gone = "purged" if known is None else "dropped"
-                raise EntityNotFound(
+                raise not_live(
+                    self._session.backend,
+                    known,
                     str(entity_id),
                     f"the entity {entity_id}, for which a value was staged, was {gone}; publish the rest with only=; "
                     "gc cleans up what was staged for this one",

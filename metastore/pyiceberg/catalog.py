@@ -276,12 +276,12 @@ class MetastoreCatalog(_PyIcebergBase):
         """Create a table from a metadata file; with ``overwrite``, let an existing table have it.
 
         ``replaces``: the metadata file that it must still have. Raises TableAlreadyExistsError, NoSuchNamespaceError,
-        CommitFailedException.
+        CommitFailedException; with ``replaces`` also NoSuchTableError.
         """
         names = table_names(identifier)
 
         def attempt(options: dict[str, Any]) -> Table:
-            overwritten = overwrite and self.table_exists(names)
+            overwritten = overwrite and (replaces is not None or self.table_exists(names))
             self._tables.require_right(names, overwrite=overwritten)
             if not overwritten:
                 self._check_registered(names, metadata_location)

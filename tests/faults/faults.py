@@ -11,6 +11,7 @@ from tests.faults.in_console import IN_CONSOLE
 from tests.faults.in_defects import IN_DEFECTS
 from tests.faults.in_edges import IN_EDGES
 from tests.faults.in_governance import IN_GOVERNANCE
+from tests.faults.in_imports import IN_IMPORTS
 from tests.faults.in_joints import IN_JOINTS
 from tests.faults.in_keys import IN_KEYS
 from tests.faults.in_leases import IN_LEASES
@@ -33,6 +34,7 @@ FAULTS: tuple[Fault, ...] = (
     *IN_CONSOLE,
     *IN_EDGES,
     *IN_JOINTS,
+    *IN_IMPORTS,
     *IN_KEYS,
     *IN_LEASES,
     *IN_REPORTS,

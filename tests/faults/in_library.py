@@ -344,8 +344,8 @@ _CONTENT = (
     Fault(
         "an import of an Iceberg catalog takes back what was committed here",
         "metastore/imports/iceberg.py",
-        "            if here not in imported:",
-        "            if False:",
+        "        if not _is_behind(here, log, pointers) or",
+        "        if",
         "tests/imports/test_iceberg.py -k stays",
     ),
     Fault(

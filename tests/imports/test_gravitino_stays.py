@@ -144,19 +144,30 @@ def test_what_is_being_dropped_in_steps_comes_back_as_it_was(sqlite_url: str, so
 
 
 def test_a_column_that_is_being_dropped_in_steps_is_not_seen_again(
-    sqlite_url: str, source: str, tmp_path: Path
+    sqlite_url: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with world(source, NEWEST) as there:
         there.fill()
     run(sqlite_url, source, tmp_path)
     with world(source) as there:
-        there.set("table_meta", {"table_id": 1000}, table_name="moved")
+        there.set("table_column_version_info", {"table_id": 1000}, column_comment="there")
+    drops = []
     with ms.open(sqlite_url) as store:
-        drop = store.tables.begin_drop(T, column="address")
+
+        def meanwhile(*args: Any) -> None:
+            drops.append(store.tables.begin_drop(T, column="address"))
+            follow.drop_the_gone(*args)
+
+        with monkeypatch.context() as patch:  # first one that begins while the import runs, then one before it
+            patch.setattr(importing, "drop_the_gone", meanwhile)
+            with pytest.raises(ms.DropPending, match=r"is dropping lake.sales.eu.orders.address in steps"):
+                run(sqlite_url, source, tmp_path)
+        with world(source) as there:
+            there.set("table_meta", {"table_id": 1000}, table_name="moved")
         with pytest.raises(ms.DropPending):
             run(sqlite_url, source, tmp_path)
         assert [one.name for one in store.tables.load(T).columns] == ["id"]
-        drop.roll_back()
+        drops[0].roll_back()
         assert run(sqlite_url, source, tmp_path).renamed == 1
         assert [one.name for one in store.tables.load("lake.sales.eu.moved").columns] == ["id", "address"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,13 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 
 import metastore as ms
+from metastore.imports import iceberg
 from metastore.imports.iceberg import import_iceberg, open_catalog
 from metastore.pyiceberg import MetastoreCatalog
+from metastore.secrets.keyring import new_key
 from tests.cli.test_cli import here
 
 
@@ -75,8 +78,128 @@ def test_what_was_committed_and_made_here_stays(url: str, source: Catalog, tmp_p
         assert import_iceberg(url, source, "lake.ice").written == 1
         with pytest.raises(CommitFailedException, match="another metadata file by now"):
             here.register_table(items, made.metadata_location, overwrite=True, replaces=made.metadata_location)
+        pointer = here.metadata_location(("eu", "made"))
+        here.drop_table(("eu", "made"))
+        with pytest.raises(NoSuchTableError):  # it was dropped meanwhile: it is not made again
+            here.register_table(("eu", "made"), made.metadata_location, overwrite=True, replaces=pointer)
     finally:
         here.close()
+
+
+def test_what_was_dropped_renamed_moved_and_taken_back_here_stays(url: str, source: Catalog) -> None:
+    rows = pa.table({"id": [3], "name": ["c"]})
+    for name in ("gone", "old", "moved", "back"):
+        source.create_table(("eu", name), schema=rows.schema)
+    source.create_namespace("us")
+    source.create_table(("us", "t"), schema=rows.schema)
+    import_iceberg(url, source, "lake.ice")
+    with ms.open(url, principal="ann") as store:
+        imported = store.position()
+        pointer = store.tables.load("lake.ice.eu.back").properties["metadata_location"]
+        for name in ("old", "back"):
+            source.load_table(("eu", name)).append(rows)
+        assert import_iceberg(url, source, "lake.ice").written == 2
+        store.revert("lake.ice.eu.back", to=imported)
+        store.tables.drop("lake.ice.eu.gone")
+        renamed = store.tables.rename("lake.ice.eu.old", "new")
+        store.tables.rename("lake.ice.eu.moved", ("lake", "ice", "eu", "deep", "moved"))
+        store.schemas.rename("lake.ice.us", "usa")
+        store.schemas.alter("lake.ice.eu", ms.SetProperty("owner", "bob"))
+        paths = sorted(table.path for table in store.find("lake", kind="table"))
+        done = import_iceberg(url, source, "lake.ice")
+        assert (done.written, done.failures) == (0, [])
+        source.load_table(("eu", "old")).append(rows)
+        source.create_table(("us", "later"), schema=rows.schema)
+        done = import_iceberg(url, source, "lake.ice")
+        assert (done.written, done.failures) == (2, [])
+        assert sorted(table.path for table in store.find("lake", kind="table")) == [
+            *paths[:-1],
+            "lake.ice.usa.later",
+            paths[-1],
+        ]
+        assert store.tables.load(renamed).version == renamed.version + 1  # it follows under its new name
+        assert store.tables.load("lake.ice.eu.back").properties["metadata_location"] == pointer
+        assert store.schemas.load("lake.ice.eu").properties["owner"] == "bob"
+        store.schemas.drop("lake.ice.usa", cascade=True)
+        assert import_iceberg(url, source, "lake.ice").written == 0
+        assert not store.schemas.exists("lake.ice.us")
+
+
+def test_what_stands_in_the_way_here_is_named_and_stops_nothing(url: str, source: Catalog) -> None:
+    rows = pa.table({"id": [3], "name": ["c"]})
+    source.create_table(("eu", "old"), schema=rows.schema)
+    import_iceberg(url, source, "lake.ice")
+    with ms.open(url, principal="ann") as store:
+        store.schemas.rename("lake.ice.eu", "us")
+        source.create_table(("eu", "later"), schema=rows.schema)
+        assert import_iceberg(url, source, "lake.ice").written == 1
+        store.tables.rename("lake.ice.us.later", "renamed")  # it was made below the name that the schema has here
+        store.tables.drop(store.tables.rename("lake.ice.us.old", "new"))
+        source.create_table(("eu", "new"), schema=rows.schema)  # another one than what was dropped under this name
+        source.create_namespace("us")
+        source.create_table(("us", "orders"), schema=rows.schema)
+        store.schemas.alter("lake.ice.us", ms.SetProperty("owner", "bob"))
+        source.update_namespace_properties("eu", updates={"more": "1"})
+        pointer = store.tables.load("lake.ice.us.orders").properties["metadata_location"]
+        taken = "schema us: lake.ice.us was imported under another name; rename it, and import again"
+        for written in (1, 0):
+            done = import_iceberg(url, source, "lake.ice")
+            assert (done.written, done.failures) == (written, [taken])
+        assert store.tables.load("lake.ice.us.orders").properties["metadata_location"] == pointer
+        assert dict(store.schemas.load("lake.ice.us").properties) == {"owner": "bob", "more": "1"}
+        assert list(store.tables.names("lake.ice.us")) == ["new", "orders", "renamed"]
+        source.load_table(("eu", "later")).append(rows)
+        assert import_iceberg(url, source, "lake.ice").written == 1
+        source.load_table(("eu", "orders")).append(rows)
+        pending = store.tables.begin_drop("lake.ice.us.new")
+        done = import_iceberg(url, source, "lake.ice")
+        assert (done.written, [one.partition(": ")[0] for one in done.failures]) == (1, ["schema us", "table eu.new"])
+        pending.roll_back()
+        store.tables.drop("lake.ice.us.new")
+        assert import_iceberg(url, source, "lake.ice").written == 0
+        store.tables.purge(next(store.tables.dropped("lake.ice.us")))
+        assert import_iceberg(url, source, "lake.ice").written == 1  # so one takes what is there
+
+
+def test_an_encrypted_property_follows_until_people_change_it(
+    sqlite_url: str, source: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cryptography", reason="needs the extra [secrets]")
+    monkeypatch.setenv("METASTORE_SECRET_KEY", new_key())
+    with ms.open(sqlite_url, principal="ann") as store:
+        store.metalakes.create("lake")
+        secret = {"metastore.secret-properties": "pass*"}
+        store.catalogs.create("lake.ice", type="relational", provider="lakehouse-iceberg", properties=secret)
+        seen = []
+        for there in ("a", "a", "b", "b", "c", "d"):
+            if there == "d":
+                store.schemas.alter("lake.ice.eu", ms.SetProperty("password", "mine"))
+            source.update_namespace_properties("eu", updates={"password": there})
+            import_iceberg(sqlite_url, source, "lake.ice")
+            schema = store.schemas.load("lake.ice.eu")
+            seen.append((schema.version, store.reveal(schema, "password")))
+        assert seen == [(1, "a"), (1, "a"), (2, "b"), (2, "b"), (3, "c"), (4, "mine")]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_two_imports_at_once_are_no_failure(
+    sqlite_url: str, source: Catalog, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    if known:
+        import_iceberg(sqlite_url, source, "lake.ice")
+        source.load_table(("eu", "orders")).append(pa.table({"id": [3], "name": ["c"]}))
+    register, others = MetastoreCatalog.register_table, list[Any]()
+
+    def meanwhile(here: MetastoreCatalog, *args: Any, **kwargs: Any) -> Any:
+        monkeypatch.undo()
+        others.append(import_iceberg(sqlite_url, source, "lake.ice"))
+        return register(here, *args, **kwargs)
+
+    monkeypatch.setattr(iceberg, "_READERS", 1)
+    monkeypatch.setattr(MetastoreCatalog, "register_table", meanwhile)
+    done = import_iceberg(sqlite_url, source, "lake.ice")
+    assert ([one.failures for one in others], done.failures) == ([[]], [])
+    assert (others[0].written, done.written, done.left) == ((1, 0, 2) if known else (2, 0, 2))
 
 
 def test_a_damaged_table_is_named_and_stops_nothing(url: str, source: Catalog) -> None:
@@ -108,6 +231,6 @@ def test_the_command_imports_a_catalog_and_names_what_it_cannot_read(
     again = here(sqlite_url, *named)
     assert again.returncode == 1
     assert "not imported: table eu.orders: " in again.stdout
-    for wrong in (["--option", "no-equals-sign"], ["--into", "lake"]):
+    for wrong in (["--option", "no-equals-sign"], ["--into", "lake"], ["--if-exists", "replace"]):
         refused = here(sqlite_url, *named, *wrong)
         assert (refused.returncode, refused.stdout) == (1, "")

@@ -15,7 +15,8 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra [spark]")
 
 import metastore as ms
-from metastore.imports.spark import import_spark
+from metastore.imports.places import Place
+from metastore.imports.spark import Described, _writer, import_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,8 +78,26 @@ def test_what_people_did_here_stays(sqlite_url: str, session: SparkSession) -> N
         session.sql("ALTER VIEW eu.big AS SELECT id FROM eu.orders WHERE id > 2")
         store.tables.drop(own)
         store.views.create(view, comment="mine")
-        assert "it was made here" in " ".join(import_spark(sqlite_url, session, "lake").failures)
-        assert store.views.load(view).comment == "mine"
+        store.tables.rename(table, "renamed")
+        done = import_spark(sqlite_url, session, "lake")
+        assert "it was made here" in " ".join(done.failures)
+        assert (done.written, store.views.load(view).comment) == (0, "mine")
+        store.tables.drop("lake.spark_catalog.eu.renamed")
+        assert (import_spark(sqlite_url, session, "lake").written, store.tables.exists(table)) == (0, False)
+
+
+def test_a_repeated_task_makes_nothing_again(sqlite_url: str) -> None:
+    place = Place(("lake", "c", "s", "t"), known=False)
+    one = Described("table", place.path[1:], (), None, {}, (), None, None, None, place, ms.new_operation_id())
+    with ms.open(sqlite_url, principal="import spark") as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational")
+        store.schemas.create("lake.c.s")
+        write = _writer(sqlite_url, ("lake",))
+        assert list(write([one])) == [True]
+        store.tables.drop("lake.c.s.t")
+        list(write([one]))  # the same operation
+        assert not store.tables.exists("lake.c.s.t")
 
 
 @pytest.mark.long

@@ -1,0 +1,38 @@
+"""Faults of repeated imports: they take back what people did here meanwhile."""
+
+from __future__ import annotations
+
+from tests.faults.fault import Fault
+
+__all__ = ["IN_IMPORTS"]
+
+IN_IMPORTS: tuple[Fault, ...] = (
+    Fault(
+        "Gravitino: a column whose drop in steps begins while an import runs is seen again",
+        "metastore/transfer/replace.py",
+        '{**new, **kept_dropping(new.get("columns", ()), old)} if ours',
+        "{**new} if ours",
+        "tests/imports/test_gravitino_stays.py -k dropped_in_steps",
+    ),
+    Fault(
+        "Import of an Iceberg catalog: a table that was renamed here is made again",
+        "metastore/imports/places.py",
+        "        if not missing:",
+        "        if True:",
+        "tests/imports/test_iceberg.py -k taken_back",
+    ),
+    Fault(
+        "Import of an Iceberg catalog: two schemas there share the one that was renamed here",
+        "metastore/imports/places.py",
+        "return found.version == 1 or",
+        "return True or",
+        "tests/imports/test_iceberg.py -k in_the_way",
+    ),
+    Fault(
+        "Import from Spark: a task that runs again makes again what was dropped meanwhile",
+        "metastore/imports/spark.py",
+        "operation_id=one.operation",
+        "operation_id=None",
+        "tests/imports/test_spark.py -k repeated_task",
+    ),
+)
