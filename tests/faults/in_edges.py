@@ -395,4 +395,11 @@ IN_EDGES: tuple[Fault, ...] = (
         "at_least=0",
         "tests/leases/test_long_works.py -k attach",
     ),
+    Fault(
+        "Async: after the store was closed, no call cleans up",
+        "metastore/aio/threads.py",
+        "        if not cleans_up():\n            raise StoreClosed\n",
+        "        raise StoreClosed\n",
+        "tests/aio/test_tasks.py -k closing_removes",
+    ),
 )
