@@ -3,6 +3,9 @@
 A call that waits for a thread can be withdrawn: then nothing was sent. A call that runs cannot; it is asked to stop
 (:class:`metastore.deadlines.Stop`), which ends a statement at the server as a deadline does, and it is waited for.
 So no call goes on after its task was cancelled.
+
+After the store was closed, calls that clean up are still made, as those of a sync store are: what was announced is
+withdrawn, and marks are removed.
 """
 
 from __future__ import annotations
@@ -15,12 +18,12 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM
-from metastore.deadlines import Stop, remaining, stoppable
+from metastore.deadlines import Stop, cleans_up, remaining, stoppable
 from metastore.errors import BackendUnavailable, DeadlineExceeded, StoreClosed
 
 __all__ = ["Job", "Threads"]
@@ -138,6 +141,9 @@ class Threads:
         self._waits: set[Job] = set()
         self._under_way = 0
         self._closed = False
+        self._last: SimpleQueue[Job] = SimpleQueue()
+        """Calls that clean up after the store was closed, and how many threads make them."""
+        self._cleaners = 0
 
     @property
     def waiting(self) -> int:
@@ -155,15 +161,40 @@ class Threads:
         job = Job(call)
         with self._lock:
             if self._closed:
-                raise StoreClosed
+                return self._clean_up(job)
             if len(self._workers) < min(self._under_way + 1, self._limits.size):
                 self._begin()
             self._under_way += 1
             busy = self._under_way > self._limits.size
+            self._calls.put(job, urgent=urgent)  # before the end that a close puts there
         if busy:
             self._let_wait(job)
-        self._calls.put(job, urgent=urgent)
         return job
+
+    def _clean_up(self, job: Job) -> Job:
+        """Make a call after the end, if it withdraws what another one left behind; raises StoreClosed. (Locked.)"""
+        if not cleans_up():
+            raise StoreClosed
+        self._last.put(job)
+        if self._cleaners < self._limits.size:
+            try:
+                threading.Thread(target=self._make_last, name="metastore-async-last", daemon=True).start()
+            except RuntimeError as error:
+                if not self._cleaners:
+                    raise _no_thread(error) from error
+            else:
+                self._cleaners += 1
+        return job
+
+    def _make_last(self) -> None:
+        while True:
+            with self._lock:
+                try:
+                    job = self._last.get_nowait()
+                except Empty:
+                    self._cleaners -= 1
+                    return
+            job.run(lambda: None)
 
     def _begin(self) -> None:
         """Start one more thread. If none can be started, the call waits for one that is there, or fails."""

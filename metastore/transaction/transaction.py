@@ -79,7 +79,9 @@ class Transaction(Managers):
         self._scope = ""
         self._overlook = False
         self._carry = False  # others have announced changes to what it writes
-        self.sent = self.refused = self.queues = False
+        self.refused = self.queues = False
+        self.sent: UUID | None = None
+        """The id of its operation, once a commit may have been sent."""
         self.began = 0.0
         self.publishes: tuple[UUID, ...] = ()
         self.advance: Advance | None = None
@@ -119,7 +121,7 @@ class Transaction(Managers):
             self._commit()
 
     def _commit(self) -> None:
-        self.sent = True
+        self.sent = self._id
         if self._is_inherited:
             raise InvalidArgument(
                 "a forked child has left the block of its parent's transaction; nothing was written; end the child "
@@ -297,9 +299,11 @@ def _error(conflict: Conflict, changed: Changed | None) -> VersionConflict:
 
 def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call) -> T:
     """Run ``fn`` in a transaction, again and again until it commits; return what it returned."""
+    last: Transaction | None = None
 
     def attempt(_: int) -> T:
-        transaction = Transaction(session, call, line, session.clock.operation_id())
+        nonlocal last
+        transaction = last = Transaction(session, call, line, session.clock.operation_id())
         try:
             transaction.enter_line()
             with transaction:
@@ -308,8 +312,8 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
                 # as long
                 line.took(session.clock.monotonic() - transaction.began)
         except MetastoreError as error:
-            # an error of ``fn`` reaches the caller, unless it rests on reads of different instants
-            if transaction.refused or (not transaction.sent and not transaction.holds()):
+            # an error that fn raises is the caller's, unless it rests on reads of different instants
+            if transaction.refused or (transaction.sent is None and not transaction.holds()):
                 raise Conflict("read", str(error), 0.0 if transaction.queues else None) from None
             raise
         finally:
@@ -319,8 +323,14 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
     policy = session.policy_of(call)
     ends = session.clock.monotonic() + policy.deadline
     line = InLine(session, ends)
-    with until(ends):
-        try:
-            return run(attempt, effort_of(session, policy, session.clock.operation_id()))
-        finally:
-            line.leave()
+    try:
+        with until(ends):
+            try:
+                return run(attempt, effort_of(session, policy, session.clock.operation_id()))
+            finally:
+                line.leave()
+    except BaseException as error:
+        # an interrupt may come after the commit, while the ticket is given back
+        if not isinstance(error, Exception) and last is not None and last.sent is not None:
+            tell_id(error, last.sent)
+        raise

@@ -62,6 +62,16 @@ async def in_run(astore: AsyncStore, path: str) -> None:
     await astore.run(both)
 
 
+async def in_long_run(astore: AsyncStore, path: str) -> None:
+    """Its turn is so long that the ticket is given back after the commit, by a message of its own."""
+
+    async def altered(tx: AsyncTransaction) -> None:
+        await tx.tables.alter(path, ms.SetProperty("k", "1"))
+        await asyncio.sleep(0.03)
+
+    await astore.run(altered)
+
+
 async def exclusively(astore: AsyncStore, path: str) -> None:
     async with astore.schemas.exclusive("m.c.s", ttl=5) as tx:
         await tx.tables.alter(path, ms.SetProperty("k", "1"))
@@ -125,6 +135,7 @@ CASES = [
     ),
     Case("transaction", in_transaction, both_happened),
     Case("run", in_run, both_happened),
+    Case("run on what is hot", in_long_run, is_altered, make_hot),
     Case("exclusive", exclusively, both_happened),
 ]
 

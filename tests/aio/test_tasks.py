@@ -22,6 +22,7 @@ from metastore.aio.threads import Threads
 from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
+from tests.contract.intents import eventually
 
 pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
 
@@ -146,6 +147,48 @@ def test_a_lease_is_renewed_while_its_task_works(url: str) -> None:
 
 
 # --- the end, and deadlines
+
+
+@pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True)
+def test_closing_removes_marks_and_withdraws_what_was_announced(url: str) -> None:
+    """As a sync store does: else the schema stays frozen until its ttl, and the change is made after the end."""
+
+    async def freeze() -> None:
+        astore = await ms.open_async(url)
+        frozen = astore.schemas.exclusive("m.c.s", ttl=60.0)
+        tx = await frozen.__aenter__()
+        await tx.tables.alter("m.c.s.t", ms.SetComment("never"))
+        await astore.close()
+        with pytest.raises(ms.StoreClosed):
+            await frozen.__aexit__(None, None, None)
+
+    async def announce() -> None:
+        astore, loop = await ms.open_async(url), asyncio.get_running_loop()
+        session = astore._sync._session  # type: ignore[attr-defined]
+        table, port, closing = await astore.tables.load("m.c.s.t"), session.backend._port, []
+        session.hot.note(table.id, ("table", table.names))
+        write_down = port.write_down
+
+        def announced(entry: object) -> object:
+            outcome = write_down(entry)
+            closing.append(asyncio.run_coroutine_threadsafe(astore.close(), loop))
+            eventually(lambda: session.backend._threads._closed, 20.0)
+            return outcome
+
+        port.write_down = announced
+        with pytest.raises(ms.StoreClosed):
+            await astore.tables.alter("m.c.s.t", ms.SetComment("never"))
+        await asyncio.wrap_future(closing[0])
+
+    with ms.open(url) as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        store.tables.create("m.c.s.t", parents=True)
+        for closes in (freeze, announce):
+            asyncio.run(closes())
+            store.tables.alter("m.c.s.t", ms.SetComment(closes.__name__), deadline=20.0)
+        changes = [change for version in store.tables.history("m.c.s.t") for change in version.changes]
+        assert changes == [ms.SetComment("freeze"), ms.SetComment("announce")]
 
 
 def test_closing_while_tasks_are_busy(url: str) -> None:

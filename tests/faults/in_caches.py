@@ -46,8 +46,8 @@ IN_CACHES: tuple[Fault, ...] = (
     Fault(
         "Forks: a child commits the transaction of its parent",
         "metastore/transaction/transaction.py",
-        "        self.sent = True\n        if self._is_inherited:\n",
-        "        self.sent = True\n        if False:\n",
+        "        self.sent = self._id\n        if self._is_inherited:\n",
+        "        self.sent = self._id\n        if False:\n",
         "tests/concurrency/test_forked_blocks.py -k transaction",
     ),
     Fault(

@@ -395,4 +395,18 @@ IN_EDGES: tuple[Fault, ...] = (
         "at_least=0",
         "tests/leases/test_long_works.py -k attach",
     ),
+    Fault(
+        "Async: after the store was closed, no call cleans up",
+        "metastore/aio/threads.py",
+        "        if not cleans_up():\n            raise StoreClosed\n",
+        "        raise StoreClosed\n",
+        "tests/aio/test_tasks.py -k closing_removes",
+    ),
+    Fault(
+        "Transactions: a run that is cancelled after its commit does not say its id",
+        "metastore/transaction/transaction.py",
+        "            tell_id(error, last.sent)\n",
+        "            pass\n",
+        "tests/aio/test_cancel.py -k 'every_await and hot and sqlite'",
+    ),
 )
