@@ -1,8 +1,9 @@
 """Mend the steps that reads of the past cannot find, for revision 0011; frozen with it.
 
-Programs of format 10 and earlier wrote a change of another process that a batch carried along without its place. When
-two of their gc ran at once, a name could be left without a step that took it. What a step lacks is told by the steps
-before and after it, and by the tables. Where nothing tells it, or the step itself is gone, the past begins later.
+Programs of format 6 wrote all steps of relations without their places. Those of format 10 and earlier wrote a change
+of another process that a batch carried along without its place. When two of their gc ran at once, a name could be left
+without a step that took it. What a step lacks is told by the steps before and after it, and by the tables. Where
+nothing tells it, or the step itself is gone, the past begins later.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ FROM operation WHERE entity_id IN :ids AND seq IS NOT NULL AND version > 0 ORDER
 _STANDS = "SELECT id, parent_id, name, fold, family, key FROM guard WHERE id IN :ids"
 _PLACED = """UPDATE operation SET parent_id = :parent_id, name = :name, fold = :fold, state = 0
 WHERE entity_id = :entity_id AND version = :version"""
+# a relation stands below the end that it goes from, and its id is its name
+_RELATIONS = """UPDATE operation SET parent_id = owner_id, name = CAST(entity_id AS TEXT),
+  state = CASE action WHEN 'drop' THEN 1 ELSE 0 END, family = CASE action WHEN 'drop' THEN NULL ELSE kind END,
+  key = CASE action WHEN 'drop' THEN NULL ELSE CAST(entity_id AS TEXT) END
+WHERE seq IS NOT NULL AND other_id IS NOT NULL AND owner_id IS NOT NULL AND parent_id IS NULL"""
 # "taken" is the last step up to each that took a name; the past finds a row only under a name that a step took
 _UNFOUND = """WITH s AS (
   SELECT entity_id, version, coalesce(through, seq) AS seen, kind, owner_id, other_id, parent_id, name, fold, key,
@@ -60,6 +66,7 @@ class _Place(NamedTuple):
 def repair(connection: Connection) -> None:
     """Give steps their places and names; let the past begin behind what cannot be told."""
     since = connection.scalar(sa.text("SELECT past_from FROM info")) or 0
+    connection.execute(sa.text(_RELATIONS))
     begins = max(_give_places(connection, since), _give_names(connection))
     if begins > since:
         last = connection.scalar(sa.text("SELECT coalesce(max(seq), 0) FROM operation"))

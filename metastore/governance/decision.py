@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
+from metastore.cached import cached_property
 from metastore.governance.privileges import OWNERSHIP, WAY, needs_of
 
 __all__ = ["Decision", "Facts", "Granted", "Level", "Member", "Ruling", "decide", "sees"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Final, NamedTuple
 
+from metastore.cached import cached_property
 from metastore.governance.decision import Facts, Granted, Has, Level, Member, Ruling, sees
 from metastore.governance.privileges import effect_of
 from metastore.names import clean_name, exact_text, format_path, parse_path

@@ -11,11 +11,11 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from uuid import UUID
 
+from metastore.cached import cached_property
 from metastore.kinds.change import EntityChange, encode
 from metastore.kinds.field import DocField, decoded
 from metastore.kinds.secret import masked, properties_shown, stored

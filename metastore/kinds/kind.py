@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from json.encoder import c_make_encoder, encode_basestring_ascii  # type: ignore[attr-defined]
 from typing import Any
 
 from metastore.arguments import shown
+from metastore.cached import cached_property
 from metastore.errors import InvalidArgument
 from metastore.kinds.change import Doc, EntityChange, RemoveProperty, SetComment, SetProperty, encode, property_text
 from metastore.kinds.entity import Entity, Owned

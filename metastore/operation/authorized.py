@@ -31,6 +31,7 @@ from metastore.kinds.entity import Entity, Owned
 from metastore.kinds.job.filled import is_filled
 from metastore.kinds.job.run import JOB
 from metastore.kinds.job.template import JOB_TEMPLATE, JobTemplate
+from metastore.kinds.principal import USER
 from metastore.kinds.relation import relation_doc
 from metastore.names import format_path, parse_path
 from metastore.operation.guards import lookup, requiring
@@ -213,6 +214,8 @@ def _wants_of_update(view: View, write: Update, writes: Sequence[Write]) -> Iter
         yield Want(write.id, "row", linked[0].event.kind)  # a new version is counted in the model's own document
         return
     yield Want(write.id, "own" if action == "move" else action)
+    if _makes_somebody_else(view, write):
+        yield Want(write.id, "rename")
     if write.place is None or action not in ("move", "restore"):
         return
     named, elsewhere = (False, True) if action == "move" else _changes(view, write.id, write.place)
@@ -220,6 +223,18 @@ def _wants_of_update(view: View, write: Update, writes: Sequence[Write]) -> Iter
         yield Want(write.id, "rename")
     if elsewhere and write.place.parent_id != ROOT_ID:
         yield Want(write.place.parent_id, "create", write.event.kind)
+
+
+def _makes_somebody_else(view: View, write: Update) -> bool:
+    """Whether it gives a user another external id: whoever has that signs in as this user. So it is like its name."""
+    if write.event.kind != USER.name or write.doc is None:
+        return False
+    (row,) = view.backend.by_id([write.id])  # the write expects this version, or fails
+    return row is None or _external_id(row.record.doc) != _external_id(write.doc)
+
+
+def _external_id(doc: str) -> object:
+    return json.loads(doc).get("external_id")
 
 
 def _changes(view: View, entity_id: int, place: Place) -> tuple[bool, bool]:

@@ -35,12 +35,14 @@ from metastore.port.conditions import DROPPING, LIVE, ROOT_ID
 from metastore.port.records import ROOT, Known, OwnedRecord, Record
 from metastore.port.unreadable import naming
 
-__all__ = ["ROWS", "Goal", "Plan", "Step", "in_batches", "parent_of", "planned", "rows_of"]
+__all__ = ["COUNTERS", "ROWS", "Goal", "Plan", "Step", "in_batches", "parent_of", "planned", "rows_of"]
 
 _STAYS = ("source", "crawl", "drop", "job")
 """Kinds that record events, not a state: crawls, drops in steps, jobs. They do not go back."""
 ROWS = ("partition", "statistic", "model_version", "origin")
 """Owned rows that are put back by their names; those of partitions' statistics follow their partitions."""
+COUNTERS = ("last_column_id", "latest_version")
+"""Fields of documents that do not go back: a number that was given to a column or a version is not given again."""
 _OF_PARTITIONS = ("partition", "partition_statistic")
 _GO_BACK = {*ROWS, *_OF_PARTITIONS}
 """The kinds of owned rows that can be put back."""
@@ -315,10 +317,10 @@ def _is_reached(goal: Goal, then: Known, present: Known | None) -> bool:
 
 
 def _numberless(record: Record) -> dict[str, Any]:
-    """Return a document without the number of a model's latest version, which does not go back."""
+    """Return a document without its counters, which do not go back."""
     here = record.chain[-1]
     doc = naming(partial(json.loads, record.doc), here.kind, here.id, record.version)
-    return {**doc, "latest_version": None}
+    return {name: value for name, value in doc.items() if name not in COUNTERS}
 
 
 def _is_reached_row(session: Session, to: int) -> Callable[[Differing], bool]:

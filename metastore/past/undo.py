@@ -26,7 +26,7 @@ from metastore.managers.target import find
 from metastore.names import format_path
 from metastore.operation.request import Call, Proposal, View
 from metastore.operation.session import Session
-from metastore.past.plan import ROWS, Goal, Plan, Step, in_batches, parent_of, place_of, rows_of
+from metastore.past.plan import COUNTERS, ROWS, Goal, Plan, Step, in_batches, parent_of, place_of, rows_of
 from metastore.past.reads import reads_at
 from metastore.past.relate import Relating
 from metastore.port.conditions import LIVE
@@ -205,12 +205,14 @@ def _waiting(entity_id: int) -> str:
 
 
 def _as_it_goes_back(old: str, entity: Entity) -> str:
-    """Return the document to write. The numbers of a model's versions are not used again."""
+    """Return the document to write. Its counters stay: no number of a version or of a column is used again."""
     doc = without_dropping(old, entity)
-    if entity.kind != "model":
+    if not entity.doc.keys() & set(COUNTERS):
         return doc
-    last = entity.doc["latest_version"]
-    return dump({**json.loads(doc), "latest_version": last}, entity.names)
+    then = json.loads(doc)
+    return dump(
+        {**then, **{name: max(then[name], entity.doc[name]) for name in COUNTERS if name in then}}, entity.names
+    )
 
 
 def without_dropping(old: str, entity: Entity) -> str:

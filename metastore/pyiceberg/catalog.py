@@ -250,7 +250,9 @@ class MetastoreCatalog(_PyIcebergBase):
         if not location:
             return self._places.default(names, above, user if held else None)
         if user is not None:
-            self._places.check_chosen(location, names, above, user)
+            chosen = self._places.check_chosen(location, names, above, user)
+            if held:  # nothing takes the folder here, and the server may give out a key for it
+                self._once.require_unused(chosen)
         return location.rstrip("/")
 
     def _take(self, names: Identifier, *places: str) -> dict[str, Any]:

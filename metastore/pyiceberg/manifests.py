@@ -1,74 +1,96 @@
 """Read lists of manifests, and manifests. A server bounds what they unpack to, because a client writes them.
 
-PyIceberg unpacks each block of an Avro file at once: 1.5 MB become gigabytes.
+PyIceberg unpacks each block of an Avro file at once: 1.5 MB become gigabytes. Its decoder in C believes each length
+that a file states: it returns the memory behind the file, or ends the process. So each length is checked before.
 """
 
 from __future__ import annotations
 
 import bz2
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from io import BytesIO
-from typing import Final
+from typing import Any, Final, Self, TypeVar
 
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY
-from pyiceberg.avro.decoder import new_decoder
-from pyiceberg.avro.file import META_SCHEMA, SYNC_SIZE, AvroFileHeader
-from pyiceberg.avro.resolver import construct_reader
+from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
+from pyiceberg.avro.file import META_SCHEMA, SYNC_SIZE, AvroFile, AvroFileHeader, Block
+from pyiceberg.avro.reader import Reader
+from pyiceberg.avro.resolver import construct_reader, resolve_reader
 from pyiceberg.exceptions import ValidationError
-from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
-from pyiceberg.manifest import ManifestEntry, ManifestFile, read_manifest_list
+from pyiceberg.io import FileIO, InputFile, InputStream
+from pyiceberg.manifest import (
+    DEFAULT_READ_VERSION,
+    MANIFEST_ENTRY_SCHEMAS,
+    MANIFEST_LIST_FILE_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    PartitionFieldSummary,
+)
+from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.typedef import Record
 
 from metastore.pyiceberg.confined import Confined
 
 __all__ = ["entries_of", "manifests_of"]
 
+T = TypeVar("T", bound=Record)
+_Made = dict[int, Callable[..., Any]]
+"""What records or values of some field ids become."""
 _LARGEST: Final = 64 << 20
 """How many bytes such a file may have in a server, as it is and unpacked."""
+_VALUES: Final = 4_000_000
+"""How many values it may have there, without lists of numbers: one byte of a file becomes an object of 200 bytes."""
+_SCHEMA: Final = 1 << 20
+"""How many bytes the schema of such a file may have."""
 _PART: Final = 1 << 20
 
 
 def manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
-    """Return the manifests in the list of a snapshot.
+    """Return the manifests in the list of a snapshot. Raises ValidationError.
 
     PyIceberg's own method returns for each path what the process read first, in whichever list. So a user could name
     the manifest of another table in a list of its own, as an empty one, and that table would lose its rows.
     """
-    return list(read_manifest_list(_bounded(io).new_input(snapshot.manifest_list)))
+    types: _Made = {-1: ManifestFile, 508: PartitionFieldSummary}
+    schema = MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION]
+    return _records(io, snapshot.manifest_list, schema, types, {517: ManifestContent})
 
 
 def entries_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
-    """Return what a manifest says of its files, also of those that are deleted."""
-    return manifest.fetch_manifest_entry(_bounded(io), discard_deleted=False)
+    """Return what a manifest itself says of its files, also of those that are deleted. Raises ValidationError."""
+    enums: _Made = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
+    schema = MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION]
+    return _records(io, manifest.manifest_path, schema, {-1: ManifestEntry, 2: DataFile}, enums)
 
 
-def _bounded(io: FileIO) -> FileIO:
-    return _Bounded(io) if isinstance(io, Confined) else io
+def _records(io: FileIO, location: str, schema: Schema, types: _Made, enums: _Made) -> list[Any]:
+    """Read a whole file. In a server it raises ValidationError for one that is too large."""
+    bounded = isinstance(io, Confined)
+    with io.new_input(location).open() as stream:
+        text = stream.read(_LARGEST + 1) if bounded else stream.read()
+    try:
+        if bounded and (len(text) > _LARGEST or _unpacks_to(text) > _LARGEST):
+            raise _Large(f"{_LARGEST} bytes; no manifest is so large")
+        file = _File[Any](_Read(location, text), schema, types, enums)
+        file.values = _VALUES if bounded else sys.maxsize
+        with file:
+            return list(file)
+    except _Large as error:
+        raise ValidationError(f"the file {location} has more than {error}") from None
+    except Exception as error:  # noqa: BLE001  (whatever PyIceberg's reader raises for what is not such a file)
+        raise ValidationError(f"the file {location} is not of manifests: {type(error).__name__}") from None
 
 
-class _Bounded(FileIO):
-    """A file system for reading Avro files. It reads each one whole, and refuses those that are too large."""
-
-    def __init__(self, io: FileIO) -> None:
-        super().__init__(io.properties)
-        self._io = io
-
-    def new_input(self, location: str) -> InputFile:
-        """Return a file to read. Raises ValidationError."""
-        with self._io.new_input(location).open() as stream:
-            text = stream.read(_LARGEST + 1)
-        if len(text) > _LARGEST or _unpacks_to(text) > _LARGEST:
-            raise ValidationError(f"the file {location} has more than {_LARGEST} bytes; no manifest is so large")
-        return _Read(location, text)
-
-    def new_output(self, location: str) -> OutputFile:
-        """Nothing is written here."""
-        raise NotImplementedError
-
-    def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Nothing is deleted here."""
-        raise NotImplementedError
+class _Large(ValueError):
+    """A file has more than any that a catalog wrote. The message says of what."""
 
 
 class _Read(InputFile):
@@ -90,9 +112,91 @@ class _Read(InputFile):
         return BytesIO(self._text)
 
 
+class _Decoder(BinaryDecoder):
+    """PyIceberg's decoder, for what lies in some bytes. What would lie behind them raises EOFError.
+
+    ``left``: how many values may follow.
+    """
+
+    def __init__(self, text: bytes, left: int = sys.maxsize) -> None:
+        self._end = len(text)
+        # numbers that it reads behind the end are zeros, and no more of them than the text has bytes
+        self._decoder = new_decoder(text + bytes(len(text) + 16))
+        self.left = left
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._decoder.tell()
+
+    def read(self, n: int) -> bytes:
+        """Return the next ``n`` bytes."""
+        self._require(n)
+        return self._decoder.read(n)
+
+    def skip(self, n: int) -> None:
+        """Pass over ``n`` bytes."""
+        self._require(n)
+        self._decoder.skip(n)
+
+    def read_int(self) -> int:
+        """Return the next number."""
+        number = self._decoder.read_int()
+        self._require(0)
+        return number
+
+    def read_ints(self, n: int) -> tuple[int, ...]:
+        """Return the next ``n`` numbers. They do not count as values: each takes 8 bytes."""
+        self._require(n)  # each has a byte
+        numbers = self._decoder.read_ints(n)
+        self._require(0)
+        return numbers
+
+    def skip_int(self) -> None:
+        """Pass over a number."""
+        self.read_int()
+
+    def _require(self, n: int) -> None:
+        if not 0 <= n <= self._end - self._decoder.tell():
+            raise EOFError
+        self.left -= 1
+        if self.left < 0:
+            raise _Large(f"{_VALUES:,} values; no manifest has so many")
+
+
+class _File(AvroFile[T]):
+    """An Avro file that is read by the decoder above. ``values``: how many may follow."""
+
+    values: int
+    _decoder: _Decoder | None = None
+    """That of the block."""
+
+    def __enter__(self) -> Self:
+        with self.input_file.open() as stream:
+            self.decoder = _Decoder(stream.read())
+        self.header = self._read_header()
+        if len(self.header.meta.get("avro.schema", "")) > _SCHEMA:
+            raise _Large(f"{_SCHEMA} bytes of a schema; no manifest has so many")
+        self.schema = self.header.get_schema()
+        assert self.read_schema is not None
+        self.reader: Reader = resolve_reader(self.schema, self.read_schema, self.read_types, self.read_enums)
+        return self
+
+    def _read_block(self) -> int:
+        if self.block is not None and self.decoder.read(SYNC_SIZE) != self.header.sync:
+            raise ValueError
+        count, text = self.decoder.read_int(), self.decoder.read_bytes()
+        if codec := self.header.compression_codec():
+            text = codec.decompress(text)
+        if self._decoder is not None:
+            self.values = self._decoder.left
+        self._decoder = _Decoder(text, self.values)
+        self.block = Block(self.reader, count, self._decoder)
+        return count
+
+
 def _unpacks_to(text: bytes) -> int:
     """Return how many bytes the blocks of an Avro file unpack to; of too many, only that they are too many."""
-    decoder = new_decoder(text)
+    decoder = _Decoder(text)
     header: AvroFileHeader = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
     parts = _PARTS.get(header.meta.get(AVRO_CODEC_KEY, ""), _plain)
     size = 0

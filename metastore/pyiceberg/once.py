@@ -85,10 +85,15 @@ class Once:
             self._text = "says " + hashlib.sha256(json.dumps(self._said, sort_keys=True).encode()).hexdigest()
         for folder in folders:
             try:
-                self._note(key(folder, scope="the folder of a new table"), [self._text, self._whose, self._call], None)
+                self._note(_use_of(folder), [self._text, self._whose, self._call], None)
             except OperationIdReused:
                 raise _used(folder) from None
         return self.begin() or {}
+
+    def require_unused(self, folder: str) -> None:
+        """Raise ForbiddenError if a request has noted a folder: what it made there may be another's by now."""
+        if self._store.outcome(_use_of(folder)).state != "unknown":
+            raise _used(folder)
 
     def settle(self, answer: dict[str, Any]) -> bool:
         """Keep the answer to a refused request for its repeats; False: an attempt has committed, so it was not refused.
@@ -171,6 +176,11 @@ class Once:
 
     def _id(self, number: int) -> UUID:
         return key(f"{self._text}/{number}", scope=f"{self._whose} {self._call}")
+
+
+def _use_of(folder: str) -> UUID:
+    """Return the id of the note that a folder was used."""
+    return key(folder, scope="the folder of a new table")
 
 
 def _used(folder: str) -> ForbiddenError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -34,9 +35,12 @@ from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, namesp
 from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.places import Places, check_beside, check_moved, check_own_metadata, check_same_place
 from metastore.pyiceberg.rights import is_of_user, require_alter, tried, user_of
+from metastore.pyiceberg.sharers import has_sharers
 from metastore.store import Store
 
 __all__ = ["Loader", "Tables", "taken_raises"]
+
+_LOG = logging.getLogger("metastore.pyiceberg")
 
 
 class Tables:
@@ -187,13 +191,16 @@ class Tables:
         self._once.run(attempt, lambda: None)
 
     def purge(self, names: Identifier) -> None:
-        """Remove a table for good, then delete its files."""
+        """Remove a table for good, then delete its files, unless another table has them too."""
 
         def attempt(options: dict[str, Any]) -> None:
             current = self.current(names, writing=True)
             with errors_of_iceberg():
                 if not self._store.tables.purge(current.entity, **options):
                     raise no_table(names)
+            if has_sharers(self._store, current.entity, current.metadata.table_uuid):
+                _LOG.warning("the files of %s stay, because another table has the same UUID", shown(names))
+                return
             io = self._places.io(current.metadata.properties, current.location)
             # a server deletes nothing that a client's metadata names elsewhere: it may be a file of another table
             delete_table_files(self._places.below(io, current.metadata.location), current.metadata, current.location)

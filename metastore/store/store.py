@@ -442,6 +442,7 @@ class Store(Managers):
         """
         from metastore.transfer.backup import back_up  # noqa: PLC0415  (a process imports only what it uses)
 
+        self.ping()  # the file may have been replaced by another one since it was opened
         back_up(self._url.render_as_string(hide_password=False), file)
 
     def import_from(
@@ -458,9 +459,9 @@ class Store(Managers):
 
         An entity that exists with other content raises EntityAlreadyExists, is left ("return") or replaced ("replace").
         A bad file raises InvalidArgument, with the number of the line, before anything is written. A file with ids
-        needs an empty database, and takes no ``lease``; if its import is interrupted, :func:`metastore.restore` goes
-        on. ``reason``: why, for history and feed. Raises LeaseLost if the holder has lost the ``lease``; what was
-        written before stays.
+        needs an empty database, and takes no ``lease`` and no ``reason``; if its import is interrupted,
+        :func:`metastore.restore` goes on. ``reason``: why, for history and feed. Raises LeaseLost if the holder has
+        lost the ``lease``; what was written before stays.
         """
         from metastore.transfer import calls  # noqa: PLC0415
 

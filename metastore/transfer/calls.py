@@ -88,6 +88,8 @@ def import_from(
             return import_lines(session, stream, checked, names, if_exists, second, call, follow)
         if into is not None or if_exists != "error" or call.lease is not None:
             raise InvalidArgument("a file with ids restores a whole database; leave out into, if_exists and lease")
+        if call.reason is not None or session.reason is not None:
+            raise InvalidArgument("a file with ids brings its own history; leave out the reason")
         imported = restore(session.backend, session.clock, stream, check(stream, first), second)
     session.backend.identify()
     return imported

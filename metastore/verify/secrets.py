@@ -1,4 +1,7 @@
-"""Check that nothing that a catalog declares secret is plain text now. History is not looked at."""
+"""Check that nothing that a catalog declares secret is plain text now, and that its data key is there.
+
+History is not looked at.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from metastore.arguments import shown
-from metastore.errors import InvalidArgument
+from metastore.errors import BackendRefused, InvalidArgument
+from metastore.kinds.secret import key_numbers
+from metastore.port.backend import Backend
 from metastore.port.conditions import ROOT_ID
 from metastore.port.snapshot import TableSnapshot
 from metastore.secrets.declared import Declared, declared_in, is_plain
 from metastore.verify.violations import Places, Violation
 
-__all__ = ["check_secrets"]
+__all__ = ["check_data_keys", "check_secrets", "data_keys_needed"]
 
 _HOW = "it is plain text, and the catalog declares it secret; run: metastore secrets scrub"
 
@@ -29,6 +34,31 @@ def check_secrets(snapshot: TableSnapshot, places: Places) -> Iterator[Violation
         yield from _plain(row_id, row_id, doc, None, stands, declared, places)
     for row_id, owner_id, name, doc in snapshot.rows("owned", ("id", "owner_id", "name", "doc"), ("id",)):
         yield from _plain(row_id, owner_id, doc, name, stands, declared, places)
+
+
+def data_keys_needed(snapshot: TableSnapshot) -> dict[int, int]:
+    """Return the numbers of the data keys that encrypted properties need, each with the id of one that needs it."""
+    needed = dict[int, int]()
+    for table in ("entity", "owned"):
+        for row_id, doc in snapshot.rows(table, ("id", "doc"), ("id",)):
+            for number in key_numbers(doc) if isinstance(doc, str) else ():
+                needed.setdefault(number, row_id)
+    return needed
+
+
+def check_data_keys(backend: Backend, needed: dict[int, int]) -> Iterator[Violation]:
+    """Yield a violation for each data key that is missing. No row of one is ever deleted, so they may be read later.
+
+    A role that may not read the data keys cannot tell.
+    """
+    try:
+        there = {row.number for row in backend.secret_keys.rows()} if needed else set()
+    except BackendRefused:
+        return
+    for number in sorted(needed.keys() - there):
+        yield Violation(
+            17, needed[number], None, f"the data key {number} is missing: what it has encrypted is lost; put it back"
+        )
 
 
 def _declared(snapshot: TableSnapshot, catalogs: list[int]) -> Iterator[tuple[int, Declared]]:

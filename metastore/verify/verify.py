@@ -10,7 +10,7 @@ It checks that documents can be read, and the invariants of docs/correctness.md 
  14. no commit of a user rests on a right that was taken away before it, and what takes one away raises its evidence;
  15. the steps that the past shows say where their rows were, and one that is kept took the name: as their events say
      it, and at the end as the tables do;
-17. no value that a catalog declares secret is plain text.
+17. no value that a catalog declares secret is plain text, and its data key is there.
 
 The feed is replayed only if gc has removed nothing from it. The other invariants say how things happen, which the
 content does not show.
@@ -41,7 +41,7 @@ from metastore.verify.models import Aliases
 from metastore.verify.operations import check_operations
 from metastore.verify.relations import COLUMNS, check_relation, was_deleted
 from metastore.verify.replay import FeedEvent, Replay
-from metastore.verify.secrets import check_secrets
+from metastore.verify.secrets import check_data_keys, check_secrets, data_keys_needed
 from metastore.verify.steps import AUDIT, Made, Place
 from metastore.verify.taken import check_taken
 from metastore.verify.violations import Places, Violation, surviving
@@ -74,7 +74,8 @@ earlier time. Its owner withdraws it.
 def verify(backend: Backend) -> list[Violation]:
     """Return every violation of an invariant; an empty list if there is none."""
     with backend.snapshot() as snapshot:
-        return list(_violations(snapshot))
+        found, needed = list(_violations(snapshot)), data_keys_needed(snapshot)
+    return [*found, *check_data_keys(backend, needed)]
 
 
 def _violations(snapshot: TableSnapshot) -> Iterator[Violation]:

@@ -269,6 +269,8 @@ def test_creates_of_one_batch(store: Store) -> None:
     assert sizes == [8, 1]  # the second n1 went with the next batch
     names = [getattr(one, "name", type(one).__name__) for one in found]
     assert names == ["n3", "n1", "n2", "EntityAlreadyExists", "EntityAlreadyExists", "n4", "nul", "s2"]
+    made_first = [change.path_after for change in store.changes()][-6:]
+    assert made_first == [f"{SCHEMA}.{name}" for name in ("n3", "n1", "n2", "n4", "nul")] + ["lake.c.s2"]
     for n, table in zip((3, 1, 2), found, strict=False):
         assert (table.comment, table.created_by, table.version) == (str(n), f"p{n}", 1)
         assert store.tables.load(table.path) == table
@@ -283,6 +285,7 @@ def test_drops_of_one_batch(store: Store, url: str) -> None:
     in_hand = store.tables.load(path(2))
     old = store.tables.load(path(3))
     store.tables.alter(old, ms.SetComment("newer"))
+    moved = announced(store, path(0), setting("theirs", "1"))
     calls: list[Call] = [lambda n=n: store.tables.drop(path(n), principal=f"p{n}") for n in (0, 1, 0)]  # type: ignore[misc]
     calls += [lambda: store.tables.drop(in_hand), lambda: store.tables.drop(old), lambda: store.views.drop(path(4))]
     calls += [lambda: store.tables.drop(f"{SCHEMA}.none"), lambda: store.tables.drop(path(5), expected_version=9)]
@@ -292,6 +295,8 @@ def test_drops_of_one_batch(store: Store, url: str) -> None:
     assert sorted(found[:3]) == [False, True, True]
     assert found[3:7] == [True, True, False, False]
     assert isinstance(found[7], ms.VersionConflict)
+    # sent away, and counted: a claim under the number of before would come too late
+    assert [(step.action, step.attempt) for step in store._session.backend.steps(moved)] == [("moved", 1)]
     assert list(store.tables.names(SCHEMA)) == ["t4", "t5", "t6", "t7"]
     assert store.tables.restore(path(0)).version == 3
     dropped = [c for c in store.changes() if c.action == "drop"]

@@ -30,13 +30,13 @@ pytestmark = [
 ]
 
 
-def forked(work: Callable[[], bool]) -> int:
+def forked(work: Callable[[], bool], *, longest: int = LONGEST) -> int:
     """Fork; the child does the work, and ends well if that returned True."""
     pid = os.fork()
     if not pid:  # pragma: no cover  (in the child)
         code = 2
         try:
-            signal.alarm(LONGEST)
+            signal.alarm(longest)
             code = 0 if work() else 1
         finally:
             os._exit(code)
@@ -75,6 +75,27 @@ def test_children_of_a_process_whose_threads_write(url: str) -> None:
         assert versions == list(range(1, 1 + len(versions)))
         assert len(versions) == 1 + sum(done) + CHILDREN
     assert violations(url) == []
+
+
+def test_a_child_reads_a_field_that_a_thread_of_its_parent_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No lock of the field's class is held then: the child would inherit it, and wait for ever."""
+    parent, computing, over = os.getpid(), threading.Event(), threading.Event()
+
+    def slowly(properties: dict[str, str]) -> dict[str, str]:
+        if os.getpid() == parent:
+            computing.set()
+            assert over.wait(LONGEST)
+        return properties
+
+    monkeypatch.setattr("metastore.kinds.entity.properties_shown", slowly)
+    with ms.open("memory://") as store, ThreadPoolExecutor(1) as pool:
+        lakes = [store.metalakes.create(name, properties={"k": name}) for name in ("one", "two")]
+        running = pool.submit(lambda: lakes[0].properties["k"])
+        assert computing.wait(LONGEST)
+        well = ended_well(forked(lambda: lakes[1].properties["k"] == "two", longest=10))
+        over.set()
+        assert well
+        assert running.result(LONGEST) == "one"
 
 
 def altered(store: ms.Store) -> bool:

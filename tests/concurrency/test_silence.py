@@ -409,6 +409,17 @@ def test_a_session_that_was_kept_may_be_dead(swallower: Swallower, own_url: str)
     pool.close()
 
 
+def test_few_of_such_sessions_are_kept(own_url: str) -> None:
+    pool = pool_of(own_url)
+    listened = [pool.own_connection("LISTEN a") for _ in range(3)]
+    for one in listened:
+        assert one is not None
+        pool.take_back_own(one, usable=True)
+    assert [one is not None and one.closed for one in listened] == [False, False, True]
+    pool.close()
+    assert all(one is not None and one.closed for one in listened)
+
+
 _MANY_FILES = 1024
 """More than select(2) can look at."""
 

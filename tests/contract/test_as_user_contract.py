@@ -508,6 +508,13 @@ def test_who_manages_users_takes_over_nobody(lake: Lake, kind: str) -> None:
     for taken in (boss, mine):
         with pytest.raises(ms.PermissionDenied, match="must own"):
             principals.rename(taken, "other")
+    if kind == "user":  # who has a user's external id signs in as that user
+        with pytest.raises(ms.PermissionDenied, match="must own"):
+            principals.alter(boss, ms.SetExternalId("mine"))
+        with pytest.raises(ms.PermissionDenied, match="must own"):
+            principals.create("lake.boss", external_id="mine", if_exists="replace")
+        assert principals.create("lake.new", external_id="hers").external_id == "hers"
+    assert manager.load(boss) == boss
     principals.drop(boss)
     with pytest.raises(ms.PermissionDenied, match="must own"):
         principals.restore("lake.other", id=boss.id)
@@ -516,6 +523,7 @@ def test_who_manages_users_takes_over_nobody(lake: Lake, kind: str) -> None:
 
     store.owners.set("lake", ("lake", "ann@corp"), kind="metalake")
     assert principals.rename(boss, "chief").name == "chief"
+    assert principals.alter(boss, ms.SetExternalId("hers")).external_id == "hers"
     principals.drop("lake.chief")
     assert principals.restore("lake.boss", id=boss.id).name == "boss"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from unittest.mock import patch
 
 import psycopg
 import pytest
@@ -205,6 +206,14 @@ def test_round_trips(postgres_address: tuple[str, int], postgres_url: str) -> No
         assert wrong == 3
         store.tables.create("m.c.s5.large", properties={"large": "x" * (64 << 10)})
         assert store.tables.rename("m.c.s5.large", "as_large").properties["large"] == "x" * (64 << 10)
+        # below a schema that was made after it, a second commit is needed: guards are locked in the order of their ids
+        store.schemas.create("m.c.younger")
+        store.tables.rename("m.c.s5.as_large", "m.c.younger.t")
+        assert store.tables.exists("m.c.younger.t")
+        backend = store._session.backend
+        with patch.object(backend, "commit", wraps=backend.commit) as sent:
+            store.tables.rename("m.c.younger.t", "u")
+        assert sent.call_count == 2
         assert other.verify() == []
 
 

@@ -37,6 +37,13 @@ IN_CACHES: tuple[Fault, ...] = (
         "tests/concurrency/test_forks.py",
     ),
     Fault(
+        "Forks: a field is computed under a lock of its class",
+        "metastore/cached.py",
+        "            return self if",
+        "            with vars(self).setdefault('', __import__('threading').RLock()):\n                return self if",
+        "tests/concurrency/test_forks.py -k field",
+    ),
+    Fault(
         "Forks: a child commits the transaction of its parent",
         "metastore/transaction/transaction.py",
         "        self.sent = True\n        if self._is_inherited:\n",

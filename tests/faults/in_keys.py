@@ -13,6 +13,13 @@ _WAREHOUSES = "metastore/serve/iceberg/warehouses.py"
 
 IN_KEYS: tuple[Fault, ...] = (
     Fault(
+        "Keys: who staged a table gets one for its folder, whoever has the table now",
+        "metastore/pyiceberg/catalog.py",
+        "            if held:  #",
+        "            if False:  #",
+        f"{_TESTS} -k staged_a_table",
+    ),
+    Fault(
         "Keys: the policy of a/ opens ab/ too",
         _POLICY,
         'found[2]) + "/*"',

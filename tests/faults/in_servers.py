@@ -23,7 +23,7 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Iceberg: what one list says of a manifest holds in all lists",
         "metastore/pyiceberg/manifests.py",
-        "    return list(read_manifest_list(_bounded(io).new_input(snapshot.manifest_list)))",
+        "    return _records(io, snapshot.manifest_list, schema, types, {517: ManifestContent})",
         "    return snapshot.manifests(io)",
         f"{_OF_OTHERS} -k says",
     ),
@@ -37,9 +37,16 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Iceberg: a manifest list unpacks to whatever a client wrote",
         "metastore/pyiceberg/manifests.py",
-        "return _Bounded(io) if isinstance(io, Confined) else io",
-        "return io",
+        "bounded = isinstance(io, Confined)",
+        "bounded = False",
         f"{_OF_OTHERS} -k unpacks",
+    ),
+    Fault(
+        "Iceberg: a length in a manifest list leads behind the file, into the memory of the server",
+        "metastore/pyiceberg/manifests.py",
+        "if not 0 <= n <= self._end",
+        "if False and n <= self._end",
+        f"{_OF_OTHERS} -k no_length",
     ),
     Fault(
         "Iceberg: a merge reads the manifest list of another table",

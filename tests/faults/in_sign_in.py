@@ -149,15 +149,15 @@ IN_SIGN_IN: tuple[Fault, ...] = (
     Fault(
         "Sign-in: who has the name is the user",
         "metastore/store/who.py",
-        'if json.loads(record.doc).get("external_id") == external_id',
+        "if user.external_id == external_id",
         "if True",
         _USERS,
     ),
     Fault(
         "Sign-in: a user without an external id is anybody's",
         "metastore/store/who.py",
-        'if json.loads(record.doc).get("external_id") == external_id',
-        'if json.loads(record.doc).get("external_id") in (None, external_id)',
+        "if user.external_id == external_id",
+        "if user.external_id in (None, external_id)",
         _USERS,
     ),
     Fault(
@@ -208,5 +208,12 @@ IN_SIGN_IN: tuple[Fault, ...] = (
         'if claim not in claims and ((isinstance(left_out, dict) and claim in left_out) or claims.get("hasgroups")):',
         "if False:",
         _USERS,
+    ),
+    Fault(
+        "Sign-in: who manages users becomes one of them by its external id",
+        "metastore/operation/authorized.py",
+        "    if _makes_somebody_else(view, write):",
+        "    if False:",
+        "tests/contract/test_as_user_contract.py -k takes_over_nobody",
     ),
 )

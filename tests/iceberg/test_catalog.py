@@ -165,6 +165,23 @@ def test_a_purged_table_leaves_no_file_and_cannot_be_restored(catalog: Metastore
     assert [path for path in (tmp_path / "warehouse").rglob("*") if path.is_file()] == []
 
 
+def test_a_purge_leaves_the_files_that_a_copy_has_too(catalog: MetastoreCatalog, tmp_path: Path) -> None:
+    """Of a copied table and the original, a purge of either deleted the files of both."""
+    catalog.create_namespace("a")
+    catalog.create_table("a.t", ROWS.schema).append(ROWS)
+    catalog.create_namespace("copies")
+    catalog.store.export_to(tmp_path / "a.jsonl", "lake.ice.a")
+    catalog.store.import_from(tmp_path / "a.jsonl", into="lake.ice.copies")
+    catalog.load_table("copies.a.t").append(ROWS)
+    catalog.drop_table("a.t")
+    catalog.purge_table("copies.a.t")
+    catalog.store.tables.restore("lake.ice.a.t")
+    assert catalog.load_table("a.t").scan().to_arrow() == ROWS
+    metadata = catalog.load_table("a.t").metadata_location
+    catalog.purge_table("a.t")
+    assert not Path(metadata.removeprefix("file://")).exists()
+
+
 def test_a_dropped_table_can_be_restored_in_the_store(catalog: MetastoreCatalog) -> None:
     catalog.create_namespace("a")
     catalog.create_table("a.t", ROWS.schema).append(ROWS)

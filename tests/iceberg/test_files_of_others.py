@@ -319,3 +319,45 @@ def test_a_namespace_lies_in_no_query(users: dict[str, httpx.Client], sqlite_url
             body = {"name": "own", "schema": SCHEMA, "stage-create": stage}
             assert users["bob"].post(f"/namespaces/{name}/tables", json=body).status_code == 400
     assert sorted(path(other).rglob("*")) == before
+
+
+def with_end(file: str, end: bytes, new: bytes) -> None:
+    """Let the only block of an Avro file, of one record, end in other bytes."""
+    plain = path(file).read_bytes()
+    sync = plain[-16:]
+    header, rest, _ = plain.split(sync)
+    size = next(n for n in range(1, 5) if written(rest[1 + n :]) == rest[1:])
+    block = rest[1 + size :].removesuffix(end) + new
+    path(file).write_bytes(header + sync + b"\x02" + written(block) + sync)
+
+
+def test_no_length_leads_behind_a_file(users: dict[str, httpx.Client]) -> None:
+    """What lies there in the server's memory came into the merged list, in the user's folder; or the server ended."""
+    bob = users["bob"]
+    for name, stated in {"near": b"\xd8\x04", "far": b"\x80\x80\x80\x80\x02"}.items():
+        place = made(bob, name)["metadata"]["location"]
+        for number in (5, 6, 7):
+            manifest(place, number)
+        with_end(f"{place}/metadata/snap-6.avro", b"\0", b"\x02" + stated + b"key")  # the last field is the key
+        with_end(f"{place}/metadata/m7.avro", b"\0\0\0", b"\x02" + stated)  # and here there are offsets
+        assert append(bob, f"{TABLES}/{name}", snapshot_of(place, 5)).status_code == 200
+        answer = append(bob, f"{TABLES}/{name}", snapshot_of(place, 6))
+        assert (answer.status_code, "is not of manifests" in answer.text) == (400, True), answer.text
+        assert append(bob, f"{TABLES}/{name}", snapshot_of(place, 7)).status_code == 200
+        assert bob.delete(f"{TABLES}/{name}?purgeRequested=true").status_code == 204
+        assert path(f"{place}/data/7.parquet").exists()
+
+
+def test_a_manifest_list_has_no_more_values_than_a_server_reads(
+    users: dict[str, httpx.Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte of 64 MiB, packed to 64 KiB, became an object of 200 bytes."""
+    monkeypatch.setattr(manifests, "_VALUES", 1_000)
+    place = made(users["bob"])["metadata"]["location"]
+    for number in (5, 6):
+        manifest(place, number)
+    summaries = b"\x80\x10" + bytes(4 * 1024) + b"\0"  # 1,024 of partitions, and the end of the list
+    with_end(f"{place}/metadata/snap-6.avro", b"\0\0", summaries + b"\0")
+    assert append(users["bob"], f"{TABLES}/own", snapshot_of(place, 5)).status_code == 200
+    answer = append(users["bob"], f"{TABLES}/own", snapshot_of(place, 6))
+    assert (answer.status_code, "more than 1,000 values" in answer.text) == (400, True), answer.text

@@ -26,7 +26,7 @@ from metastore.serve import Principals, Sts, tokens_of
 from metastore.serve.iceberg import sts, tables
 from metastore.serve.iceberg.policy import READS, RIGHTS, WRITES, session_policy
 from tests.iceberg.server import served
-from tests.iceberg.test_rest import SCHEMA
+from tests.iceberg.test_rest import MADE, SCHEMA
 from tests.servers.listening import Missing
 from tests.servers.minio import Minio
 from tests.servers.policies import allows
@@ -284,6 +284,28 @@ def test_a_table_that_takes_the_name_of_another_opens_nothing_of_it(
     answer = users["ann"].get(path)
     assert (answer.status_code, "s3." in answer.text) == (503, False)
     assert key_of(users["ann"].get(path))
+
+
+def test_who_staged_a_table_gets_no_key_for_it_once_it_was_made(
+    users: dict[str, httpx.Client], sqlite_url: str
+) -> None:
+    """Its folder stays known to who staged it, and its name is free again when it is renamed."""
+    body = {"name": "mine", "schema": SCHEMA, "stage-create": True}
+    place = users["cy"].post(TABLES, json=body).json()["metadata"]["location"]
+    assert key_of(users["cy"].post(TABLES, json={**body, "location": place}))
+    updates = [*MADE, {"action": "set-location", "location": place}]
+    creation = {"requirements": [{"type": "assert-create"}], "updates": updates}
+    assert users["cy"].post(f"{TABLES}/mine", json=creation).status_code == 200
+    with ms.open(sqlite_url) as store:
+        store.owners.set("lake.ice.a.mine", "lake.bob")
+        store.tables.rename("lake.ice.a.mine", "lake.ice.a.hers")
+        for right in RIGHTS:
+            store.roles.revoke("lake.of-cy", right, on="lake.ice")
+    assert users["cy"].get(f"{TABLES}/hers").status_code == 404
+    for folder in (place, f"{place}/data"):
+        answer = users["cy"].post(TABLES, json={**body, "location": folder})
+        assert (answer.status_code, "s3." in answer.text) == (403, False), answer.text
+    assert key_of(users["cy"].post(TABLES, json=body))
 
 
 class _Later:

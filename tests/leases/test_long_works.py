@@ -42,6 +42,7 @@ WORKS: dict[str, Callable[[ms.Store, Before, ms.Lease], object]] = {
     "revert to what it is": lambda s, _, lease: s.revert(f"{S}.other", to=s.position(), lease=lease),
     "import": import_,
     "create none": lambda s, _, lease: s.tables.create_many(S, [], lease=lease),
+    "attach none": lambda s, _, lease: s.tags.attach_many("lake.hot", [], lease=lease),
     "begin a drop": lambda s, _, lease: s.tables.begin_drop(f"{S}.other", lease=lease),
     "start": lambda _, before, lease: before.drop.started(lease=lease),
     "finish": lambda _, before, lease: before.drop.finish(lease=lease),
@@ -49,7 +50,7 @@ WORKS: dict[str, Callable[[ms.Store, Before, ms.Lease], object]] = {
     "take over": lambda _, before, lease: before.left.take_over(lease=lease),
     "resume": lambda s, _, lease: s.drops.resume(lambda drop: None, lease=lease),
 }
-WRITES = [work for work in WORKS if work not in ("revert to what it is", "create none")]
+WRITES = [work for work in WORKS if work not in ("revert to what it is", "create none", "attach none")]
 
 
 @pytest.fixture

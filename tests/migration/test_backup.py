@@ -193,12 +193,18 @@ def test_a_file_that_goes_away_is_noticed(file: Path, change: Callable[[Path], N
             store._session.backend.pool._close_idle()  # type: ignore[attr-defined]
         change(file)
         before = file.read_bytes() if file.exists() else None
-        for call in (lambda: store.metalakes.create("lost"), lambda: list(store.metalakes.names())):
+        copy = file.with_suffix(".copy")
+        for call in (
+            lambda: store.metalakes.create("lost"),
+            lambda: list(store.metalakes.names()),
+            lambda: store.backup(copy),
+        ):
             with pytest.raises(
                 ms.BackendUnavailable, match="was deleted or replaced while it was open; close the store"
             ):
                 call()
         assert (file.read_bytes() if file.exists() else None) == before
+        assert not copy.exists()
 
 
 def test_the_database_itself_is_no_backup(file: Path) -> None:

@@ -70,6 +70,32 @@ def test_alters_that_a_batch_carried_get_their_places(empty_url: str, collected:
         assert store.verify() == []
 
 
+def test_relations_of_programs_of_format_6_get_their_places(empty_url: str) -> None:
+    """Those programs wrote every step of a relation without its place: the past had no tags and no owners."""
+    ms.migrate(empty_url)
+    with ms.open(empty_url) as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        ids = [store.tables.create(f"m.c.s.{name}", parents=True).id for name in ("kept", "gone")]
+        store.tags.create("m.x")
+        store.users.create("m.ann")
+        for name in ("kept", "gone"):
+            store.tags.attach(f"m.c.s.{name}", "m.x", kind="table")
+        store.owners.set("m.c.s.kept", store.users.load("m.ann"), kind="table")
+        before = store.position()
+        store.tags.detach("m.c.s.gone", "m.x", kind="table")
+    expected = places(empty_url)
+    found = damaged(empty_url, f"UPDATE operation SET {NOWHERE}, {NAMELESS} WHERE other_id IS NOT NULL")
+    assert {v.invariant for v in found} == {15}
+    assert places(empty_url) == expected
+    with ms.open(empty_url) as store:
+        then, now = store.at(before), store.at(store.position())
+        assert [[one.target_id for one in past.tags.targets("m.x")] for past in (then, now)] == [ids, ids[:1]]
+        assert (owner := now.owners.of("m.c.s.kept", kind="table")) is not None
+        assert owner.name == "ann"
+        assert store.verify() == []
+
+
 def test_a_name_that_no_step_took_is_taken_again(empty_url: str) -> None:
     """As two gc at once left it: the first step that is kept stands for the one that took the name."""
     ms.migrate(empty_url)

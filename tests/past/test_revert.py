@@ -181,6 +181,7 @@ def test_owned_rows_go_back(lake: Store) -> None:
     model = lake.models.create("m.ml.s.model", parents=True)
     lake.models.add_version(model, uris={"a": "file:///1"}, aliases=["best"])
     before = lake.position()
+    lake.tables.alter(table, ms.AddColumn("ssn", "string"))
     lake.partitions.drop(table, "d=1")
     lake.partitions.create(table, "d=1", values={"d": "1"})  # another partition of this name, without statistics
     lake.statistics.remove(table, ["custom-b"], partition="d=2")
@@ -192,6 +193,8 @@ def test_owned_rows_go_back(lake: Store) -> None:
     for path in ("m.c.s", "m.f", "m.ml"):
         assert lake.revert(path, to=before)
         assert lake.revert(path, to=before) == []  # rows that were made again have other ids
+    city = lake.tables.alter("m.c.s.t", ms.AddColumn("city", "string")).columns[-1]
+    assert (city.name, city.id) == ("city", 3)  # no number of a column is used again, either
     assert list(lake.partitions.names(table)) == ["d=1", "d=2"]
     for name in ("d=1", "d=2"):
         assert lake.statistics.of(table, partition=name) == {"custom-a": 1, "custom-b": 2}

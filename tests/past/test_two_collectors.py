@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 
 import metastore as ms
 from metastore.backends.sql.gc import POSTGRES_DELETE_STEPS, POSTGRES_PAST_FROM
+from metastore.port.past import NotKept
 from metastore.port.upkeep import HistoryLimits
+from tests.concurrency.raw import dsn, rows
 
 pytestmark = pytest.mark.postgres
 
@@ -46,7 +49,7 @@ def collecting(url: str, theirs: HistoryLimits, ours: HistoryLimits) -> Iterator
     Both have said from where on the past is whole, before either deletes.
     """
     page = {"after": 0, "page_size": 1000}
-    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+    with psycopg.connect(dsn(url)) as connection:
         for bounds in (theirs, ours):
             ((_, since),) = connection.execute(POSTGRES_PAST_FROM, {**bounds._asdict(), **page}).fetchall()
             connection.execute("UPDATE info SET writer = 99, past_from = greatest(past_from, %s)", [since])
@@ -61,7 +64,7 @@ def blocked_by(url: str, pid: int) -> None:
     """Wait until a session waits for a lock that this one has."""
     deadline = time.monotonic() + LONGEST
     asked = "SELECT count(*) FROM pg_stat_activity WHERE %s = ANY(pg_blocking_pids(pid))"
-    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+    with psycopg.connect(dsn(url), autocommit=True) as connection:
         while connection.execute(asked, [pid]).fetchone() == (0,):
             assert time.monotonic() < deadline
             time.sleep(0.005)
@@ -103,3 +106,15 @@ def test_the_name_stays_in_the_past(
     assert [one.name for one in past.tables.list("m.c.s")] == ["t"]
     assert past.tables.load(TABLE).version == 6
     assert store.verify() == []
+
+
+def test_a_pin_waits_for_a_gc_that_takes_its_past_away(store: ms.Store, postgres_url: str) -> None:
+    ((newest,),) = rows(postgres_url, "SELECT max(seq) FROM operation")
+    with ThreadPoolExecutor(1) as thread, psycopg.connect(dsn(postgres_url)) as connection:
+        connection.execute("UPDATE info SET writer = 99, past_from = %s", [newest])
+        pinned = thread.submit(store._session.backend.readers.pin, "late", newest - 1, None, None)
+        blocked_by(postgres_url, connection.info.backend_pid)
+        connection.commit()
+        with pytest.raises(NotKept):
+            pinned.result()
+    assert [pin.name for pin in store.pins()] == ["first"]

@@ -290,6 +290,9 @@ def test_wrong_calls(tmp_path: Path) -> None:
             store.import_from(part, into="lake.c")
         with pytest.raises(ms.InvalidArgument, match="leave out into"):
             empty.import_from(with_ids, into="lake")
+        for one, reason in ((empty, "why"), (empty.bind(reason="why"), None)):
+            with pytest.raises(ms.InvalidArgument, match="leave out the reason"):
+                one.import_from(with_ids, reason=reason)
         with pytest.raises(ms.InvalidArgument, match="empty database"):
             store.import_from(with_ids)
         with pytest.raises(ms.InvalidArgument, match="without ids"):

@@ -17,6 +17,7 @@ import pytest
 import metastore as ms
 from metastore.backends.sql.tables import metadata
 from metastore.backends.sqlite.connect import DRIVER
+from metastore.secrets.keyring import new_key
 from tests.docs.examples import ROOT
 from tests.verify.planting import LOOSE, build
 
@@ -26,7 +27,6 @@ OTHERS = (
     "INSERT INTO staged VALUES ('00000000-0000-7000-8000-00000000000a', 1, 1, '{}', 1, 'k', '{}', 'p', 1, 1, 0)",
     "INSERT INTO ticket VALUES (0, 1, 1, 1, 1)",
     "INSERT INTO lease_waiter VALUES ('job', 1, 'p', 1)",
-    "INSERT INTO secret_key VALUES (1, 'w', 'k', 1)",
     "INSERT INTO cache_member VALUES (1, 'i', 1, '1:1:', 1, 'h', 1, 1, 1)",
     "INSERT INTO cache_announcement VALUES (1, 1, '[]', '[]', '[]', 1)",
 )
@@ -81,14 +81,16 @@ REASONS = {
 
 def grow(url: str) -> None:
     ids = build(url)
-    with ms.open(url, principal="tester") as store:
+    with pytest.MonkeyPatch.context() as patch, ms.open(url, principal="tester") as store:
+        patch.setenv("METASTORE_SECRET_KEY", new_key())
+        secret = {"metastore.secret-properties": "password", "password": "x"}
         store.tags.create("lake.tag")
         store.tags.attach("lake.c.s.a", "lake.tag", kind="table")
         with store.leases.acquire("job", ttl=60) as lease:
             store.tables.alter("lake.c.s.a", ms.SetComment("three"), lease=lease)
         with store.transaction() as t:
             t.tables.alter("lake.c.s.a", ms.SetComment("four"))
-            t.schemas.create("lake.c.more")
+            t.catalogs.create("lake.sealed", type="relational", properties=secret)
         store.pin("here")
         store.consumers.get("reader")
         assert store.verify() == []
@@ -141,12 +143,11 @@ def reported(file: Path, table: str, column: str) -> str:
             (before,) = raw.execute(f"SELECT {column} FROM {table} WHERE rowid = ?", (rowid,)).fetchone()
             try:
                 raw.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (value, rowid))
-                ((where,),) = [(rowid,)] if column != "id" else [(value,)]
             except DRIVER.IntegrityError:
                 continue  # a constraint refuses it
             found.append(bool(store.verify()))
-            alias = {"guard": "id", "entity": "id", "info": "id"}.get(table) == column
-            key = where if alias else rowid
+            alias = {"guard": "id", "entity": "id", "info": "id", "secret_key": "number"}.get(table) == column
+            key = value if alias else rowid
             raw.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (before, key))
         assert store.verify() == []
     raw.close()

@@ -18,7 +18,6 @@ from metastore.backends.postgres.fragments import (
     NOW,
     PATIENT,
     THEIR_TURN,
-    marked,
 )
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.postgres.read_sql import each
@@ -57,11 +56,9 @@ altered AS (
     AND %(version)s::bigint IN (0, version) AND (%(name)s::text IS NULL OR octet_length(doc) <= {_LONGEST})
   RETURNING id, version, doc, created_by, created_at, modified_at),
 {written("(SELECT id FROM own)", NOTED)}
--- one row, always: it says what was written, and what was there; or which precondition did not hold
-SELECT (SELECT count(*) FROM guarded) AS held, altered.version, altered.modified_at, {NODE.format("own")},
-  CASE WHEN %(name)s::text IS NOT NULL THEN altered.doc END AS doc, altered.created_by, altered.created_at,
-  CASE WHEN altered.id IS NULL THEN {marked("%(guard_ids)s::bigint[] || (SELECT id FROM there)")}
-    OR EXISTS (SELECT FROM guard WHERE id = (SELECT id FROM there) AND {THEIR_TURN}) END AS marked
+-- one row, always: it says what was written, and what was there; or that a precondition did not hold
+SELECT altered.version, altered.modified_at, {NODE.format("own")},
+  CASE WHEN %(name)s::text IS NOT NULL THEN altered.doc END AS doc, altered.created_by, altered.created_at
 FROM (SELECT 1) AS one LEFT JOIN altered ON true LEFT JOIN own ON own.id = altered.id""")
 
 # Behind MOVE_NAMED, in its transaction: it holds the lock for which the creates of children wait, and this statement's
@@ -94,10 +91,8 @@ def statements(commit: Commit, write: Update) -> list[Statement]:
 class MovedByName(NamedTuple):
     """The statement's row: the columns of its last SELECT."""
 
-    held: int
-    """How many of the parents' guards held."""
     version: int | None
-    """The new version; None: a precondition did not hold, and all but the first and the last column are None."""
+    """The new version; None: a precondition did not hold, and all columns are None."""
     modified_at: int
     """The database's time (µs)."""
     id: int
@@ -110,8 +105,6 @@ class MovedByName(NamedTuple):
     """None of a drop, whose answer needs no document."""
     created_by: str | None
     created_at: int
-    marked: bool | None
-    """Whether a mark, or the others' turn, is in the way; None if the entity was changed."""
 
     @property
     def found(self) -> Record:
@@ -120,12 +113,10 @@ class MovedByName(NamedTuple):
         return Record((node,), (self.version or 0) - 1, self.doc, self.created_by, self.created_at, None, 0)
 
 
-def outcome(commit: Commit, write: Update, row: Row) -> CommitOutcome:
-    """Return what the statement's row means."""
+def outcome(_: Commit, write: Update, row: Row) -> CommitOutcome:
+    """Return what the statement's row means. The cause of a conflict is not told: the call reads, and commits again."""
     moved = MovedByName(*row)
-    if moved.version is not None:
-        found = None if write.place is None else moved.found
-        return Committed((Result(moved.id, moved.version, moved.modified_at, found),))
-    if moved.marked:
-        return Conflicted("marked")
-    return Conflicted("self" if moved.held == len(commit.guards) else "ancestor")
+    if moved.version is None:
+        return Conflicted("self")
+    found = None if write.place is None else moved.found
+    return Committed((Result(moved.id, moved.version, moved.modified_at, found),))

@@ -9,10 +9,10 @@ leaves the planner one choice: to look up, by its whole condition, for each row 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import ENTITY, NODE, OWNED, STEPS, ReadSql, from_named
+from metastore.cached import cached_property
 from metastore.port.conditions import LIVE
 from metastore.port.unreadable import DEEPEST
 

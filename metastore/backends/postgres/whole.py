@@ -34,13 +34,6 @@ UNION ALL SELECT 'the sequence entity_id_seq is behind the newest entity: its nu
 WHERE (SELECT max(id) FROM (SELECT id FROM guard UNION ALL SELECT id FROM owned UNION ALL SELECT id FROM relation) one)
   > (SELECT last_value FROM entity_id_seq)"""
 
-# a reader may not read secret_key; a data key that was destroyed keeps its row
-_MAY_READ_KEYS = "SELECT has_table_privilege('secret_key', 'SELECT')"
-_KEYS = """SELECT 'the data key ' || number || ' is missing: what it has encrypted is lost'
-FROM (SELECT DISTINCT (regexp_matches(doc, '"secret:sealed:([0-9]{1,9}):', 'g'))[1]::bigint AS number
-  FROM (SELECT doc FROM entity UNION ALL SELECT doc FROM owned) one WHERE doc LIKE '%"secret:sealed:%') needed
-WHERE number NOT IN (SELECT number FROM secret_key) ORDER BY number"""
-
 
 def lacking(url: Url, deadline: float) -> list[str]:
     """Return what is missing, in words. ``deadline`` in seconds. Raises BackendUnavailable, BackendRefused."""
@@ -58,8 +51,6 @@ def lacking(url: Url, deadline: float) -> list[str]:
             if not gone:
                 names = {"indexes": [*keys, *indexes], "triggers": list(TRIGGERS)}
                 gone = cursor.execute(_OTHERS.encode(), names).fetchall()
-                if cursor.execute(_MAY_READ_KEYS).fetchone() == (True,):
-                    gone += cursor.execute(_KEYS.encode()).fetchall()
             return [str(text) for (text,) in gone]
     except psycopg.Error as error:
         raise_read_error(error)

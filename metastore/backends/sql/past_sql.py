@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import ReadSql, from_named
+from metastore.cached import cached_property
 from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.unreadable import DEEPEST
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from metastore.backends.sql.comments import without_comments
+from metastore.cached import cached_property
 from metastore.port.conditions import DROPPED, DROPPING, LIVE
 from metastore.port.unreadable import DEEPEST
 

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import weakref
 from contextlib import suppress
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
@@ -21,6 +21,7 @@ from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.pool import Loan, WaitingPool
 from metastore.backends.sqlite.forks import FORKS
 from metastore.backends.sqlite.text import is_no_text
+from metastore.cached import cached_property
 from metastore.clock import SYSTEM, process_id
 from metastore.deadlines import cleans_up, remaining, stopping
 from metastore.errors import (

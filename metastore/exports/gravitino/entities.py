@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import Any, Final
 
+from metastore.cached import cached_property
 from metastore.exports.gravitino.addresses import Addresses
 from metastore.exports.gravitino.standing import Standing, audit_json, standing
 from metastore.imports.gravitino.groups import Group

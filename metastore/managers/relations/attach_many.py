@@ -41,7 +41,7 @@ def attach_many(
     """Write a relation for each row; return how many are new."""
     if relation.exclusive:
         raise InvalidArgument(f"{relation.name} is exclusive; attach one by one")
-    chunks = _chunks(rows, wanted)
+    chunks = _chunks(rows, wanted, at_least=0 if call.lease is None else 1)
     if session.in_transaction:
         return sum(_write(session, relation, chunk, judge, call) for chunk in chunks)
     # while chunks are written, the next one is prepared; the first error ends it
@@ -55,12 +55,14 @@ def attach_many(
 
 
 def _chunks(
-    rows: Iterable[Mapping[str, Any]], wanted: Callable[[Mapping[str, Any]], WantedRelation]
+    rows: Iterable[Mapping[str, Any]], wanted: Callable[[Mapping[str, Any]], WantedRelation], at_least: int
 ) -> Iterator[list[WantedRelation]]:
+    """Yield the wanted relations. ``at_least``: so many chunks; one without rows lets the call check its lease."""
     if not issubclass(type(rows), Iterable):
         raise InvalidArgument(f"rows are mappings with a target, not {shown(rows)}")
     left = iter(rows)
-    while chunk := list(islice(left, _CHUNK)):
+    while (chunk := list(islice(left, _CHUNK))) or at_least > 0:
+        at_least -= 1
         for row in chunk:
             if not isinstance(row, Mapping) or "target" not in row or row.keys() - _KEYS:
                 raise InvalidArgument(f"each row is a mapping with target, kind, column and value, not {shown(row)}")
@@ -72,6 +74,8 @@ _KEYS: Final = frozenset({"target", "kind", "column", "value"})
 
 def _write(session: ManagerSession, relation: Relation, chunk: list[WantedRelation], judge: Judge, call: Call) -> int:
     def attempt(view: View) -> Proposal[int] | int:
+        if not chunk:
+            return 0
         fresh = View(view.backend, False)
         (other,) = find_ends(fresh, chunk[0].other)
         targets = find_ends(fresh, *[one.target for one in chunk])  # paths of one kind: one statement for all

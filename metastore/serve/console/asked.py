@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
+from metastore.cached import cached_property
 from metastore.clock import SYSTEM
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Entity

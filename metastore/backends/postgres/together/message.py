@@ -49,8 +49,8 @@ def statements(batch: Batch, patience: int) -> list[Statement]:
     own = [one.write.id for one in batch.updates if isinstance(one.write, Update)]
     values = {
         "patience": patience_of(patience),
-        "own_ids": plain(sorted(own)),
-        "ids": plain(sorted({*own, *[one.id for one in batch.alters]})),
+        "own_ids": plain(own),
+        "ids": plain(own + [one.id for one in batch.alters]),
     }
     return [Statement(LOCKS[patience == 0], values), *parts]
 

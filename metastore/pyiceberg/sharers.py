@@ -1,0 +1,24 @@
+"""Find out whether another table has the same files: a copy that an import made, or one that was registered twice.
+
+They have the same UUID. Dropped tables count, because they can be restored. The search reads the documents of all
+entities: a second for 50,000 tables. Only a purge asks.
+"""
+
+from __future__ import annotations
+
+from metastore.kinds.table.kind import Table
+from metastore.port.conditions import PURGING
+from metastore.store import Store
+
+__all__ = ["has_sharers"]
+
+
+def has_sharers(store: Store, purged: Table, uuid: object) -> bool:
+    """Whether another table of the store, at any place, has the files of ``purged``, which is gone."""
+    session = store._session  # noqa: SLF001  (the same package)
+    whole = session.backend if session.access is None else session.access.backend  # users do not see all tables
+    with whole.snapshot() as snapshot:
+        rows = snapshot.rows("entity", ("id", "doc"), ("id",))
+        others = [row_id for row_id, doc in rows if str(uuid) in doc and row_id != purged.id]
+        states = snapshot.rows("guard", ("id", "kind", "state"), ("id",), others)
+        return any(kind == purged.kind and state != PURGING for _, kind, state in states)
