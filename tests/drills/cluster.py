@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ import psutil
 import psycopg
 import yaml
 
+from tests.drills.way import Way
 from tests.servers.etcd_server import EtcdServer
 from tests.servers.listening import Missing
 from tests.servers.postgres import PostgresServer
@@ -42,7 +44,7 @@ class Node(Background):
     def __init__(self, number: int, etcd: int, programs: PostgresServer, *, synchronous: bool) -> None:
         super().__init__()
         self.title, self.rest = f"n{number}", free_port()
-        self._programs, self._etcd, self._synchronous = programs, etcd, synchronous
+        self._programs, self._way, self._synchronous = programs, Way(etcd), synchronous
         self._data, self._socket = self.folder / "data", self.own(self.folder / "socket")
         self.own(self._data)
         self._library = self._copied(_FETCHED / "lib")
@@ -50,7 +52,7 @@ class Node(Background):
 
     def _copied(self, library: Path) -> Path:
         if not library.is_dir():
-            raise Missing("Patroni is missing: make drills fetches it")
+            raise Missing("Patroni is missing (make build/patroni/lib)")
         if server_user() is None or reachable_by_others(library):
             return library
         copy = self.folder / "lib"
@@ -75,7 +77,7 @@ class Node(Background):
             "scope": "drills",
             "name": self.title,
             "restapi": {"listen": f"127.0.0.1:{self.rest}", "connect_address": f"127.0.0.1:{self.rest}"},
-            "etcd3": {"host": f"127.0.0.1:{self._etcd}"},
+            "etcd3": {"host": f"127.0.0.1:{self._way.port}", "use_proxies": True},
             "bootstrap": {
                 "dcs": {
                     "ttl": _TTL,
@@ -105,7 +107,11 @@ class Node(Background):
                 "pgpass": str(self.folder / "pgpass"),
                 "authentication": {"superuser": trusted, "replication": trusted, "rewind": trusted},
                 "parameters": {"unix_socket_directories": str(self._socket)},
-                "pg_hba": ["local all all trust", "host all all 127.0.0.1/32 trust", "host replication all 127.0.0.1/32 trust"],
+                "pg_hba": [
+                    "local all all trust",
+                    "host all all 127.0.0.1/32 trust",
+                    "host replication all 127.0.0.1/32 trust",
+                ],
             },
         }
 
@@ -139,6 +145,15 @@ class Node(Background):
         self.kill_server()
         self.halt(signal.SIGKILL)
 
+    @contextmanager
+    def cut_from_etcd(self) -> Iterator[None]:
+        """Cut its way to etcd, and let it have another one at the end."""
+        self._way.close()
+        try:
+            yield
+        finally:
+            self._way.open()
+
     def freeze(self) -> None:
         """Stop Patroni; its PostgreSQL goes on."""
         os.kill(self.pid, signal.SIGSTOP)
@@ -154,7 +169,7 @@ class Node(Background):
 
 
 class Cluster:
-    """The nodes; ``url`` leads to whichever of them is the primary."""
+    """The nodes, and etcd."""
 
     def __init__(self, nodes: int = 3, *, synchronous: bool) -> None:
         self.synchronous = synchronous
@@ -170,8 +185,6 @@ class Cluster:
         for node in self.nodes:
             node.start()
         self.wait_whole()
-        with psycopg.connect(self.dsn("postgres"), autocommit=True) as raw:
-            raw.execute("CREATE DATABASE drills")
         return self
 
     def __exit__(
@@ -182,30 +195,34 @@ class Cluster:
         self.etcd.stop()
         self._programs.stop()
 
-    def dsn(self, database: str = "drills") -> str:
+    def create_database(self, name: str) -> str:
+        """Make a database; return the URL that leads to it on whichever node is the primary."""
+        with psycopg.connect(self.dsn("postgres"), autocommit=True) as raw:
+            raw.execute(f"CREATE DATABASE {name}")
+        return self.dsn(name).replace("postgresql:", "postgresql+psycopg:", 1)
+
+    def dsn(self, database: str) -> str:
+        """Return the URL of a database for psycopg."""
         hosts = ",".join("127.0.0.1" for _ in self.nodes)
         ports = ",".join(str(node.port) for node in self.nodes)
         return f"postgresql://postgres@/{database}?host={hosts}&port={ports}&target_session_attrs=read-write&connect_timeout=3"
 
-    @property
-    def url(self) -> str:
-        return self.dsn().replace("postgresql:", "postgresql+psycopg:", 1)
-
     def leader(self) -> Node:
         """Return the node whose PostgreSQL is the primary. Raises TimeoutError."""
-        return self._one("primary")
+        return self._primary(self.nodes)
 
-    def replica(self) -> Node:
-        return self._one("replica")
+    def wait_for_another(self, leader: Node) -> None:
+        """Wait until another node than ``leader`` is the primary. Raises TimeoutError."""
+        self._primary([node for node in self.nodes if node is not leader])
 
-    def _one(self, role: str) -> Node:
+    def _primary(self, nodes: Sequence[Node]) -> Node:
         ends = time.monotonic() + _LONG
         while time.monotonic() < ends:
-            for node in self.nodes:
-                if node.role() == role:
+            for node in nodes:
+                if node.role() == "primary":
                     return node
             time.sleep(0.2)
-        raise TimeoutError(f"no {role} within {_LONG} s")
+        raise TimeoutError(f"no primary within {_LONG:.0f} s")
 
     def wait_whole(self) -> None:
         """Wait until one node is the primary and all others stream from it. Raises TimeoutError."""
@@ -215,13 +232,16 @@ class Cluster:
     def _is_whole(self) -> bool:
         if sorted(node.role() for node in self.nodes) != ["primary", *["replica"] * (len(self.nodes) - 1)]:
             return False
-        wanted = "sync_state = 'sync'" if self.synchronous else "true"
-        with suppress(psycopg.Error), psycopg.connect(self.dsn("postgres"), autocommit=True) as raw:
-            row = raw.execute(
-                f"SELECT count(*), count(*) FILTER (WHERE {wanted}) FROM pg_stat_replication WHERE state = 'streaming'"
-            ).fetchone()
-            return row is not None and row[0] == len(self.nodes) - 1 and row[1] > 0
-        return False
+        try:
+            members = httpx.get(f"http://127.0.0.1:{self.nodes[0].rest}/cluster", timeout=2.0).json()["members"]
+        except (httpx.HTTPError, ValueError, KeyError):
+            return False
+        # a replica that PostgreSQL waits for may take over only once etcd says so too, which is a moment later
+        told = Counter((member["role"], member["state"]) for member in members)
+        others = Counter({("replica", "streaming"): len(self.nodes) - 1 - self.synchronous})
+        return told == others + Counter(
+            {("leader", "running"): 1, ("sync_standby", "streaming"): int(self.synchronous)}
+        )
 
     def switch_over(self) -> None:
         """Ask for another leader."""
@@ -237,12 +257,3 @@ class Cluster:
         with psycopg.connect(self.dsn("postgres"), autocommit=True) as raw:
             row = raw.execute("SELECT application_name FROM pg_stat_replication WHERE sync_state = 'sync'").fetchone()
         return None if row is None else str(row[0])
-
-    @contextmanager
-    def without_etcd(self) -> Iterator[None]:
-        """Stop etcd."""
-        os.kill(self.etcd.pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(self.etcd.pid, signal.SIGCONT)
