@@ -33,6 +33,8 @@ __all__ = ["main"]
 
 _MODES: Final = ("synchronous", "asynchronous")
 _SHOWN: Final = 10
+_WIDTH: Final = 130
+"""Of the table: in a file its columns are not cut."""
 _COLUMNS: Final = {
     "acknowledged": "acknowledged",
     "lost": "lost",
@@ -56,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
         return EXIT["unsure"]
     for verdict in verdicts:
         _explain(verdict, console)
-    console.print(_table(verdicts))
+    console.print(_table(verdicts), width=max(console.width, _WIDTH))
     if chosen.json:
         print(json.dumps([{"verdict": one.word, **asdict(one)} for one in verdicts], indent=2))
     words: set[Word] = {one.word for one in verdicts}
