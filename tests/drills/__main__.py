@@ -51,6 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     chosen = _parsed(arguments)
     console = Console(stderr=chosen.json)
+    if not console.is_terminal:
+        console.width = _WIDTH
     try:
         verdicts = [judged(chosen.judge)] if chosen.judge else list(_drills(chosen, console))
     except Missing as missing:
@@ -58,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         return EXIT["unsure"]
     for verdict in verdicts:
         _explain(verdict, console)
-    console.print(_table(verdicts), width=max(console.width, _WIDTH))
+    console.print(_table(verdicts))
     if chosen.json:
         print(json.dumps([{"verdict": one.word, **asdict(one)} for one in verdicts], indent=2))
     words: set[Word] = {one.word for one in verdicts}
@@ -81,7 +83,7 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
 
 def _drills(chosen: argparse.Namespace, console: Console) -> Iterator[Verdict]:
     kinds = chosen.kinds or list(KINDS)
-    modes = _MODES if chosen.mode == "both" and not chosen.unprotected else (chosen.mode,)
+    modes = _MODES[:1] if chosen.unprotected else _MODES if chosen.mode == "both" else (chosen.mode,)
     rounds = -(-chosen.drills // (len(kinds) * len(modes))) if chosen.drills else 1
     count = TextColumn("{task.completed}/{task.total}")
     columns = (TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn())
