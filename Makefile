@@ -41,7 +41,7 @@ endif
 .PHONY: help setup java gravitino-client gravitino-suite openlineage-client iceberg-spark iceberg-spec iceberg-peers keycloak gravitino-spec run test test-of test-long planted-faults mutants check check-lowest dist docs lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
-	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-console bench-cache bench-time nightly load load-faults check-history interleavings interleavings-sql combined-history grow joints oracle soak soak-memory soak-leases clean
+	bench-peers bench-combining bench-iceberg bench-iceberg-peers bench-gravitino bench-console bench-cache bench-time nightly load load-faults check-history interleavings interleavings-sql combined-history grow joints oracle soak soak-memory soak-leases drills clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -268,6 +268,17 @@ soak-memory: $(STAMP) ## let batches fail for ten minutes: no session of the ser
 
 soak-leases: $(STAMP) ## 10,000 acquisitions of one lease by 32 processes, which are killed and stopped
 	$(BIN)/python -m tests.leases.many $(ARGS)
+
+drills: $(STAMP) ## kill and freeze nodes of a cluster, and judge: 15 minutes; ARGS="node-killed --mode synchronous"
+	-@$(MAKE) --no-print-directory build/patroni/lib $(if $(shell command -v etcd),,build/patroni/etcd)
+	$(BIN)/python -m tests.drills $(ARGS)
+
+build/patroni/lib: | $(STAMP)
+	$(INSTALL) --target $@ "patroni[etcd3]>=4.1,<5" "psycopg[binary]" || { rm -rf $@; exit 1; }
+
+build/patroni/etcd:
+	mkdir -p build/patroni
+	cd build/patroni && { apt-get download -qq etcd-server && dpkg -x etcd-server_*.deb etcd; } || { rm -rf etcd; exit 1; }
 
 clean: ## remove what was built, .venv too
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

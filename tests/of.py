@@ -57,7 +57,7 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
 """The folders of tests for each folder of the library, the nearest first."""
 
 OF_THE_WHOLE: Final = frozenset(
-    {"bench", "docs", "faults", "grow", "joints", "load", "mutants", "packaging", "setup", "soak"}
+    {"bench", "docs", "drills", "faults", "grow", "joints", "load", "mutants", "packaging", "setup", "soak"}
 )
 
 

@@ -74,7 +74,9 @@ class OperationRow:
     def read(self) -> list[Step]:
         """Return the rows of the operation, which is decided; raise Conflict if it is not."""
         backend = self._session.backend
-        steps = with_origin(backend.steps(self.id), backend)
+        # nobody knows whether the first call, or the helper that applied the intent, had its answer
+        doubtful = self.is_repeat or self.pending_on is not None
+        steps = with_origin(backend.confirm(self.id) if doubtful else backend.steps(self.id), backend)
         self.look = False
         if not steps:
             if self._may_be_absent:
@@ -90,11 +92,6 @@ class OperationRow:
             raise Conflict("operation", "the operation is pending", 0.0)
         if first.action in CLAIMABLE:
             self.claim_again()
-        # it is unknown whether the first call, or the helper that applied the intent, got its answer
-        if self.is_repeat or self.pending_on is not None:
-            self.look = True
-            backend.confirm()
-            self.look = False
         return steps
 
     def _is_of(self, caller: Caller, first: Step) -> bool:
@@ -123,7 +120,7 @@ class OperationRow:
         claim = ask_until_it_answers(self._session, self.id, self._deadline, self.ends)
         self.sent = False
         if claim is None:
-            self.look = True
+            self.look = self.is_repeat = True
             raise Conflict("lost", "the answer was lost", 0.0)
         self.claim = claim
         raise Conflict("lost", f"the connection was lost before the commit was applied ({unknown.reason})")
@@ -195,8 +192,9 @@ def ask_until_it_answers(session: Session, operation_id: UUID, life: float, ends
     while True:
         try:
             claim = session.backend.forbid(operation_id, life + LATE)
-            if claim is None:  # the answer was lost, perhaps because the commit waited for a replica
-                session.backend.confirm()
+            # it was found: perhaps it still waits for a replica, or another server answers now and lacks it
+            if claim is None and all(step.action in CLAIMABLE for step in session.backend.confirm(operation_id)):
+                raise BackendUnavailable("another server answers now, which has not applied the operation")
         except OutcomeUnknown:  # gc may have deleted the row
             session.metrics.ambiguous("unknown")
             raise

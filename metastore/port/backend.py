@@ -276,11 +276,11 @@ class Intents(Protocol):
         """
         ...
 
-    def confirm(self) -> None:
-        """Return when all that can be read now is as durable as a commit that was answered.
+    def confirm(self, operation_id: UUID) -> list[Step]:
+        """Return what ``steps`` does, once it is as durable as a commit that was answered.
 
-        Somebody else's commit may be readable before that: a server that is told to stop while it waits for a replica
-        applies the commit all the same.
+        A commit may be readable before that: a server that is told to stop while it waits for a replica applies the
+        commit all the same. One server reads and confirms: after a fail-over another one may lack what was read.
         """
         ...
 

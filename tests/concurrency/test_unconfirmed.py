@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -19,6 +20,8 @@ import metastore as ms
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.postgres.backend import PostgresBackend
 from metastore.backends.postgres.fragments import CONFIRM
+from metastore.operation.record import ask_until_it_answers
+from tests.cache.replicas import pair
 from tests.combine.gate import batches_of, lanes
 from tests.long import long_unless
 from tests.servers.postgres import PostgresServer
@@ -178,3 +181,34 @@ def test_confirmed_after_all(server: PostgresServer, url: str, write: str) -> No
         assert written.result(60.0) is not None
         if write != "lease":
             assert store.tables.load(PATHS[0]).version == 2
+
+
+@pytest.mark.parametrize("found_by", long_unless(("a repeat", "a lost answer"), lambda by: by == "a lost answer"))
+def test_another_server_does_not_confirm_what_it_lacks(found_by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row is found on a leader that dies then; the replica that takes its place never got the commit."""
+    with pair() as servers:
+        ports = f"{servers.leader.port},{servers.replica.port}"
+        name = servers.url.rpartition("/")[2]
+        url = f"postgresql+psycopg://postgres@/{name}?host=127.0.0.1,127.0.0.1&port={ports}"
+        with ms.open(url, deadline=60.0) as store:
+            operation = ms.new_operation_id()
+            servers.replica.halt()
+            store.tables.alter("lake.c.s.t", COMMENT, operation_id=operation)
+            backend = store._session.backend
+            original = backend.confirm
+
+            def confirm(*arguments: UUID) -> object:
+                monkeypatch.undo()
+                servers.leader.kill()
+                servers.replica.start()
+                servers.promote()
+                return original(*arguments)
+
+            monkeypatch.setattr(backend, "confirm", confirm)
+            if found_by == "a repeat":
+                with suppress(ms.OutcomeUnknown):
+                    store.tables.alter("lake.c.s.t", COMMENT, operation_id=operation)
+                    assert store.tables.load("lake.c.s.t").comment == COMMENT.text
+            else:
+                ends = time.monotonic() + 60.0
+                assert ask_until_it_answers(store._session, operation, 60.0, ends) is not None

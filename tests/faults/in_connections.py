@@ -45,8 +45,8 @@ _CONFIRMATIONS = (
     Fault(
         "a call whose time is over takes a helper's commit for confirmed",
         "metastore/operation/record.py",
-        "if self.is_repeat or self.pending_on is not None:",
-        "if self.is_repeat:",
+        "doubtful = self.is_repeat or self.pending_on is not None",
+        "doubtful = self.is_repeat",
         f"{_STOPPED} -k helper",
     ),
     Fault(

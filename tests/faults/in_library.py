@@ -72,15 +72,15 @@ _PROGRESS = (
     Fault(
         "after a lost answer what no replica has confirmed is said to be applied",
         _OPERATION,
-        "if claim is None:  # the answer was lost",
-        "if False:  # the answer was lost",
-        "tests/concurrency/test_unconfirmed.py -k batch",
+        "claim is None and all(step.action in CLAIMABLE for step in session.backend.confirm(operation_id))",
+        "False",
+        "tests/concurrency/test_unconfirmed.py -k lacks",
     ),
     Fault(
         "a repeat says that what no replica has confirmed is applied",
         _OPERATION,
-        "if self.is_repeat or self.pending_on is not None:",
-        "if self.pending_on is not None:",
+        "doubtful = self.is_repeat or self.pending_on is not None",
+        "doubtful = self.pending_on is not None",
         "tests/concurrency/test_unconfirmed.py -k batch",
     ),
     Fault(

@@ -93,7 +93,7 @@ SIGNS: Final = {
     Reaction.ANNOUNCE: "write_down",
     Reaction.MARK: "mark",
     Reaction.STEP_ASIDE: "marked",
-    Reaction.LOOK: "steps",
+    Reaction.LOOK: "confirm",
     Reaction.HELP: "help others",
 }
 """The first call of the backend that shows a reaction."""
@@ -114,7 +114,8 @@ def test_they_do_what_the_table_says(column: str, cause: Cause) -> None:
         error = raised
     assert once.lost
     if reaction in SIGNS:
-        assert once.calls[0] == SIGNS[reaction]
+        # a refused id: first of all, is there a row?
+        assert once.calls[0] == ("steps" if cause == "stale_id" else SIGNS[reaction])
     elif reaction is Reaction.RAISE:
         assert error is not None
         assert "commit" not in once.calls

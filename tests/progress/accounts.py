@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import metastore as ms
 from tests.concurrency.raw import rows
 
-__all__ = ["Ledger", "wrong"]
+__all__ = ["LOST", "Ledger", "compared", "written", "wrong"]
+
+LOST = "ok, but applied 0 times"
+"""What is said of a call that was acknowledged, and is not in history."""
 
 UNKNOWN = (ms.OutcomeUnknown,)
 LATE = 4.0
@@ -60,6 +62,13 @@ def wrong(
 
     ``punctual``: whether the process of a ledger of this name had to end its calls in time.
     """
+    return compared(written(url), ledgers, punctual=punctual)
+
+
+def compared(
+    applied: Mapping[str, int], ledgers: Iterable[Path], *, punctual: Callable[[str], bool] = lambda _: True
+) -> tuple[list[str], dict[str, int]]:
+    """Do the same with how often each principal's call was applied (:func:`written`)."""
     said: dict[str, str] = {}
     found: list[str] = []
     for path in ledgers:
@@ -67,7 +76,7 @@ def wrong(
             word, principal, *late = line.split(" ", 2)
             said[principal] = word
             found += [f"{principal}: {late[0]} s"] if late and punctual(path.name) else []
-    counts = _written(url)
+    counts = dict(applied)
     for principal, word in said.items():
         times = counts.pop(principal, 0)
         fits = {"ok": (1,), "unknown": (0, 1), "begun": (0, 1)}.get(word, (0,))
@@ -80,7 +89,8 @@ def wrong(
     return found, totals
 
 
-def _written(url: str) -> dict[str, Any]:
+def written(url: str) -> dict[str, int]:
+    """Return how many operations each principal of a ledger has in history."""
     sql = """SELECT principal, count(*) FROM (SELECT DISTINCT principal, operation_id FROM operation
       WHERE seq IS NOT NULL AND principal LIKE 'p%-%') AS o GROUP BY principal"""
     return dict(rows(url, sql))

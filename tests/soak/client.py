@@ -11,14 +11,14 @@ from pathlib import Path
 import metastore as ms
 from tests.progress.accounts import Ledger
 
-__all__ = ["DEADLINE", "HOT", "work"]
+__all__ = ["DEADLINE", "HOT", "Calls", "work"]
 
 DEADLINE = 5.0
 HOT = "lake.cat.s.t"
 FREEZE = 0.01
 
 
-class _Calls:
+class Calls:
     """One method for each kind of call; each that returns has written something, exactly once."""
 
     def __init__(self, store: ms.Store, name: str, dice: random.Random) -> None:
@@ -103,7 +103,7 @@ def work(url: str, name: str, folder: str) -> None:
             time.sleep(0.05)  # the server is away
             continue
         with store:
-            calls = _Calls(store, name, dice)
+            calls = Calls(store, name, dice)
             while not over.exists() and os.getppid() == parent:
                 ledger.call(calls.next(), DEADLINE)
     ledger.close()

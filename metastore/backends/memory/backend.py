@@ -138,8 +138,9 @@ class MemoryBackend(MemoryReads):
             self._tables.replace_step(row, row._replace(attempt=attempt, time=self._clock.micros()))
             return attempt
 
-    def confirm(self) -> None:
-        """Do nothing: what can be read is all there is."""
+    def confirm(self, operation_id: UUID) -> list[Step]:
+        """Read: what can be read is all there is."""
+        return self.steps(operation_id)
 
     def cancel(self, operation_id: UUID) -> bool:
         with self._lock:

@@ -28,7 +28,7 @@ from metastore.backends.postgres import (
     tickets,
 )
 from metastore.backends.postgres.announcing import Announcing, Pass, Unannounced
-from metastore.backends.postgres.fragments import CONFIRM, DURABLE
+from metastore.backends.postgres.fragments import DURABLE
 from metastore.backends.postgres.home import CLUSTER, HIDDEN, INFO, NOTE, Home
 from metastore.backends.postgres.leases import PostgresLeases
 from metastore.backends.postgres.members import PostgresMembers
@@ -44,7 +44,7 @@ from metastore.backends.sql.decode import pending, steps_of_json
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.past import SqlPast
 from metastore.backends.sql.stats import postgres_stats
-from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
+from metastore.errors import BackendRefused, BackendUnavailable, MigrationNeeded, outcome_forgotten
 from metastore.port.batches import Batch, Below, Written
 from metastore.port.commit import Commit, CommitOutcome, Conflicted, Unknown
 from metastore.port.format import one_info
@@ -196,7 +196,9 @@ class PostgresBackend(PostgresUpkeep):
     def _confirm_helper(self, own: Step | None, confirms: bool) -> None:
         """Confirm a commit that another process made, before its effect is taken for this one's result."""
         if confirms and own is not None and own.action != PENDING:
-            self.confirm()
+            found = self.confirm(own.operation_id)
+            if not found or (found[0].action, found[0].version) != (own.action, own.version):
+                raise BackendUnavailable("another server answers now, which has not applied the change; call again")
 
     def queue(self, ids: Sequence[int], patience: float) -> int:
         return int(self._quick(tickets.QUEUE, tickets.queue_parameters(ids, patience))[0][0])
@@ -229,10 +231,6 @@ class PostgresBackend(PostgresUpkeep):
         if not rows and not self.steps(operation_id):
             raise outcome_forgotten(operation_id)
         return rows[0][0] if rows else None
-
-    def confirm(self) -> None:
-        """Commit something: the replicas that confirm it have confirmed all that was committed before."""
-        self._rows(CONFIRM, {})
 
     def cancel(self, operation_id: UUID) -> bool:
         return bool(self._rows(intents.CANCEL, {"operation_id": operation_id}))

@@ -185,6 +185,11 @@ class PostgresReads(Questions):
     def steps(self, operation_id: UUID) -> list[Step]:
         return [step(row) for row in self._rows(_READ.steps, {"operation_id": operation_id})]
 
+    def confirm(self, operation_id: UUID) -> list[Step]:
+        """Commit something in the statement that reads: replicas that confirm it have all that was committed before."""
+        rows = self._rows(f"SELECT s.*, ({CONFIRM}) FROM ({_READ.steps}) s", {"operation_id": operation_id})
+        return [step(row[:-1]) for row in rows]
+
     # --- the feed
 
     def feed(self, after: int, limit: int, *, docs: bool = True, changes: bool = True) -> RowPage[Step]:

@@ -47,6 +47,7 @@ from metastore.port.records import (
     Marked,
     Origin,
     Pending,
+    Step,
     Turn,
 )
 from metastore.port.relations import Sweep
@@ -149,8 +150,9 @@ class SqliteBackend(SqliteReads):
     def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
         return self._written(lambda connection, now: intents.forbid(connection, operation_id, life, now))
 
-    def confirm(self) -> None:
-        """Do nothing: what can be read is in the file."""
+    def confirm(self, operation_id: UUID) -> list[Step]:
+        """Read: what can be read is in the file."""
+        return self.steps(operation_id)
 
     def cancel(self, operation_id: UUID) -> bool:
         return self._written(
