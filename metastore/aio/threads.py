@@ -19,7 +19,7 @@ from typing import Any
 
 from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM
-from metastore.deadlines import Stop, remaining, stoppable
+from metastore.deadlines import Stop, cleans_up, remaining, stoppable
 from metastore.errors import BackendUnavailable, DeadlineExceeded, StoreClosed
 
 __all__ = ["Job", "Threads"]
@@ -122,7 +122,7 @@ class Threads:
         return max(0, self._under_way - self._limits.size)
 
     def submit(self, call: Callable[[], Any]) -> Job:
-        """Make a call in one of the threads. Raises StoreClosed.
+        """Make a call in one of the threads. Raises StoreClosed, unless the call cleans up: then it has its own thread.
 
         If all are busy, it waits as long as it may wait for a connection: the job then ends with PoolExhausted, or
         with DeadlineExceeded.
@@ -130,6 +130,8 @@ class Threads:
         if os.getpid() != self._pid:
             self._be_new()
         job = Job(call)
+        if self._closed and cleans_up():
+            return self.alone(call)
         with self._lock:
             if self._closed:
                 raise StoreClosed

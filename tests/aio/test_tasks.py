@@ -410,6 +410,19 @@ def test_a_thread_that_cannot_be_started_is_missing_for_that_call_only(
     asyncio.run(main())
 
 
+def test_a_freeze_ends_with_its_closed_store(sqlite_url: str) -> None:
+    async def main() -> None:
+        async with opened(sqlite_url) as astore:
+            with pytest.raises(ms.StoreClosed):  # noqa: PT012  (which is raised at the end of the block)
+                async with astore.schemas.exclusive("m.c.s", ttl=60.0) as tx:
+                    await tx.tables.create("m.c.s.t")
+                    await astore.close()
+
+    asyncio.run(main())
+    with ms.open(sqlite_url) as other:
+        other.tables.create("m.c.s.t", deadline=10.0)
+
+
 @pytest.mark.each_run_on("postgres")
 @pytest.mark.parametrize("ends", ["cancelled", "dropped"])
 def test_a_second_event_loop_may_use_the_store(url: str, ends: str) -> None:
