@@ -90,6 +90,7 @@ def test_a_lease_is_free_although_its_store_was_closed_in_the_middle(
         monkeypatch.setattr(store.leases._book, "take", taken)
     with pytest.raises((ms.StoreClosed, ms.LeaseLost)):  # noqa: PT012  (one of these lines, as the case says)
         lease = store.leases.acquire("nightly", ttl=60.0)
+        assert when != "acquiring"
         if when == "before the block":
             store.close()
         with lease:
