@@ -20,7 +20,7 @@ from typing import Any, NoReturn, Protocol, Self
 
 from metastore.clock import Alive, Clock
 from metastore.deadlines import GRACE, cleaning, until
-from metastore.errors import InvalidArgument, LeaseLost, MetastoreError
+from metastore.errors import InvalidArgument, LeaseLost, MetastoreError, StoreClosed
 from metastore.kinds.entity import Entity
 from metastore.leases.book import Book, Grant, Want
 from metastore.leases.heartbeat import Heartbeat, Lost
@@ -211,8 +211,14 @@ class Hold:
             return False
         self._released = True
         self._heart.stop(_PATIENCE)
-        with until(self.clock.monotonic() + max(self._left(), _LAST_TRY)):  # after that time the lease has expired
-            given_back = self._book.release(self._grants, self.incarnation)
+        now = self.clock.monotonic()
+        try:
+            with until(now + max(self._left(), _LAST_TRY)):  # after that time the lease has expired
+                given_back = self._book.release(self._grants, self.incarnation)
+        except StoreClosed:
+            given_back = False  # a store in memory ends with its leases
+            with cleaning(now + _LAST_TRY), suppress(StoreClosed):
+                given_back = self._book.release(self._grants, self.incarnation)
         self._given_back = True  # set last: after an error the release can be tried again
         return given_back
 
@@ -221,6 +227,7 @@ class Hold:
         with until(self.clock.monotonic() + _LAST_TRY), suppress(MetastoreError):
             self.release()
         self._leave()
+        self._given_back = True
 
     def closed(self) -> None:
         """End the hold because its store closes: release it if it is renewed; else it lasts for its ttl."""
@@ -230,7 +237,7 @@ class Hold:
 
     def _leave(self) -> None:
         if os.getpid() == self._pid:
-            self._released = self._given_back = True
+            self._released = True
             self._heart.stop()
 
     def again(self, ttl: float, renew_every: float | None, on_lost: OnLost | None) -> bool:
@@ -251,11 +258,13 @@ class Hold:
         return True
 
     def __enter__(self) -> Self:
-        self.check()
         try:
+            self.check()
             keeper = self._heart.keep() if self._validity is not None else self.clock.runner()
         except BaseException:
-            self.release()  # without its heartbeat the lease would expire unnoticed
+            if not self.lost.is_set():  # without its heartbeat the lease would expire unnoticed
+                with suppress(MetastoreError):
+                    self.release()
             raise
         with self._guard:
             self._blocks.append(keeper)

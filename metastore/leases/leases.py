@@ -11,7 +11,7 @@ from typing import TypeVar
 from metastore.arguments import items, positive_integer, positive_seconds, shown
 from metastore.clock import Alive, Clock
 from metastore.deadlines import until
-from metastore.errors import DeadlineExceeded, InvalidArgument, LeaseHeld, LeaseLost, MetastoreError
+from metastore.errors import DeadlineExceeded, InvalidArgument, LeaseHeld, LeaseLost, MetastoreError, StoreClosed
 from metastore.leases.book import Book, Grant, Holder, LeaseEvent, Queue, Refusal, Want
 from metastore.leases.lease import Hold, Lease, LeaseSet, OnLost, Staging
 from metastore.leases.validity import Instant
@@ -37,6 +37,8 @@ class _Ours:
         self.incarnation = str(clock.operation_id())
         self.lock = threading.Lock()
         self.held: dict[tuple[tuple[str, ...], str, Alive], Hold] = {}
+        self.closed = False
+        """No more are held: the store was closed."""
 
 
 class Leases:
@@ -131,20 +133,22 @@ class Leases:
             hold.watch(on_lost)
             if renew_every is not None:
                 hold.keep()
+            self._note(key, hold)
         except BaseException:
             hold.end()
             raise
-        self._note(key, hold)
         return hold
 
     def _note(self, key: tuple[tuple[str, ...], str, Alive], hold: Hold) -> None:
-        """Remember a lease, so that its holder gets it again; forget those that are over."""
+        """Remember a lease, so that its holder gets it again; forget those that are over. Raises StoreClosed."""
         ours = self._ours
         # called without the lock, because it may call on_lost
         over = [k for k, h in list(ours.held.items()) if h.is_over()]
         with ours.lock:
             for k in over:
                 ours.held.pop(k, None)
+            if ours.closed:  # since the lease was asked for
+                raise StoreClosed
             ours.held[key] = hold
 
     def _wait_for(self, want: Want, timeout: float) -> tuple[tuple[Grant, ...], Instant]:
@@ -211,7 +215,10 @@ class Leases:
 
     def close(self) -> None:
         """Release the leases that this process renews. The others last for their ttl."""
-        for hold in list(self._ours.held.values()):
+        ours = self._ours
+        with ours.lock:
+            ours.closed, held = True, list(ours.held.values())
+        for hold in held:
             hold.closed()
 
     # --- looking, and breaking

@@ -288,3 +288,20 @@ def test_closing_withdraws_what_is_kept(postgres_url: str, announcing: Announcin
     assert _left(postgres_url)
     announcing.close()
     assert _left(postgres_url) == []
+
+
+def test_closing_withdraws_what_a_call_under_way_leaves(postgres_url: str) -> None:
+    """The store is closed after the change was announced, and before its commit is sent."""
+    lake(postgres_url)
+    with leased(postgres_url), ms.open(postgres_url) as writer:
+        announcing = cast(Any, writer._session.backend)._announcing
+        wait = announcing._wait
+
+        def waited(xid: int) -> None:
+            wait(xid)
+            writer.close()
+
+        announcing._wait = waited
+        with pytest.raises(ms.StoreClosed):
+            writer.tables.alter("lake.c.s.t", ms.SetComment("late"))
+        assert _left(postgres_url) == []

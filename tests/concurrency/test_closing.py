@@ -71,3 +71,31 @@ def test_calls_under_way_end_and_know_their_outcome(url: str, hot: bool) -> None
         counted = [clients.done[n] for n in range(0, THREADS, 3)]
         assert int(found[0]["n"]) == (sum(counted) if hot else counted[0])
         assert again.verify() == []
+
+
+@pytest.mark.parametrize("when", ["acquiring", "before the block", "in the block"])
+def test_a_lease_is_free_although_its_store_was_closed_in_the_middle(
+    url: str, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(url)
+    store = ms.open(url)
+    if when == "acquiring":
+        take = store.leases._book.take
+
+        def taken(want: Any) -> Any:
+            answer = take(want)
+            store.close()
+            return answer
+
+        monkeypatch.setattr(store.leases._book, "take", taken)
+    with pytest.raises((ms.StoreClosed, ms.LeaseLost)):  # noqa: PT012  (one of these lines, as the case says)
+        lease = store.leases.acquire("nightly", ttl=60.0)
+        assert when != "acquiring"
+        if when == "before the block":
+            store.close()
+        with lease:
+            store.leases._ours.held.clear()  # as another thread does that finds this one in the middle of its release
+            store.close()
+            store.ping()
+    with ms.open(url) as other:
+        assert other.leases.holder("nightly") is None

@@ -8,6 +8,20 @@ __all__ = ["IN_LEASES"]
 
 IN_LEASES = (
     Fault(
+        "a lease that comes when its store was closed meanwhile is kept for its ttl",
+        "metastore/leases/leases.py",
+        "            if ours.closed:  # since the lease was asked for\n",
+        "            if False:\n",
+        "tests/concurrency/test_closing.py -k acquiring",
+    ),
+    Fault(
+        "a lease whose store is closed during its release is kept for its ttl",
+        "metastore/leases/lease.py",
+        "with cleaning(now + _LAST_TRY), suppress(StoreClosed):",
+        "with until(now + _LAST_TRY), suppress(StoreClosed):",
+        "tests/concurrency/test_closing.py -k in_the_middle",
+    ),
+    Fault(
         "Bridge: what a section for reading writes itself counts as another's change",
         "metastore/bridge/watch.py",
         "return sum(one not in ours for one in touched)",

@@ -21,7 +21,7 @@ from metastore.backends.postgres import members as sql
 from metastore.backends.postgres.parameters import Statement, plain
 from metastore.backends.postgres.silence import Asks, Judged, Silence
 from metastore.clock import SYSTEM, Clock
-from metastore.deadlines import remaining
+from metastore.deadlines import GRACE, cleaning, remaining
 from metastore.errors import DeadlineExceeded, MetastoreError
 from metastore.port.acknowledgement import Verdict, decide
 from metastore.port.commit import Conflicted, Unknown
@@ -237,11 +237,19 @@ class Announcing:
             self._kept[operation] = kept
             while len(self._kept) > _KEPT:
                 self._gone.append(self._kept.popitem(last=False)[1].id)
+        self._clear_away_if_closed()
 
     def _leave(self, *announcements: int) -> None:
         """Leave unused announcements to the watching thread, which withdraws them."""
         with self._lock:
             self._gone += announcements
+        self._clear_away_if_closed()
+
+    def _clear_away_if_closed(self) -> None:
+        """Withdraw what a call left that was under way when the store was closed: no thread watches any more."""
+        if self._stop.is_set():
+            with cleaning(self._clock.monotonic() + GRACE), suppress(MetastoreError):
+                self._clear_away(keeps=False)
 
     def _withdraw(self, announcements: Sequence[int]) -> None:
         """Withdraw announcements; those of a failed attempt to do so are tried again with the next ones."""
@@ -249,7 +257,8 @@ class Announcing:
             left = {"announcement": None, "left": plain(announcements), "again": None}
             self._ask(f"{sql.WITHDRAW} RETURNING 1", left)
         except BaseException:
-            self._leave(*announcements)
+            with self._lock:
+                self._gone += announcements
             raise
 
     # --- watching
