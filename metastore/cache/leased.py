@@ -65,7 +65,12 @@ class Leased:
             raise self._member.refused
 
     def forget(self) -> None:
-        """Do nothing: the member finds with its next renewal that its row is gone, and forgets all."""
+        """Join again, without entries: the server was started, or another one answers now.
+
+        Reads and the member may have asked two servers: two take themselves for the leader during some fail-overs. What
+        the old one still answers, no writer at the new one waits for.
+        """
+        self._member.join_again()
 
     def _new_member(self) -> Member:
         member = Member(self._rows, self._clock, self._options.ttl, _weakly(self._new_lease), _weakly(self._see))

@@ -82,6 +82,9 @@ class Member:
         self.served = threading.Event()
         self.refused: BackendRefused | None = None
         """The database denies it to join: it does not try again."""
+        self._again = threading.Event()
+        """It must join again, on a new connection."""
+        self._moving = threading.Lock()  # held where the lease is moved, and where it is ended from outside
         self._process = os.getpid()
         self._beginning = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -105,6 +108,13 @@ class Member:
         """Let the thread look at once."""
         if self._wake is not None:
             self._wake.wake()
+
+    def join_again(self) -> None:
+        """End the lease, and let the thread join again: what was read until now does not count any more."""
+        with self._moving:
+            self._again.set()
+            self.lease.end()
+        self.look()
 
     def look_soon(self) -> None:
         """Let the thread look at once, unless it looked a moment ago."""
@@ -177,6 +187,9 @@ class Member:
         rows = self._rows
         lease = self._new_lease()  # checked first: a store that nobody uses ends even if the database does not answer
         since = Instant.now(self._clock)
+        if self._again.is_set():
+            self._disconnect()
+            self._again.clear()  # before it connects: that may lead to another server
         with until(self._in_time()):
             if self._wake is None:
                 self._wake, self._fresh = rows.wake(), True
@@ -192,9 +205,12 @@ class Member:
         with until(self._in_time()):
             if not self._looked(lease, checks=True):
                 raise _Gone(_WHY)
-        lease.last(since, self._ttl)
-        lease.serving = True
-        self.lease = lease
+        with self._moving:
+            if self._again.is_set():
+                return
+            lease.last(since, self._ttl)
+            lease.serving = True
+            self.lease = lease
         self._since = since
         self.served.set()
 
@@ -240,6 +256,8 @@ class Member:
 
     def _once(self) -> bool:
         assert self._wake is not None
+        if self._again.is_set():
+            return False
         now = Instant.now(self._clock)
         late = not self.lease.holds()
         renew = late or now.monotonic >= self._since.monotonic + self._ttl / 3
@@ -250,8 +268,11 @@ class Member:
         if renew:
             # even if the lease had ended: its row exists, so no writer has given it up, and this look has evicted
             # everything that was announced meanwhile
-            self.fences += late
-            self.lease.last(now, self._ttl)
+            with self._moving:
+                if self._again.is_set():
+                    return False
+                self.fences += late
+                self.lease.last(now, self._ttl)
             self._since = now
             with until(self._in_time()):
                 self._rows.tidy(self._wake)

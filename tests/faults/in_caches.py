@@ -8,6 +8,20 @@ __all__ = ["IN_CACHES"]
 
 IN_CACHES: tuple[Fault, ...] = (
     Fault(
+        "Cache: after a fail-over reads go on at the old leader",
+        "metastore/backends/postgres/connect.py",
+        "                self._pool.forget()  # they are dead",
+        "                # they are dead",
+        "tests/cache/test_two_leaders.py -m long",
+    ),
+    Fault(
+        "Cache: a member goes on at one leader while its reads ask the other",
+        "metastore/cache/leased.py",
+        "        self._member.join_again()\n",
+        "",
+        "tests/cache/test_two_leaders.py -m long",
+    ),
+    Fault(
         "Cache: an announcement of a call that was under way stays when the store is closed",
         "metastore/backends/postgres/announcing.py",
         "        if self._stop.is_set():\n",

@@ -88,12 +88,16 @@ class PostgresProxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
-        self._listener.close()
+        self.close()
         for way in self.open_to.values():
             way.set()
         self.cut_all()
+
+    def close(self) -> None:
+        """Accept no more connections; those that are open go on."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
+        self._listener.close()
 
     def url_for(self, url: str) -> str:
         """Return the same URL, but through the proxy."""

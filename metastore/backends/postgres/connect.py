@@ -158,6 +158,7 @@ class Pool:
         """Let all that is remembered be forgotten if the server was started since, maybe with a backup put back."""
         if run != self.run:
             if self.run is not None:
+                self._pool.forget()  # they are dead, or lead to a server whose place another one has taken
                 self.when_started()
                 self.opened = object()
             # assigned last: answers that another thread takes from the store's memory until then belong to the run
