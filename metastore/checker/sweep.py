@@ -221,12 +221,14 @@ class Sweep:
         at = 0
         while True:
             meant = self._lead(seen, operation, at)
-            least = max([self._names.required(label) for label in meant.labels], default=0)
+            required = [self._names.required(label) for label in meant.labels]
             if meant.entity_id is not None:
-                least = max(least, self._versions.required(meant.entity_id))
-            if least <= at:
+                required.append(self._versions.required(meant.entity_id))
+            # one after the other: behind a name that leads elsewhere by now, the rest of the path is another one's
+            later = next((one for one in required if one > at), None)
+            if later is None:
                 return at
-            at = least
+            at = later
 
     def _observed(self, operation: ClientOperation, seen: Seen, at: int) -> int:
         """Require that later operations see what was read at a position. Return the position that wrote it."""

@@ -84,6 +84,17 @@ class TestReads:
         slow, quick = alter("d/1", 0, 99, 3, 7, 2), alter("e/1", 0, 1, 4, 8, 2)
         assert rules(slow, quick, load("c/1", 2, 3, "b", 8, 2), load("c/2", 4, 5, "a", 7, 1)) == []
 
+    def test_what_a_path_meant_before_a_swap_does_not_count(self) -> None:
+        """The path led to 9 before 6, and to 10 since; the commit at 7 is slow to become visible."""
+        children = [created(3, 9, "c", "setup", parent_id=7, family="catalog")]
+        children.append(created(4, 10, "d", "setup", parent_id=7, family="catalog"))
+        again = Placed(5, "o5", "setup", 7, 2, False, True, (Named(0, "metalake", "a", 7),))
+        swapped = (Named(7, "catalog", "c", 10), Named(7, "catalog", "d", 9))
+        swap = Placed(6, "o6", "setup", 10, 2, False, True, swapped)
+        slow, quick = alter("d/1", 0, 99, 7, 10, 3), alter("e/1", 0, 1, 8, 9, 2)
+        read = load("c/1", 2, 3, "a.c", 10, 2)._replace(kind="catalog")
+        assert rules(slow, quick, read, before=(*BEFORE, *children, again, swap), since=6) == []
+
     def test_what_nobody_recorded_may_be_seen_or_not(self) -> None:
         strange = wrote(3, 7, 2, "somebody")
         for version in (1, 2):
