@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from metastore.leases.objects.leases import ObjectStoreLeases
     from metastore.leases.staging import LeftBehind
     from metastore.managers.drops.pending import PendingDrop
+    from metastore.managers.find_page import FoundPage
     from metastore.managers.pages.page import Page
     from metastore.metrics import Snapshot
     from metastore.operation.keys import key
@@ -164,6 +165,7 @@ __all__ = [
     "Field",
     "Fileset",
     "FinishJob",
+    "FoundPage",
     "Function",
     "Grant",
     "Group",

@@ -46,6 +46,7 @@ from metastore.leases.book import Holder, LeaseEvent
 from metastore.leases.lease import OnLost
 from metastore.leases.staging import LeftBehind
 from metastore.managers.attempts.create import IfExists
+from metastore.managers.find_page import FoundPage
 from metastore.managers.options import BulkOptions, CallOptions, CreateOptions
 from metastore.managers.owned_rows import Row
 from metastore.managers.pages.page import Page
@@ -162,6 +163,19 @@ class AsyncStore:
         text: str | None = ...,
         timeout: float | None = ...,
     ) -> Stream[Entity]: ...
+    async def find_page(
+        self,
+        under: Target | None = ...,
+        *,
+        kind: str | None = ...,
+        name: str | None = ...,
+        properties: Mapping[str, str] | None = ...,
+        recursive: bool = ...,
+        text: str | None = ...,
+        size: int = ...,
+        token: str | None = ...,
+        seconds: float = ...,
+    ) -> FoundPage: ...
     async def gc(
         self,
         *,

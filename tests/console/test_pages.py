@@ -218,7 +218,7 @@ def test_the_feed_by_place_kind_and_principal(console: Console) -> None:
 
 def test_search_finds_names_by_their_beginning(console: Console) -> None:
     assert "lake.sales.shop.orders" in console.get("search", q="ord").text
-    assert "Nothing that you may see has such a name" in console.get("search", q="zzz").text
+    assert "Nothing that you may see fits" in console.get("search", q="zzz").text
     assert "lake.sales.shop.orders" in console.get("search", q="*rder*", under="lake.sales", of="table").text
     assert "This cannot be shown" in console.get("search", q="x", of="nothing", status=400).text
 
@@ -304,10 +304,20 @@ def test_a_command_is_safe_to_paste(console: Console) -> None:
     assert shown.stdout.decode() == sent
 
 
-def test_a_search_ends_although_it_finds_nothing(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_goes_on_by_a_link(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "lake.sales.shop.orders" in console.get("search", q="CURRENCY", in_="texts").text
+    assert "lake.sales.shop.orders" in console.get("search", q="example.com", in_="texts").text
+    assert "Nothing that you may see fits" in console.get("search", q="hunter3", in_="texts").text
+    assert "find lake --text ann" in console.get("search", q="ann", under="lake", in_="texts").text
     monkeypatch.setattr("metastore.serve.console.search._SECONDS", 1e-9)
-    assert "orders" not in (page := console.get("search", q="ord", under="lake")).text
-    assert "more" in page.text.lower()
+    page, pages = console.get("search", q="one row per", under="lake", in_="texts"), 1
+    while onward := [one for one in page.links if "token=" in one]:
+        assert "So far it looked at" in page.text
+        page, pages = Page(onward[0], console.client.get(onward[0]).text), pages + 1
+        assert pages < 100
+    assert pages > 1
+    assert "This is the end" in page.text or "There is nothing more" in page.text
+    assert "damaged" in console.get("search", q="o", token="x", status=400).text
 
 
 def test_contention_and_health(console: Console) -> None:

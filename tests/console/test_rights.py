@@ -56,6 +56,8 @@ def test_what_a_user_may_see_is_there(narrow: Console) -> None:
         ("", {"path": "lake.sales.hidden", "kind": "schema", "at": "1 second ago"}),
         ("search", {"q": "secret"}),
         ("search", {"q": "*plans", "under": "lake.sales"}),
+        ("search", {"q": "nobody knows", "in": "texts"}),
+        ("search", {"q": "e", "in": "texts"}),
         ("search", {"q": "*", "under": "lake.sales.hidden"}),
         ("feed", {"under": "lake.sales.hidden", "kind": "schema"}),
         ("feed", {"kinds": "table"}),
