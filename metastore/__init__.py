@@ -126,6 +126,7 @@ if TYPE_CHECKING:
     from metastore.stats import Stats
     from metastore.store import Store, migrate, restore
     from metastore.store import open_store as open
+    from metastore.store.losses import Loss
     from metastore.transfer.backup import back_up, put_back
     from metastore.transfer.outcomes import Exported, Imported
     from metastore.verify.violations import Violation
@@ -186,6 +187,7 @@ __all__ = [
     "LeaseLost",
     "LeaseSet",
     "LeftBehind",
+    "Loss",
     "Metalake",
     "MetastoreError",
     "MigrationNeeded",

@@ -182,6 +182,7 @@ _NAMES: Final = {
     ),
     "replicas.view": ("Replica",),
     "stats": ("Stats",),
+    "store.losses": ("Loss",),
     "store": (
         "Store",
         "migrate",

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, Literal
 
 from metastore.clock import SYSTEM, Clock
+from metastore.losses import Losses, Lost
 from metastore.port.stats import CacheStats, PoolUse
 
 __all__ = [
@@ -220,6 +221,7 @@ class Metrics:
         self._in_flight = 0
         self._verbs: dict[str, _Verb] = {}
         self._hot = _Hot(HOT)
+        self.losses = Losses()
         self._announced = 0
         self._batches = _Buckets(INTENTS)
         self._pending: tuple[int, float] | None = None
@@ -261,8 +263,16 @@ class Metrics:
         with self._lock:
             return sum(n for verb in self._verbs.values() for decided, n in verb.decided.items() if decided != "value")
 
-    def conflict(self, verb: str, cause: str, entity_id: int | None = None) -> None:
-        """Note that an attempt lost, and on which entity, if that is known."""
+    def conflict(
+        self,
+        verb: str,
+        cause: str,
+        entity_id: int | None = None,
+        expected: int | None = None,
+        principal: str | None = None,
+    ) -> None:
+        """Note that an attempt of ``principal`` lost, and on which version of which entity, if that is known."""
+        self.losses.add(Lost(self._clock.micros(), verb, cause, principal, entity_id, expected))
         with self._lock:
             conflicts = self._verb(verb).conflicts
             conflicts[cause] = conflicts.get(cause, 0) + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
-__all__ = ["NEWEST", "CacheMember", "CacheStats", "DatabaseStats", "HotRow", "MarkRow", "PoolUse"]
+__all__ = ["NEWEST", "CacheMember", "CacheStats", "DatabaseStats", "HotRow", "LineRow", "MarkRow", "PoolUse"]
 
 
 NEWEST: Final = 100_000
@@ -32,6 +32,18 @@ class HotRow(NamedTuple):
     writes: int
 
 
+class LineRow(NamedTuple):
+    """An entity for which transactions are in line. Times are in microseconds since 1970."""
+
+    entity_id: int
+    names: tuple[str, ...] | None
+    kind: str | None
+    waiting: int
+    """How many tickets are there."""
+    oldest: int
+    """When the oldest of them was taken."""
+
+
 class DatabaseStats(NamedTuple):
     """What the database shows. Times are in microseconds since 1970."""
 
@@ -54,6 +66,8 @@ class DatabaseStats(NamedTuple):
     """How many MultiXact members PostgreSQL keeps, about; None: not known."""
     multixact_age: int | None = None
     """How many MultiXacts were made since the oldest that may be in use; None: not PostgreSQL."""
+    lines: tuple[LineRow, ...] = ()
+    """The lines of tickets; the one whose oldest ticket has waited longest comes first."""
 
 
 @dataclass(frozen=True, slots=True)

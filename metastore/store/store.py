@@ -65,6 +65,7 @@ from metastore.replicas.reads import ReplicaReads, replicas_opened
 from metastore.replicas.view import Replica
 from metastore.retry.policy import RetryPolicy
 from metastore.stats import Stats
+from metastore.store.losses import Loss, losses
 from metastore.store.restarts import forget_after_restarts
 from metastore.store.who import who_is
 from metastore.transaction.freeze import FreezableSchemas
@@ -521,6 +522,13 @@ class Store(Managers):
     def stats(self) -> Stats:
         """Return what the database shows: pending intents, marks, hot entities of the last hour, the feed's lag."""
         return stats.collect(self._session.backend)
+
+    def losses(self, limit: int = 50) -> list[Loss]:
+        """Return who of this process lost to whom of late, the newest first; at most 100 losses are kept.
+
+        Who won is read from the history of the entity, where that tells it.
+        """
+        return losses(self._session, limit)
 
     @property
     def counters(self) -> Counter[str]:

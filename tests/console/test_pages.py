@@ -321,7 +321,14 @@ def test_a_search_goes_on_by_a_link(console: Console, monkeypatch: pytest.Monkey
 
 
 def test_contention_and_health(console: Console) -> None:
+    table = console.store.tables.load("lake.sales.shop.orders")
+    for who in ("bob", "carol"):  # carol comes second, with what bob has replaced
+        console.store.bind(principal=who).tables.alter(table, ms.SetProperty("writer", who))
+    ticket = console.store._session.backend.queue([table.id], 60.0)
     text = console.get("contention").text
+    console.store._session.backend.leave([table.id], ticket)
+    assert "carol alter bob operation lake.sales.shop.orders another change of the same entity" in text
+    assert re.search(r"First waits lake\.sales\.shop\.orders 1 \d+\.\d s", text)
     assert "Hottest entities" in text
     assert "lake.sales.shop.orders" in text
     assert "before-the-sale" in text
