@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 import subprocess
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,6 +21,8 @@ import pytest
 import metastore as ms
 from metastore.serve.console.asked import Asked, Shown
 from metastore.serve.console.words import command
+from metastore.verify.report import Report, write_report
+from metastore.verify.violations import Violation
 from tests.console.lake import HOSTILE, build
 from tests.console.server import Console, Page, crawled, served
 
@@ -333,6 +339,30 @@ def test_contention_and_health(console: Console) -> None:
     assert "lake.sales.shop.orders" in text
     assert "before-the-sale" in text
     assert f"version {ms.__version__}" in console.get("health").text
+
+
+def test_health_shows_the_last_reports(lake_url: str, tmp_path: Path) -> None:
+    with served(lake_url, reports=tmp_path) as console:
+        assert "There is no report" in console.get("health").text
+        bad = Violation(2, 7, "lake.<b>", "it has no parent")
+        report = Report(datetime(2026, 11, 29, tzinfo=UTC), 61.5, console.store.position(back=1), 1, (bad,))
+        write_report(tmp_path / "verify.json", report)
+        for n, started in enumerate(("2026-11-27T10:00:00.000+00:00", "2026-11-28T10:00:00.000+00:00")):
+            (tmp_path / f"run{n}").mkdir()
+            runs = [{"clients": 8, "operations_per_second": 123.4}]
+            facts = {"scenario": "zipf", "started": started, "checked": True, "findings": [], "runs": runs}
+            (tmp_path / f"run{n}" / "summary.json").write_text(json.dumps(facts))
+        (tmp_path / "run1" / "summary.json").replace(tmp_path / "run0" / "summary.json")
+        (tmp_path / "run1" / "summary.json").write_text("[1")
+        text = console.get("health").text
+        assert "invariants 1 violation began" in text
+        assert "lake.<b> it has no parent" in text
+        assert "began 2026-11-28 10:00:00+00:00 UTC clients 8 most operations a second 123.4" in text
+        elsewhere = f"other-{report.position.rpartition('-')[2]}"
+        write_report(tmp_path / "verify.json", replace(report, position=elsewhere))
+        assert "is of another database" in console.get("health").text
+        (tmp_path / "verify.json").write_text("{}")
+        assert "is not a report of metastore verify" in console.get("health").text
 
 
 def test_a_database_that_is_away_is_told_and_tried_again(lake_url: str) -> None:
