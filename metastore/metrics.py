@@ -25,13 +25,12 @@ import os
 import threading
 import weakref
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, Literal
 
 from metastore.clock import SYSTEM, Clock
-from metastore.losses import Losses, Lost
-from metastore.port.stats import CacheStats, PoolUse
+from metastore.port.stats import CacheStats, Lost, PoolUse
 
 __all__ = [
     "ATTEMPTS",
@@ -61,6 +60,9 @@ INTENTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 HOT: Final = 64
 """How many hot entities are counted."""
+
+_LOSSES: Final = 100
+"""How many of the newest losses are kept."""
 
 _WEIGHT: Final = 1 / 64
 """The weight of the newest operation in the estimate of concurrent committers."""
@@ -221,7 +223,7 @@ class Metrics:
         self._in_flight = 0
         self._verbs: dict[str, _Verb] = {}
         self._hot = _Hot(HOT)
-        self.losses = Losses()
+        self._losses: deque[Lost] = deque(maxlen=_LOSSES)
         self._announced = 0
         self._batches = _Buckets(INTENTS)
         self._pending: tuple[int, float] | None = None
@@ -272,12 +274,16 @@ class Metrics:
         principal: str | None = None,
     ) -> None:
         """Note that an attempt of ``principal`` lost, and on which version of which entity, if that is known."""
-        self.losses.add(Lost(self._clock.micros(), verb, cause, principal, entity_id, expected))
+        self._losses.append(Lost(self._clock.micros(), verb, cause, principal, entity_id, expected))
         with self._lock:
             conflicts = self._verb(verb).conflicts
             conflicts[cause] = conflicts.get(cause, 0) + 1
             if entity_id is not None:
                 self._hot.add(entity_id)
+
+    def losses(self) -> list[Lost]:
+        """Return the newest losses, the newest first."""
+        return list(reversed(self._losses.copy()))  # to copy a deque is one step, and so is to append to it
 
     def announced(self) -> None:
         """Note that an operation wrote down an intent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
-__all__ = ["NEWEST", "CacheMember", "CacheStats", "DatabaseStats", "HotRow", "LineRow", "MarkRow", "PoolUse"]
+__all__ = ["NEWEST", "CacheMember", "CacheStats", "DatabaseStats", "HotRow", "LineRow", "Lost", "MarkRow", "PoolUse"]
 
 
 NEWEST: Final = 100_000
@@ -68,6 +68,18 @@ class DatabaseStats(NamedTuple):
     """How many MultiXacts were made since the oldest that may be in use; None: not PostgreSQL."""
     lines: tuple[LineRow, ...] = ()
     """The lines of tickets; the one whose oldest ticket has waited longest comes first."""
+
+
+class Lost(NamedTuple):
+    """An attempt that lost, as its process noted it; the time is in microseconds since 1970."""
+
+    time: int
+    verb: str
+    cause: str
+    principal: str | None
+    entity_id: int | None
+    expected: int | None
+    """The version of the entity that it expected."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from uuid import UUID
 
 from metastore.arguments import positive_integer
 from metastore.kinds.entity import utc
-from metastore.losses import Lost
 from metastore.names import format_path
 from metastore.operation.session import Session
 from metastore.plain import plain
 from metastore.port.records import Known, Step
+from metastore.port.stats import Lost
 
 __all__ = ["Loss", "losses"]
 
@@ -60,7 +60,7 @@ class Loss:
 
 def losses(session: Session, limit: int) -> list[Loss]:
     """Return the newest losses of this process, the newest first; see :meth:`metastore.Store.losses`."""
-    noted = session.metrics.losses.newest()[: positive_integer(limit, "a limit")]
+    noted = session.metrics.losses()[: positive_integer(limit, "a limit")]
     ids = list(dict.fromkeys(one.entity_id for one in noted if one.entity_id is not None))
     known = dict(zip(ids, session.backend.by_id(ids) if ids else [], strict=True))
     winners = dict[object, Step | None]()
