@@ -38,7 +38,6 @@ from metastore.managers.all import Managers
 from metastore.managers.attempts.create import IfExists
 from metastore.managers.drops.drops import Drops
 from metastore.managers.find import find, wanted
-from metastore.managers.find_page import FoundPage, find_page
 from metastore.managers.pages.page import Page
 from metastore.managers.secrets.reveal import entity_of, reveal
 from metastore.managers.secrets.rotation import SecretStore
@@ -65,7 +64,6 @@ from metastore.replicas.reads import ReplicaReads, replicas_opened
 from metastore.replicas.view import Replica
 from metastore.retry.policy import RetryPolicy
 from metastore.stats import Stats
-from metastore.store.losses import Loss, losses
 from metastore.store.restarts import forget_after_restarts
 from metastore.store.who import who_is
 from metastore.transaction.freeze import FreezableSchemas
@@ -76,6 +74,8 @@ from metastore.verify import verify as verifying
 from metastore.verify.violations import Violation
 
 if TYPE_CHECKING:
+    from metastore.managers.find_page import FoundPage
+    from metastore.store.losses import Loss
     from metastore.transfer.files import FileOrName
 
 __all__ = ["Store"]
@@ -367,6 +367,8 @@ class Store(Managers):
         first statement is always finished, so that each step comes further. An entity that keeps its name and place is
         found once. Raises EntityNotFound, InvalidArgument, DeadlineExceeded.
         """
+        from metastore.managers.find_page import find_page  # noqa: PLC0415  (a process imports only what it uses)
+
         looked_for = wanted(self._session.backend, under, kind, name, properties, recursive, text)
         return find_page(self._session, looked_for, size, token, seconds)
 
@@ -528,6 +530,8 @@ class Store(Managers):
 
         Who won is read from the history of the entity, where that tells it.
         """
+        from metastore.store.losses import losses  # noqa: PLC0415  (a process imports only what it uses)
+
         return losses(self._session, limit)
 
     @property
