@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from metastore.leases.objects.leases import ObjectStoreLeases
     from metastore.leases.staging import LeftBehind
     from metastore.managers.drops.pending import PendingDrop
+    from metastore.managers.find_page import FoundPage
     from metastore.managers.pages.page import Page
     from metastore.metrics import Snapshot
     from metastore.operation.keys import key
@@ -125,6 +126,7 @@ if TYPE_CHECKING:
     from metastore.stats import Stats
     from metastore.store import Store, migrate, restore
     from metastore.store import open_store as open
+    from metastore.store.losses import Loss
     from metastore.transfer.backup import back_up, put_back
     from metastore.transfer.outcomes import Exported, Imported
     from metastore.verify.violations import Violation
@@ -164,6 +166,7 @@ __all__ = [
     "Field",
     "Fileset",
     "FinishJob",
+    "FoundPage",
     "Function",
     "Grant",
     "Group",
@@ -184,6 +187,7 @@ __all__ = [
     "LeaseLost",
     "LeaseSet",
     "LeftBehind",
+    "Loss",
     "Metalake",
     "MetastoreError",
     "MigrationNeeded",

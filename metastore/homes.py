@@ -164,6 +164,7 @@ _NAMES: Final = {
     "leases.objects.leases": ("ObjectStoreLeases",),
     "leases.staging": ("LeftBehind",),
     "managers.drops.pending": ("PendingDrop",),
+    "managers.find_page": ("FoundPage",),
     "managers.pages.page": ("Page",),
     "metrics": ("Snapshot",),
     "operation.keys": ("key",),
@@ -181,6 +182,7 @@ _NAMES: Final = {
     ),
     "replicas.view": ("Replica",),
     "stats": ("Stats",),
+    "store.losses": ("Loss",),
     "store": (
         "Store",
         "migrate",

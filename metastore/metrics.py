@@ -25,12 +25,12 @@ import os
 import threading
 import weakref
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, Literal
 
 from metastore.clock import SYSTEM, Clock
-from metastore.port.stats import CacheStats, PoolUse
+from metastore.port.stats import CacheStats, Lost, PoolUse
 
 __all__ = [
     "ATTEMPTS",
@@ -60,6 +60,9 @@ INTENTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 HOT: Final = 64
 """How many hot entities are counted."""
+
+_LOSSES: Final = 100
+"""How many of the newest losses are kept."""
 
 _WEIGHT: Final = 1 / 64
 """The weight of the newest operation in the estimate of concurrent committers."""
@@ -220,6 +223,7 @@ class Metrics:
         self._in_flight = 0
         self._verbs: dict[str, _Verb] = {}
         self._hot = _Hot(HOT)
+        self._losses: deque[Lost] = deque(maxlen=_LOSSES)
         self._announced = 0
         self._batches = _Buckets(INTENTS)
         self._pending: tuple[int, float] | None = None
@@ -261,13 +265,25 @@ class Metrics:
         with self._lock:
             return sum(n for verb in self._verbs.values() for decided, n in verb.decided.items() if decided != "value")
 
-    def conflict(self, verb: str, cause: str, entity_id: int | None = None) -> None:
-        """Note that an attempt lost, and on which entity, if that is known."""
+    def conflict(
+        self,
+        verb: str,
+        cause: str,
+        entity_id: int | None = None,
+        expected: int | None = None,
+        principal: str | None = None,
+    ) -> None:
+        """Note that an attempt of ``principal`` lost, and on which version of which entity, if that is known."""
+        self._losses.append(Lost(self._clock.micros(), verb, cause, principal, entity_id, expected))
         with self._lock:
             conflicts = self._verb(verb).conflicts
             conflicts[cause] = conflicts.get(cause, 0) + 1
             if entity_id is not None:
                 self._hot.add(entity_id)
+
+    def losses(self) -> list[Lost]:
+        """Return the newest losses, the newest first."""
+        return list(reversed(self._losses.copy()))  # to copy a deque is one step, and so is to append to it
 
     def announced(self) -> None:
         """Note that an operation wrote down an intent."""

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol
 
 from metastore.names import format_path
-from metastore.port.stats import DatabaseStats, HotRow, MarkRow
+from metastore.port.stats import DatabaseStats, HotRow, LineRow, MarkRow
 
-__all__ = ["HotEntity", "MarkInfo", "Stats", "collect"]
+__all__ = ["HotEntity", "LineInfo", "MarkInfo", "Stats", "collect"]
 
 _HOUR: Final = 3_600_000_000
 _MOST: Final = 20
@@ -51,6 +51,22 @@ class HotEntity:
 
 
 @dataclass(frozen=True)
+class LineInfo:
+    """An entity for which transactions wait in line, because others write it all the time (docs/progress.md)."""
+
+    entity_id: int
+    """The entity's id."""
+    path: str | None
+    """Its path now; None: it was purged."""
+    kind: str | None
+    """Its kind; None: it was purged."""
+    waiting: int
+    """How many transactions have a ticket for it."""
+    oldest_seconds: float
+    """How long the first of them has waited."""
+
+
+@dataclass(frozen=True)
 class Stats:
     """The work of all clients, as the database shows it."""
 
@@ -76,11 +92,13 @@ class Stats:
     """How many MultiXacts the cluster made since the oldest that may be in use, of 2**31. None: not PostgreSQL."""
     format: int
     """The format of the tables."""
+    lines: tuple[LineInfo, ...] = ()
+    """The 20 lines of transactions whose first one has waited longest."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the statistics as dictionaries, lists, numbers and strings."""
         values = asdict(self)
-        return {**values, "marks": list(values["marks"]), "hot": list(values["hot"])}
+        return {**values, "marks": list(values["marks"]), "hot": list(values["hot"]), "lines": list(values["lines"])}
 
 
 class _Backend(Protocol):
@@ -101,6 +119,10 @@ def collect(backend: _Backend) -> Stats:
         multixact_members=rows.multixact_members,
         multixact_age=rows.multixact_age,
         format=rows.format,
+        lines=tuple(
+            LineInfo(one.entity_id, _path(one), one.kind, one.waiting, max(0, rows.now - one.oldest) / 1_000_000)
+            for one in rows.lines
+        ),
     )
 
 
@@ -114,5 +136,5 @@ def _mark(mark: MarkRow, now: int) -> MarkInfo:
     return MarkInfo(mark.entity_id, _path(mark), mark.operation_id, held, expires, expires < 0)
 
 
-def _path(row: HotRow | MarkRow) -> str | None:
+def _path(row: HotRow | LineRow | MarkRow) -> str | None:
     return None if row.names is None else format_path(row.names)

@@ -46,6 +46,7 @@ from metastore.leases.book import Holder, LeaseEvent
 from metastore.leases.lease import OnLost
 from metastore.leases.staging import LeftBehind
 from metastore.managers.attempts.create import IfExists
+from metastore.managers.find_page import FoundPage
 from metastore.managers.options import BulkOptions, CallOptions, CreateOptions
 from metastore.managers.owned_rows import Row
 from metastore.managers.pages.page import Page
@@ -67,6 +68,7 @@ from metastore.port.relations import End, RelationRecord
 from metastore.port.unreadable import Unreadable
 from metastore.port.writes import Event
 from metastore.stats import Stats
+from metastore.store.losses import Loss
 from metastore.transfer.files import FileOrName
 from metastore.transfer.outcomes import Exported, Imported
 from metastore.verify.violations import Violation
@@ -162,6 +164,19 @@ class AsyncStore:
         text: str | None = ...,
         timeout: float | None = ...,
     ) -> Stream[Entity]: ...
+    async def find_page(
+        self,
+        under: Target | None = ...,
+        *,
+        kind: str | None = ...,
+        name: str | None = ...,
+        properties: Mapping[str, str] | None = ...,
+        recursive: bool = ...,
+        text: str | None = ...,
+        size: int = ...,
+        token: str | None = ...,
+        seconds: float = ...,
+    ) -> FoundPage: ...
     async def gc(
         self,
         *,
@@ -181,6 +196,7 @@ class AsyncStore:
         lease: Fencing | None = ...,
         reason: str | None = ...,
     ) -> Imported: ...
+    async def losses(self, limit: int = ...) -> builtins.list[Loss]: ...
     def manager(self, kind: str) -> AsyncDeclaredManager: ...
     async def metrics(self) -> Snapshot: ...
     async def outcome(self, operation_id: UUID | str) -> Outcome: ...

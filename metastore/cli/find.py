@@ -29,7 +29,9 @@ def find(
     text: Annotated[
         str | None,
         typer.Option(
-            "--text", help="Only with this text in name, comment, columns or tags; without case.", show_default=False
+            "--text",
+            help="Only with this text in what it says, its owner or its tags; without case.",
+            show_default=False,
         ),
     ] = None,
     properties: Annotated[

@@ -16,10 +16,15 @@ from metastore.cli.context import Json
 from metastore.cli.output import console, safe, table, tell, write, write_json, write_table
 from metastore.cli.settings import Settings
 from metastore.cli.times import parse_duration
+from metastore.clock import SYSTEM
 from metastore.database import migrate as migrate_database
 from metastore.database import pending_revisions
+from metastore.errors import InvalidArgument
+from metastore.kinds.entity import utc
+from metastore.store import Store
 from metastore.transfer.backup import back_up, put_back
 from metastore.urls import parse_url, redacted
+from metastore.verify.violations import Violation
 
 __all__ = ["register"]
 
@@ -99,6 +104,10 @@ def verify(
             show_default=False,
         ),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Write the result to this file, too.", show_default=False),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Check every invariant, or a backup.
@@ -106,12 +115,14 @@ def verify(
     The exit code is 1 if an invariant is violated, or the backup is not whole.
     """
     if of_backup is not None:
+        if report is not None:
+            raise InvalidArgument("--report is for a database: for a backup, keep the output of --json")
         from metastore.cli.backups import verify_backup  # noqa: PLC0415  (only this needs it)
 
         verify_backup(of_backup, json=json)
         return
     with ctx.obj.open() as store:
-        violations = store.verify()
+        violations = store.verify() if report is None else _reported(store, report)
     if json:
         write_json({"violations": [dataclasses.asdict(v) for v in violations]})
     elif not violations:
@@ -126,6 +137,17 @@ def verify(
         out.print(f"{len(violations)} violation{'s' if len(violations) > 1 else ''}.")
     if violations:
         raise typer.Exit(1)
+
+
+def _reported(store: Store, file: Path) -> list[Violation]:
+    """Check, and write what was found to a file."""
+    from metastore.verify.report import Report, write_report  # noqa: PLC0415  (only this needs it)
+
+    started, position, began = utc(SYSTEM.micros()), store.position(back=1), SYSTEM.monotonic()
+    violations = store.verify()
+    took = SYSTEM.monotonic() - began
+    write_report(file, Report(started, took, position, len(violations), tuple(violations)))
+    return violations
 
 
 def gc(

@@ -117,6 +117,15 @@ def serve(
     pages: Annotated[
         bool, typer.Option("--console/--no-console", help="Show the store as web pages, below /console/.")
     ] = True,
+    reports: Annotated[
+        Path | None,
+        typer.Option(
+            "--reports",
+            metavar="FOLDER",
+            help="The console shows verify.json and load tests of it.",
+            show_default=False,
+        ),
+    ] = None,
     jobs: Annotated[bool, typer.Option("--jobs", help="Run jobs: commands, as the user of this server.")] = False,
     job_workers: Annotated[
         int, typer.Option("--job-workers", min=0, max=64, help="How many jobs it runs at once, with --jobs.")
@@ -206,6 +215,7 @@ def serve(
             body_timeout=body_timeout,
             console=pages,
             gc_retention=retention if gc else None,
+            reports=reports,
         )
         spoken = [path for path, wanted in (("/iceberg", iceberg), ("/api", gravitino), ("/console/", pages)) if wanted]
         scheme = "http" if tls is None else "https"

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from metastore.cli.context import Json
 from metastore.cli.output import console, grid, safe, table, write_json, write_table
-from metastore.stats import HotEntity, MarkInfo, Stats
+from metastore.stats import HotEntity, LineInfo, MarkInfo, Stats
 
 __all__ = ["register"]
 
@@ -39,6 +39,9 @@ def _show(out: Console, figures: Stats) -> None:
     if figures.marks:
         out.print(Text("\nMarks", style="bold"))
         _show_marks(out, figures.marks)
+    if figures.lines:
+        out.print(Text("\nTransactions in line", style="bold"))
+        _show_lines(out, figures.lines)
     if figures.hot:
         out.print(Text("\nWritten most in the last hour", style="bold"))
         _show_hot(out, figures.hot)
@@ -76,6 +79,13 @@ def _show_marks(out: Console, marks: tuple[MarkInfo, ...]) -> None:
     write_table(out, rows)
 
 
+def _show_lines(out: Console, lines: tuple[LineInfo, ...]) -> None:
+    rows = table("Waiting", "First", "Kind", "Path", right=("Waiting", "First"))
+    for line in lines:
+        rows.add_row(f"{line.waiting:,}", _seconds(line.oldest_seconds), line.kind or "", _path(line))
+    write_table(out, rows)
+
+
 def _show_hot(out: Console, hot: tuple[HotEntity, ...]) -> None:
     rows = table("Writes", "Kind", "Path", right=("Writes",))
     for entity in hot:
@@ -83,7 +93,7 @@ def _show_hot(out: Console, hot: tuple[HotEntity, ...]) -> None:
     write_table(out, rows)
 
 
-def _path(row: MarkInfo | HotEntity) -> Text:
+def _path(row: MarkInfo | HotEntity | LineInfo) -> Text:
     if row.path is None:
         return Text(f"(entity {row.entity_id}, purged)", style="dim")
     return Text(safe(row.path))

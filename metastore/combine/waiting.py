@@ -179,7 +179,7 @@ class Waiting(Generic[T]):
         session, merge = self.session, self.request.merge
         self.doubt = None
         self.lost += 1
-        session.metrics.conflict(self.request.verb, cause, entity_id)
+        session.metrics.conflict(self.request.verb, cause, entity_id, expected, self.principal)
         logs.lost(self.request.what, self.id, self.lost, cause, f"entity {entity_id}, in a batch")
         # a mark or a locked row is not contention: announcing does not help what waits for it
         if self.lost - self.moved >= ROUNDS and merge is not None and cause != "ancestor":

@@ -24,7 +24,7 @@ from metastore.kinds.kind import to_json
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.pages.page import just_before
 from metastore.managers.target import Target, not_live, unless_back
-from metastore.managers.text import clean, text_of
+from metastore.managers.text import RELATED, clean, text_of
 from metastore.names import MAX_NAME, Path, clean_text, fold, parse_path
 from metastore.operation.dropping import pending_at
 from metastore.operation.request import committed
@@ -35,7 +35,7 @@ from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Lookup, Node, Record
 from metastore.port.search import Container, Matches, Search, Sizes, Span
 
-__all__ = ["CheckedSearch", "find", "wanted"]
+__all__ = ["CheckedSearch", "Looking", "find", "following", "named", "wanted"]
 
 Ask = Callable[[Search], Matches]
 
@@ -138,7 +138,7 @@ def find(
     Raises InvalidArgument at once.
     """
     seconds = math.inf if timeout is None else positive_seconds(timeout, "a timeout")
-    looking = _Looking(session.backend, _in_time(session, timing(session, "find", session.backend.find)), looked_for)
+    looking = Looking(session.backend, _in_time(session, timing(session, "find", session.backend.find)), looked_for)
     return stepping(session, _find(session, looking, scope_path), session.clock.monotonic() + seconds)
 
 
@@ -150,9 +150,9 @@ def _in_time(session: Session, ask: Ask) -> Ask:
     return asked
 
 
-def _find(session: Session, looking: _Looking, scope_path: str) -> Iterator[Entity]:
+def _find(session: Session, looking: Looking, scope_path: str) -> Iterator[Entity]:
     looked_for = looking.wanted
-    text = text_of(session, looked_for.text, _tags(session, looked_for.scope))
+    text = text_of(session, looked_for.text, named(session, looked_for.scope))
     for entity in _found(session, looking):
         if looked_for.properties.items() <= entity.properties.items() and (text is None or text.is_in(entity)):
             yield entity
@@ -160,27 +160,28 @@ def _find(session: Session, looking: _Looking, scope_path: str) -> Iterator[Enti
         _live(session.backend, looked_for.scope.id, scope_path)
 
 
-def _found(session: Session, looking: _Looking) -> Iterator[Entity]:
+def _found(session: Session, looking: Looking) -> Iterator[Entity]:
     origin = session.backend.origin
     for record in looking.records():
         yield kind_named(record.chain[-1].kind).entity(record, origin)
 
 
-def _tags(session: Session, scope: Node | None) -> Iterator[Entity]:
-    """Yield all tags: of the scope's metalake, or of all."""
+def named(session: Session, scope: Node | None) -> Iterator[Entity]:
+    """Yield all tags, users and groups: of the scope's metalake, or of all."""
 
-    def looking(scope: Node | None, kind: str) -> _Looking:
+    def looking(scope: Node | None, kind: str) -> Looking:
         ask = _in_time(session, session.backend.find)
-        return _Looking(session.backend, ask, CheckedSearch(scope, kind, "*", {}, recursive=False))
+        return Looking(session.backend, ask, CheckedSearch(scope, kind, "*", {}, recursive=False))
 
     known = None if scope is None else session.backend.by_id([scope.id])[0]
     records = looking(None, "metalake").records() if known is None else [known.record]
     for record in records:
-        yield from _found(session, looking(record.chain[0], "tag"))
+        for kind in RELATED:
+            yield from _found(session, looking(record.chain[0], kind))
 
 
 @dataclass(frozen=True)
-class _Looking:
+class Looking:
     """The two ways to look for something: by all names, or from the scope down."""
 
     backend: Backend
@@ -193,41 +194,41 @@ class _Looking:
         return _ROOT if scope is None else Container(scope.id, scope.kind, scope.fold)
 
     @property
-    def _prefix(self) -> str:
+    def prefix(self) -> str:
         """The plain text with which the names begin."""
         return re.split(r"[*?]", self.wanted.glob, maxsplit=1)[0]
 
     @property
     def _before(self) -> str:
         """The text before which the names end. If only one name fits: the least text that comes after it."""
-        return self._prefix + ("\x01" if self._prefix == self.wanted.glob else _BEYOND)
+        return self.prefix + ("\x01" if self.prefix == self.wanted.glob else _BEYOND)
 
     def records(self) -> Iterator[Record]:
         """Yield the records whose names and kinds fit, and whose documents may."""
-        if self._walks():
+        if self.walks():
             yield from self._below(self._top)
             return
-        if not self._prefix:
+        if not self.prefix:
             yield from self._by_name(("", -1))
             return
         # the index has names as they were given: below a catalog that folds case, a walk finds the entities
-        yield from (record for record in self._by_name((self._prefix, -1)) if not _folded(record))
+        yield from (record for record in self._by_name((self.prefix, -1)) if not _folded(record))
         scope = self.wanted.scope
         if scope is None or scope.kind == "metalake":
             for catalog in self._folding(scope):
                 yield from self._below(catalog)
 
-    def _walks(self) -> bool:
+    def walks(self) -> bool:
         """Whether the way from the scope down is the shorter one, as counts of both say: each as far as needed."""
         scope, kind = self.wanted.scope, self.wanted.kind
-        if not self.wanted.recursive or (scope is not None and (scope.fold or not self._prefix)):
+        if not self.wanted.recursive or (scope is not None and (scope.fold or not self.prefix)):
             return True
         if scope is None and not kind:
             return False
         # a walk for one kind reads only the containers on the way to it, each in a statement of its own
         families = tuple(sorted({k.family for k in KINDS.values() if k.container})) if kind else None
         weight = _STATEMENT if kind else _ROW
-        span, most = Span(self._prefix, self._before, self._top.id, families), _FEW
+        span, most = Span(self.prefix, self._before, self._top.id, families), _FEW
         while True:
             sizes = self.backend.search_sizes(span, Sizes(most, most // weight + 1))
             if sizes.below * weight <= most:
@@ -238,8 +239,13 @@ class _Looking:
 
     # --- by all names
 
+    def names(self, after: tuple[Any, ...]) -> Search:
+        """Return the search of the names after (name, id)."""
+        after = max(after, (self.prefix, -1))
+        return self._search(-1, by_name=True, after=after, before=self._before)
+
     def _by_name(self, after: tuple[Any, ...]) -> Iterator[Record]:
-        yield from self._pages(self._search(-1, by_name=True, after=after, before=self._before), [])
+        yield from self._pages(self.names(after), [])
 
     def _folding(self, metalake: Node | None) -> list[Container]:
         """Return the catalogs that fold case: of one metalake, or of all."""
@@ -252,7 +258,7 @@ class _Looking:
         """Return the children of a kind that is its own family."""
         found = list[Container]()
         every = CheckedSearch(None, kind, "*", {}, recursive=False)
-        looking = _Looking(self.backend, self.backend.find, every)
+        looking = Looking(self.backend, self.backend.find, every)
         for _ in looking._pages(looking._in_family(parent, kind), found):
             pass
         return [one for one in found if one.kind == kind]
@@ -294,8 +300,8 @@ class _Looking:
         here = [k for k in KINDS.values() if above.kind in (k.parents or (_ROOT.kind,))]
         ways = {k.family for k in here if k.container and self.wanted.recursive}
         for family in sorted({k.family for k in here if k.name == kind} | ways):
-            whole = family in ways or above.fold or not self._prefix
-            yield self._in_family(above.id, family, "" if whole else self._prefix, _BEYOND if whole else self._before)
+            whole = family in ways or above.fold or not self.prefix
+            yield self._in_family(above.id, family, "" if whole else self.prefix, _BEYOND if whole else self._before)
 
     def _in_family(self, parent: int, family: str, prefix: str = "", before: str = _BEYOND) -> Search:
         after = (family, just_before(prefix))
@@ -309,20 +315,25 @@ class _Looking:
         return replace(search, fragment=_fragment(self.wanted.properties), most=_PAGE)
 
     def _pages(self, search: Search, containers: list[Container]) -> Iterator[Record]:
-        """Yield the records that fit; add what the scan met to ``containers``.
-
-        A scan of names that finds little reads more at once. Hidden entities count as found: the statement returns only
-        a page of them, and would read the rest of a longer scan in vain, again for each page.
-        """
+        """Yield the records that fit; add what the scan met to ``containers``."""
         while True:
             batch = self.ask(search)
             containers += batch.scanned
             yield from batch.records
             if batch.last is None:
                 return
-            few = search.by_name and batch.fit * _MORE < search.most
-            limit = min(search.limit * _MORE, _PAGE * _MOST) if few else _PAGE
-            search = replace(search, after=batch.last, limit=limit)
+            search = following(search, batch)
+
+
+def following(search: Search, batch: Matches) -> Search:
+    """Return the search of the page after ``batch``, which is not the last one.
+
+    A scan of names that finds little reads more at once. What a user does not see counts as found: the statement
+    returns only a page of it, and would read the rest of a longer scan in vain, again for each page.
+    """
+    few = search.by_name and batch.fit * _MORE < search.most
+    limit = min(search.limit * _MORE, _PAGE * _MOST) if few else _PAGE
+    return replace(search, after=batch.last or search.after, limit=limit)
 
 
 def _alike(waiting: list[Container], most: int) -> list[Container]:

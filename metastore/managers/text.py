@@ -1,4 +1,8 @@
-"""Look for a text in what an entity says of itself: its name, its comment, its columns, and the tags that it has."""
+"""Look for a text in what an entity says of itself, and in the names of its owner and of the tags on it.
+
+It says its name and comment, those of its columns, and its properties. The value of a property that may be a secret is
+not looked at, because whoever finds it by a guess would know it.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +13,31 @@ from typing import Any, Final
 
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Entity
-from metastore.kinds.relation import TAG_ON
+from metastore.kinds.relation import OWNER, TAG_ON, Relation
+from metastore.kinds.secret import Secret
 from metastore.managers.relations.ends import end_of
 from metastore.managers.relations.reads import live_relating
 from metastore.names import clean_text
 from metastore.operation.session import ManagerSession
+from metastore.secrets.names import is_hidden
 
-__all__ = ["Text", "clean", "text_of"]
+__all__ = ["RELATED", "Text", "clean", "text_of"]
 
 _LONGEST: Final = 1000
+RELATED: Final[Mapping[str, Relation]] = {"tag": TAG_ON, "user": OWNER, "group": OWNER}
+"""The kinds whose names are looked at for what is related to them, and the relation that leads there."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text to look for, without case, and the entities whose tags have it in their name."""
+    """A text to look for, without case, and the entities of which a tag or the owner has it in its name."""
 
     text: str
-    tagged: frozenset[int]
+    related: frozenset[int]
 
     def is_in(self, entity: Entity) -> bool:
-        """Whether the name or comment of an entity or a column, or the name of a tag, contains the text."""
-        return entity.id in self.tagged or any(self.text in one.casefold() for one in _texts(entity))
+        """Whether the entity, one of its columns or properties, a tag on it or its owner has the text."""
+        return entity.id in self.related or any(self.text in one.casefold() for one in _texts(entity))
 
 
 def clean(text: object) -> str | None:
@@ -42,15 +50,16 @@ def clean(text: object) -> str | None:
     return folded or None
 
 
-def text_of(session: ManagerSession, text: str | None, tags: Iterable[Entity]) -> Text | None:
-    """Return what to look for; ``tags``: all that may be on an entity. The relations of tags are read now."""
+def text_of(session: ManagerSession, text: str | None, named: Iterable[Entity]) -> Text | None:
+    """Return what to look for; ``named``: all tags, users and groups that may be related to an entity."""
     if text is None:
         return None
     found = set[int]()
-    for tag in tags:
-        if text in tag.name.casefold():
+    for one in named:
+        if text in one.name.casefold():
+            end = end_of(one, (one.kind,))
             with suppress(EntityNotFound):  # dropped meanwhile
-                found.update(row.from_id for row, *_ in live_relating(session.backend, TAG_ON, end_of(tag, ("tag",))))
+                found.update(row.from_id for row, *_ in live_relating(session.backend, RELATED[one.kind], end))
     return Text(text, frozenset(found))
 
 
@@ -58,6 +67,10 @@ def _texts(entity: Entity) -> Iterator[str]:
     yield entity.name
     yield entity.comment or ""
     yield from _of_columns(entity.doc.get("columns") or ())
+    for key, value in entity.properties.items():
+        yield key
+        if not isinstance(value, Secret) and not is_hidden(key):
+            yield value
 
 
 def _of_columns(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:

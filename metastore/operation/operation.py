@@ -166,14 +166,16 @@ class Operation(Generic[T]):
             if conflict.cause != "marked":  # ScopeFrozen blames a mark only if the last conflict was one
                 self._mark.other = None
             self._lost_to = conflict.entity_id
-            self._session.metrics.conflict(self._request.verb, conflict.cause, conflict.entity_id)
+            self._session.metrics.conflict(
+                self._request.verb, conflict.cause, conflict.entity_id, conflict.expected, self._row.principal
+            )
             raise
         except BackendUnavailable as error:
             if not error.transient:
                 raise
             if self._lost is not None:
                 self._lost()
-            self._session.metrics.conflict(self._request.verb, "unavailable", None)
+            self._session.metrics.conflict(self._request.verb, "unavailable", principal=self._row.principal)
             self._unavailable = error
             raise Conflict("unavailable", str(error)) from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
-__all__ = ["NEWEST", "CacheMember", "CacheStats", "DatabaseStats", "HotRow", "MarkRow", "PoolUse"]
+__all__ = ["NEWEST", "CacheMember", "CacheStats", "DatabaseStats", "HotRow", "LineRow", "Lost", "MarkRow", "PoolUse"]
 
 
 NEWEST: Final = 100_000
@@ -32,6 +32,18 @@ class HotRow(NamedTuple):
     writes: int
 
 
+class LineRow(NamedTuple):
+    """An entity for which transactions are in line. Times are in microseconds since 1970."""
+
+    entity_id: int
+    names: tuple[str, ...] | None
+    kind: str | None
+    waiting: int
+    """How many tickets are there."""
+    oldest: int
+    """When the oldest of them was taken."""
+
+
 class DatabaseStats(NamedTuple):
     """The statistics that the database shows. Times are in microseconds since 1970."""
 
@@ -54,6 +66,20 @@ class DatabaseStats(NamedTuple):
     """How many MultiXact members PostgreSQL keeps, about; None: not known."""
     multixact_age: int | None = None
     """How many MultiXacts were made since the oldest that may be in use; None: not PostgreSQL."""
+    lines: tuple[LineRow, ...] = ()
+    """The lines of tickets; the one whose oldest ticket has waited longest comes first."""
+
+
+class Lost(NamedTuple):
+    """An attempt that lost, as its process noted it; the time is in microseconds since 1970."""
+
+    time: int
+    verb: str
+    cause: str
+    principal: str | None
+    entity_id: int | None
+    expected: int | None
+    """The version of the entity that it expected."""
 
 
 @dataclass(frozen=True, slots=True)

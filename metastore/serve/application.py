@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
@@ -58,6 +59,7 @@ def application(
     body_timeout: float = 60.0,
     console: bool = True,
     gc_retention: timedelta | None = None,
+    reports: Path | None = None,
 ) -> ASGIApp:
     """Return the application of an open store. It closes the store when the server stops.
 
@@ -83,6 +85,8 @@ def application(
     * ``gc_retention``: run gc with this retention, on one server of the database at a time; None: never. With
       ``iceberg`` it is a day or more.
 
+    * ``reports``: a folder with ``verify.json`` and the folders of load tests, which the console shows.
+
     Raises InvalidArgument for an argument that is wrong, before it serves anything.
     """
     if iceberg and gc_retention is not None and gc_retention < _KEEPS:
@@ -92,7 +96,7 @@ def application(
     actors = Actors(store, asked_by, authorization=authorization)
     catalogs = Warehouses(store, actors, warehouses or {}, properties or {}, credentials, allowed_locations)
 
-    pages = Console(store, actors, catalogs) if console else None
+    pages = Console(store, actors, catalogs, reports) if console else None
 
     async def health(_: Request) -> Response:
         try:

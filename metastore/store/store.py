@@ -74,6 +74,8 @@ from metastore.verify import verify as verifying
 from metastore.verify.violations import Violation
 
 if TYPE_CHECKING:
+    from metastore.managers.find_page import FoundPage
+    from metastore.store.losses import Loss
     from metastore.transfer.files import FileOrName
 
 __all__ = ["Store"]
@@ -337,14 +339,38 @@ class Store(Managers):
         catalog that folds case it is compared without case. An index serves a glob that begins with plain text, except
         below such a catalog. An entity matches if it has all of ``properties``.
         ``recursive=False``: direct children only. ``text``, compared without case, is in its name or comment, in those
-        of a column, or in the name of a tag on it or on a column; no index serves it. Each page that it
-        reads is true at one instant. Each step finds an entity, or the end, within the store's deadline, or raises
-        DeadlineExceeded; ``timeout``: so does the whole search within so many seconds. Raises EntityNotFound,
-        InvalidArgument.
+        of a column, in a property, or in the name of its owner or of a tag on it or on a column; no index serves it.
+        It is not looked for in the values of properties that may be secrets. Each page that it reads is true at one
+        instant. Each step finds an entity, or the end, within the store's deadline, or raises DeadlineExceeded;
+        ``timeout``: so does the whole search within so many seconds. Raises EntityNotFound, InvalidArgument.
         """
         backend = self._session.backend
         looked_for = wanted(backend, under, kind, name, properties, recursive, text)
         return find(self._session, looked_for, under.path if isinstance(under, Entity) else str(under), timeout)
+
+    def find_page(
+        self,
+        under: Target | None = None,
+        *,
+        kind: str | None = None,
+        name: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        recursive: bool = True,
+        text: str | None = None,
+        size: int = 100,
+        token: str | None = None,
+        seconds: float = 0.5,
+    ) -> FoundPage:
+        """Return the next of what ``find`` yields: at most ``size``, looked for during about so many ``seconds``.
+
+        The page says how far the search is, and its token goes on from there. It may have a token and no items. The
+        first statement is always finished, so that each step comes further. An entity that keeps its name and place is
+        found once. Raises EntityNotFound, InvalidArgument, DeadlineExceeded.
+        """
+        from metastore.managers.find_page import find_page  # noqa: PLC0415  (a process imports only what it uses)
+
+        looked_for = wanted(self._session.backend, under, kind, name, properties, recursive, text)
+        return find_page(self._session, looked_for, size, token, seconds)
 
     def transaction(
         self,
@@ -498,6 +524,15 @@ class Store(Managers):
     def stats(self) -> Stats:
         """Return what the database shows: pending intents, marks, hot entities of the last hour, the feed's lag."""
         return stats.collect(self._session.backend)
+
+    def losses(self, limit: int = 50) -> list[Loss]:
+        """Return who of this process lost to whom of late, the newest first; at most 100 losses are kept.
+
+        Who won is read from the history of the entity, where that tells it.
+        """
+        from metastore.store.losses import losses  # noqa: PLC0415  (a process imports only what it uses)
+
+        return losses(self._session, limit)
 
     @property
     def counters(self) -> Counter[str]:

@@ -148,3 +148,7 @@ class UserStore(BoundStore):
     def stats(self) -> NoReturn:
         """Raise PermissionDenied."""
         raise self._refused("see the statistics of the database")
+
+    def losses(self, limit: int = 50) -> NoReturn:
+        """Raise PermissionDenied."""
+        raise self._refused("see who lost to whom")

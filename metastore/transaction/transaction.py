@@ -237,7 +237,8 @@ class Transaction(Managers):
     def _refused(self, refusal: Conflicted, commit: Commit) -> NoReturn:
         """React as the table says, and raise the conflict, or the error."""
         cause, held, mark = refusal.cause, self._mark.held, self._mark
-        self._outer.metrics.conflict("transaction", cause, refusal.id)
+        expected = None if refusal.found is None else refusal.found - 1
+        self._outer.metrics.conflict("transaction", cause, refusal.id, expected, commit.principal)
         reactions = REACTIONS[cause]
         if reactions.transaction is Reaction.AT_ONCE:  # others have announced changes
             self._carry = True  # the same commit applies them too

@@ -23,6 +23,7 @@ from rich.console import Console
 import metastore as ms
 from metastore.cli.app import run as run_command
 from metastore.cli.crawl import _progress
+from metastore.verify.report import read_report
 
 pytestmark = pytest.mark.each_run_on("sqlite")  # a command knows nothing of the database
 
@@ -226,7 +227,14 @@ def test_changes(run: Run) -> None:
 # --- upkeep
 
 
-def test_verify(run: Run, url: str) -> None:
+def test_verify(run: Run, url: str, tmp_path: Path) -> None:
+    file = tmp_path / "verify.json"
+    assert run("verify", "--report", str(file)).stdout == "No violations.\n"
+    report = read_report(file)
+    assert report is not None
+    assert (report.count, report.violations) == (0, ())
+    refused(run("verify", "--report", str(tmp_path / "none" / "x")), "cannot be written")
+    refused(run("verify", "--backup", str(tmp_path), "--report", str(file)), "--report is for a database")
     assert run("verify").stdout == "No violations.\n"
     assert document(run("verify", "--json")) == {"violations": []}
     if url.startswith("sqlite"):
@@ -235,8 +243,11 @@ def test_verify(run: Run, url: str) -> None:
         with sqlite3.connect(url.removeprefix("sqlite:///")) as lite:
             lite.execute("UPDATE entity SET version = 9 WHERE id = (SELECT id FROM guard WHERE name = ?)", (RED,))
         lite.close()
-        done = run("verify")
+        done = run("verify", "--report", str(file))
         assert done.returncode == 1
+        report = read_report(file)
+        assert report is not None
+        assert (report.count, report.violations[0].path) == (1, f"lake.c.s.{RED}")
         assert f"lake.c.s.{RED}" in done.stdout
         assert done.stdout.splitlines()[-1] == "1 violation."
         (violation,) = document(run("verify", "--json"), code=1)["violations"]

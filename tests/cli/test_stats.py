@@ -10,7 +10,7 @@ import pytest
 
 import metastore as ms
 from metastore.cli.app import run
-from metastore.stats import HotEntity, MarkInfo, Stats
+from metastore.stats import HotEntity, LineInfo, MarkInfo, Stats
 from tests.cli.test_cli import document, here
 
 QUIET = Stats(0, None, (), (), 0.0, 0, None, None, None, 2)
@@ -28,6 +28,7 @@ BUSY = Stats(
     multixact_members=1 << 31,
     multixact_age=1000,
     format=2,
+    lines=(LineInfo(9, "lake.c.x", "table", 3, 1.25),),
 )
 
 

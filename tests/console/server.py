@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 import httpx
@@ -101,10 +102,12 @@ def served(
     *,
     admins: Iterable[str] | None = None,
     warehouses: Mapping[str, str] | None = None,
+    reports: Path | None = None,
 ) -> Iterator[Console]:
     """Serve the console of a database. With ``admins`` each request is checked."""
     store = ms.open(url, principal="ada", admins=admins or ())
-    app = application(store, warehouses=warehouses, principals=principals, authorization=admins is not None)
+    rights = admins is not None
+    app = application(store, warehouses=warehouses, principals=principals, authorization=rights, reports=reports)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -28,6 +28,7 @@ PAGES = (
     "changes?path=lake.sales&kind=catalog&from=1+hour+ago",
     "feed",
     "search?q=o",
+    "search?q=e&in=texts",
     "contention",
     "health",
 )

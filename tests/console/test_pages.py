@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 import subprocess
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,6 +21,8 @@ import pytest
 import metastore as ms
 from metastore.serve.console.asked import Asked, Shown
 from metastore.serve.console.words import command
+from metastore.verify.report import Report, write_report
+from metastore.verify.violations import Violation
 from tests.console.lake import HOSTILE, build
 from tests.console.server import Console, Page, crawled, served
 
@@ -218,7 +224,7 @@ def test_the_feed_by_place_kind_and_principal(console: Console) -> None:
 
 def test_search_finds_names_by_their_beginning(console: Console) -> None:
     assert "lake.sales.shop.orders" in console.get("search", q="ord").text
-    assert "Nothing that you may see has such a name" in console.get("search", q="zzz").text
+    assert "Nothing that you may see fits" in console.get("search", q="zzz").text
     assert "lake.sales.shop.orders" in console.get("search", q="*rder*", under="lake.sales", of="table").text
     assert "This cannot be shown" in console.get("search", q="x", of="nothing", status=400).text
 
@@ -304,18 +310,59 @@ def test_a_command_is_safe_to_paste(console: Console) -> None:
     assert shown.stdout.decode() == sent
 
 
-def test_a_search_ends_although_it_finds_nothing(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_goes_on_by_a_link(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "lake.sales.shop.orders" in console.get("search", q="CURRENCY", in_="texts").text
+    assert "lake.sales.shop.orders" in console.get("search", q="example.com", in_="texts").text
+    assert "Nothing that you may see fits" in console.get("search", q="hunter3", in_="texts").text
+    assert "find lake --text ann" in console.get("search", q="ann", under="lake", in_="texts").text
     monkeypatch.setattr("metastore.serve.console.search._SECONDS", 1e-9)
-    assert "orders" not in (page := console.get("search", q="ord", under="lake")).text
-    assert "more" in page.text.lower()
+    page, pages = console.get("search", q="one row per", under="lake", in_="texts"), 1
+    while onward := [one for one in page.links if "token=" in one]:
+        assert "So far it looked at" in page.text
+        page, pages = Page(onward[0], console.client.get(onward[0]).text), pages + 1
+        assert pages < 100
+    assert pages > 1
+    assert "This is the end" in page.text or "There is nothing more" in page.text
+    assert "damaged" in console.get("search", q="o", token="x", status=400).text
 
 
 def test_contention_and_health(console: Console) -> None:
+    table = console.store.tables.load("lake.sales.shop.orders")
+    for who in ("bob", "carol"):  # carol comes second, with what bob has replaced
+        console.store.bind(principal=who).tables.alter(table, ms.SetProperty("writer", who))
+    ticket = console.store._session.backend.queue([table.id], 60.0)
     text = console.get("contention").text
+    console.store._session.backend.leave([table.id], ticket)
+    assert "carol alter bob operation lake.sales.shop.orders another change of the same entity" in text
+    assert re.search(r"First waits lake\.sales\.shop\.orders 1 \d+\.\d s", text)
     assert "Hottest entities" in text
     assert "lake.sales.shop.orders" in text
     assert "before-the-sale" in text
     assert f"version {ms.__version__}" in console.get("health").text
+
+
+def test_health_shows_the_last_reports(lake_url: str, tmp_path: Path) -> None:
+    with served(lake_url, reports=tmp_path) as console:
+        assert "There is no report" in console.get("health").text
+        bad = Violation(2, 7, "lake.<b>", "it has no parent")
+        report = Report(datetime(2026, 11, 29, tzinfo=UTC), 61.5, console.store.position(back=1), 1, (bad,))
+        write_report(tmp_path / "verify.json", report)
+        for n, started in enumerate(("2026-11-27T10:00:00.000+00:00", "2026-11-28T10:00:00.000+00:00")):
+            (tmp_path / f"run{n}").mkdir()
+            runs = [{"clients": 8, "operations_per_second": 123.4}]
+            facts = {"scenario": "zipf", "started": started, "checked": True, "findings": [], "runs": runs}
+            (tmp_path / f"run{n}" / "summary.json").write_text(json.dumps(facts))
+        (tmp_path / "run1" / "summary.json").replace(tmp_path / "run0" / "summary.json")
+        (tmp_path / "run1" / "summary.json").write_text("[1")
+        text = console.get("health").text
+        assert "invariants 1 violation began" in text
+        assert "lake.<b> it has no parent" in text
+        assert "began 2026-11-28 10:00:00+00:00 UTC clients 8 most operations a second 123.4" in text
+        elsewhere = f"other-{report.position.rpartition('-')[2]}"
+        write_report(tmp_path / "verify.json", replace(report, position=elsewhere))
+        assert "is of another database" in console.get("health").text
+        (tmp_path / "verify.json").write_text("{}")
+        assert "is not a report of metastore verify" in console.get("health").text
 
 
 def test_a_database_that_is_away_is_told_and_tried_again(lake_url: str) -> None:

@@ -56,6 +56,8 @@ def test_what_a_user_may_see_is_there(narrow: Console) -> None:
         ("", {"path": "lake.sales.hidden", "kind": "schema", "at": "1 second ago"}),
         ("search", {"q": "secret"}),
         ("search", {"q": "*plans", "under": "lake.sales"}),
+        ("search", {"q": "nobody knows", "in": "texts"}),
+        ("search", {"q": "e", "in": "texts"}),
         ("search", {"q": "*", "under": "lake.sales.hidden"}),
         ("feed", {"under": "lake.sales.hidden", "kind": "schema"}),
         ("feed", {"kinds": "table"}),
@@ -82,6 +84,8 @@ def test_a_hidden_path_is_answered_like_one_that_is_not_there(narrow: Console) -
 
 
 def test_contention_and_health_are_for_admins(narrow: Console) -> None:
+    with pytest.raises(ms.PermissionDenied):
+        narrow.store.as_user("narrow").losses()
     for page in ("contention", "health"):
         assert "This is for others" in narrow.get(page, status=403).text
     operation = next(

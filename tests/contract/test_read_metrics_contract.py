@@ -37,6 +37,7 @@ READS: dict[str, tuple[str, Callable[[ms.Store], object], int]] = {
     "history": ("history", lambda s: list(s.tables.history(f"{PATH}.t0")), 1),
     "history_page": ("page", lambda s: s.tables.history_page(f"{PATH}.t0"), 1),
     "find": ("find", lambda s: list(s.find(name="t*")), 1),
+    "find_page": ("find", lambda s: s.find_page(text="t"), 1),
     "changes_page": ("changes_page", lambda s: s.changes_page(size=2), 1),
     "partitions.list": ("list", lambda s: list(s.partitions.list(f"{PATH}.parts")), 1),
     "partitions.load": ("load", lambda s: s.partitions.load(f"{PATH}.parts", "day=1"), 1),

@@ -18,8 +18,8 @@ import metastore as ms
 from metastore.backends.postgres.settings import SESSION
 from metastore.backends.sql import stats as stats_sql
 from metastore.backends.sql.stats import postgres_stats, sqlite_stats
-from metastore.port.stats import DatabaseStats, HotRow, MarkRow
-from metastore.stats import HotEntity, MarkInfo, Stats, collect
+from metastore.port.stats import DatabaseStats, HotRow, LineRow, MarkRow
+from metastore.stats import HotEntity, LineInfo, MarkInfo, Stats, collect
 from tests.servers.postgres import external_url
 
 HOUR = 3_600_000_000
@@ -132,6 +132,21 @@ def test_marks(filled: Filled, ask: Ask) -> None:
     ]
     assert all(m.marked_at < m.marked_until for m in found)
     assert len(ask(HOUR, 1).marks) == 1
+
+
+def test_lines_of_tickets(filled: Filled, ask: Ask) -> None:
+    filled.guard(1, 0, "metalake", "lake")
+    filled.guard(2, 1, "catalog", "a.b")
+    for entity_id, number, ago in ((1, 7, 2), (2, 7, 9), (2, 8, 3), (2, 0, 99), (5, 9, 1)):
+        times = {"time": micros(ago), "patience": 0, "since": micros(ago)}
+        filled.insert("ticket", entity_id=entity_id, number=number, **times)
+    found = ask(HOUR, 20).lines
+    assert [(one.names, one.kind, one.waiting) for one in found] == [
+        (("lake", "a.b"), "catalog", 2),
+        (("lake",), "metalake", 1),
+        (None, None, 1),
+    ]
+    assert len(ask(HOUR, 1).lines) == 1
 
 
 def test_hot_entities(filled: Filled, ask: Ask) -> None:
@@ -308,6 +323,7 @@ def test_collect() -> None:
     )
     hot = (HotRow(3, ("lake", "a.b"), "catalog", 12), HotRow(9, None, None, 1))
     backend = Backend(DatabaseStats(now, 2, 7, now - 1_500_000, marks, hot, 4, now - 250_000, now - 3_000_000, 10, 20))
+    backend.found = backend.found._replace(lines=(LineRow(3, ("lake", "a.b"), "catalog", 2, now - 500_000),))
     found = collect(backend)
     assert backend.asked == [(HOUR, 20)]
     assert found == Stats(
@@ -324,6 +340,7 @@ def test_collect() -> None:
         multixact_members=10,
         multixact_age=20,
         format=2,
+        lines=(LineInfo(3, "lake.`a.b`", "catalog", 2, 0.5),),
     )
     assert json.loads(json.dumps(found.as_json())) == found.as_json()
     assert found.as_json()["marks"][1]["expires_seconds"] == 2.5

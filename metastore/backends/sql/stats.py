@@ -19,7 +19,7 @@ from typing import Any, Final
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import from_named
 from metastore.errors import MetastoreError
-from metastore.port.stats import NEWEST, DatabaseStats, HotRow, MarkRow
+from metastore.port.stats import NEWEST, DatabaseStats, HotRow, LineRow, MarkRow
 
 __all__ = ["postgres_stats", "sqlite_stats"]
 
@@ -44,9 +44,14 @@ marks AS MATERIALIZED (
   SELECT id, mark, coalesce(marked_at, 0) AS marked_at, coalesce(marked_until, 0) AS marked_until FROM guard
   WHERE mark IS NOT NULL
   ORDER BY marked_until, id LIMIT :page_size),
--- The ancestors of both, for their paths. The height is bounded: in a damaged table, parents may form a circle.
+-- The lines of tickets; number 0 is no ticket, but the others' turn.
+lines AS MATERIALIZED (
+  SELECT entity_id AS id, count(*) AS waiting, min(time) AS oldest FROM ticket WHERE number > 0
+  GROUP BY entity_id ORDER BY min(time), entity_id LIMIT :page_size),
+-- The ancestors of all three, for their paths. The height is bounded: in a damaged table, parents may form a circle.
 up(wanted, height, parent_id, kind, name) AS (
-  SELECT g.id, 0, g.parent_id, g.kind, g.name FROM guard g WHERE g.id IN (SELECT id FROM hot UNION SELECT id FROM marks)
+  SELECT g.id, 0, g.parent_id, g.kind, g.name FROM guard g
+  WHERE g.id IN (SELECT id FROM hot UNION SELECT id FROM marks UNION SELECT id FROM lines)
   UNION ALL
   SELECT up.wanted, up.height + 1, g.parent_id, g.kind, g.name FROM up {join}
   WHERE up.parent_id > 0 AND up.height < 1000)"""
@@ -55,6 +60,7 @@ _ANSWER = f"""SELECT (SELECT at FROM now), (SELECT format FROM info), (SELECT co
   (SELECT min(time) {_INTENTS}),
   (SELECT CAST({{array}}({{row}}(id, mark, marked_at, marked_until)) AS text) FROM marks),
   (SELECT CAST({{array}}({{row}}(id, writes)) AS text) FROM hot),
+  (SELECT CAST({{array}}({{row}}(id, waiting, oldest)) AS text) FROM lines),
   (SELECT CAST({{array}}({{row}}(wanted, height, kind, name)) AS text) FROM up)"""
 
 _POSTGRES_NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
@@ -136,7 +142,7 @@ def sqlite_stats(fetch: Fetch, now: int, since: int, limit: int) -> DatabaseStat
 
 
 def _stats(row: tuple[Any, ...] | list[Any]) -> DatabaseStats:
-    now, version, pending, oldest, marks, hot, chains = row
+    now, version, pending, oldest, marks, hot, lines, chains = row
     lengths = _chains(chains)
     return DatabaseStats(
         now,
@@ -144,7 +150,8 @@ def _stats(row: tuple[Any, ...] | list[Any]) -> DatabaseStats:
         pending,
         oldest,
         tuple(MarkRow(i, _names(lengths, i), str(mark), at, until) for i, mark, at, until in _rows(marks)),
-        tuple(HotRow(i, _names(lengths, i), lengths[i][0][0] if i in lengths else None, n) for i, n in _rows(hot)),
+        tuple(HotRow(i, _names(lengths, i), _kind(lengths, i), n) for i, n in _rows(hot)),
+        lines=tuple(LineRow(i, _names(lengths, i), _kind(lengths, i), n, time) for i, n, time in _rows(lines)),
     )
 
 
@@ -163,3 +170,7 @@ def _chains(text: str | None) -> Mapping[int, list[tuple[str, str]]]:
 def _names(chains: Mapping[int, list[tuple[str, str]]], entity_id: int) -> tuple[str, ...] | None:
     chain = chains.get(entity_id)
     return None if chain is None else tuple(name for _, name in reversed(chain))
+
+
+def _kind(chains: Mapping[int, list[tuple[str, str]]], entity_id: int) -> str | None:
+    return chains[entity_id][0][0] if entity_id in chains else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
@@ -43,12 +44,13 @@ _LARGEST: Final = 16_384
 class Console:
     """The console of one store."""
 
-    def __init__(self, store: Store, actors: Actors, warehouses: Warehouses) -> None:
+    def __init__(self, store: Store, actors: Actors, warehouses: Warehouses, reports: Path | None = None) -> None:
         self._store = store
         self._actors = actors
         self._sessions = Sessions(actors.principals)
         self._workers = Workers()
         self._files = Snapshots(warehouses)
+        self._reports = reports
         self._hub = Hub(store, self._view, self._workers)
 
     def routes(self) -> Sequence[BaseRoute]:
@@ -116,9 +118,9 @@ class Console:
         try:
             view = self._view(principal)
             query = dict(request.query_params)
-            asked = Asked(
-                name, query, principal, view, self._store, self._hub.gauges, self._files, self._sessions.has_form
-            )
+            gauges, files = self._hub.gauges, self._files
+            has_form, reports = self._sessions.has_form, self._reports
+            asked = Asked(name, query, principal, view, self._store, gauges, files, reports, has_form)
             shown = of(asked)
             return render.html(render.page(asked, shown), shown.status)
         except Exception as error:  # noqa: BLE001  (a page says what went wrong; what nobody expects is logged)

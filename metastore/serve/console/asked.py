@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -70,6 +71,8 @@ class Asked:
     """This server's counts of the last minutes."""
     files: Snapshots
     """Reads the metadata files of Iceberg tables."""
+    reports: Path | None = None
+    """The folder with the reports of checks and load tests; None: the server was told of none."""
     signed_in: bool = False
     """Whether the browser has a session, which it can end here."""
 

@@ -14,6 +14,7 @@ from metastore.serve.console.asked import bounded, url
 
 if TYPE_CHECKING:
     from metastore.store import Store
+    from metastore.store.losses import Loss
 
 __all__ = ["Gauges"]
 
@@ -139,12 +140,30 @@ def _read(store: Store) -> Mapping[str, Any]:
     return {
         "stats": stats,
         "hot": [(one, url("place", path=one.path, kind=one.kind)) for one in stats.hot[:_HOT] if one.path],
+        "lines": [(one, url("place", path=one.path, kind=one.kind)) for one in stats.lines if one.path],
+        "losses": _losses(store),
         "drops": drops,
         "leases": leases,
         "more_leases": more,
         "members": store.cache.members()[:_MOST],
         "pins": store.pins()[:_MOST],
     }
+
+
+def _losses(store: Store) -> list[tuple[Loss, str, str, int]]:
+    """Return (the newest loss, its cause in words, where it is, how often) of losses that are alike, newest first."""
+    noted = store.losses(_MOST)
+    alike = Counter([_alike(one) for one in noted])
+    newest = {_alike(one): one for one in reversed(noted)}
+    shown = sorted(newest.values(), key=lambda one: one.time, reverse=True)[:_HOT]
+    return [
+        (one, _CAUSES.get(one.cause, one.cause), url("place", path=one.path, kind=one.kind), alike[_alike(one)])
+        for one in shown
+    ]
+
+
+def _alike(one: Loss) -> tuple[object, ...]:
+    return one.principal, one.won_by, one.cause, one.entity_id
 
 
 def _attempts(seen: Snapshot) -> Bars:

@@ -7,6 +7,7 @@ import platform
 from metastore.clock import SYSTEM
 from metastore.serve.console.asked import Asked, Shown
 from metastore.serve.console.contention import only_admins
+from metastore.serve.console.reports import last_loadtest, last_verify
 from metastore.serve.console.words import command
 from metastore.version import __version__
 
@@ -23,6 +24,7 @@ def health(asked: Asked) -> Shown:
     store.ping()
     took = (SYSTEM.monotonic() - started) * 1000
     seen = store.metrics()
+    checked, wrong = last_verify(asked)
     values = {
         "database": repr(store)[7:-1],
         "took": took,
@@ -33,6 +35,10 @@ def health(asked: Asked) -> Shown:
         "host": platform.node(),
         "up": SYSTEM.monotonic() - _STARTED,
         "seen": seen,
+        "checked": checked,
+        "wrong": wrong,
+        "loadtest": last_loadtest(asked),
+        "has_reports": asked.reports is not None,
         "pins": store.pins()[:50],
     }
     return Shown("health.html", "Health", values, command("stats"))

@@ -1,16 +1,12 @@
-"""Search: names by their beginning everywhere, by index; patterns with ``*`` and ``?``, below a place."""
+"""Search, step by step: names by their beginning or a pattern, and texts in everything that an entity says."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
-from metastore.clock import SYSTEM
-from metastore.errors import DeadlineExceeded
-from metastore.kinds.entity import Entity
 from metastore.kinds.registry import KINDS
 from metastore.serve.console.asked import Asked, Shown
-from metastore.serve.console.contents import Row, row_of
+from metastore.serve.console.contents import row_of
 from metastore.serve.console.words import command
 
 __all__ = ["search"]
@@ -20,38 +16,29 @@ _SECONDS: Final = 0.5
 
 
 def search(asked: Asked) -> Shown:
-    """Return the entities whose names begin with a text, or fit a pattern with ``*`` and ``?``."""
+    """Return what a step of half a second finds, how far the search is, and where it goes on."""
     sought = (asked.text("q") or "").strip()
-    kind = asked.text("of")
-    under = asked.text("under")
+    kind, under, token = asked.text("of"), asked.text("under"), asked.text("token")
+    in_texts = asked.text("in") == "texts"
     values: dict[str, Any] = {
         "q": sought,
         "of": kind or "",
         "under": under or "",
+        "in_texts": in_texts,
         "kinds": sorted(KINDS),
-        "rows": [],
-        "more": False,
-        "took": 0.0,
+        "found": None,
     }
     shown = None
     if sought:
         pattern = sought if any(mark in sought for mark in "*?") else f"{sought}*"
-        started = SYSTEM.monotonic()
-        found, more = _found(asked.store.find(under, kind=kind, name=pattern, timeout=_SECONDS))
-        rows: list[Row] = [row_of(asked, one) for one in found]
-        values |= {"rows": rows, "more": more, "took": SYSTEM.monotonic() - started}
-        shown = command("find", *([under] if under else []), "--name", pattern, *(("--kind", kind) if kind else ()))
+        name, text = (None, sought) if in_texts else (pattern, None)
+        found = asked.store.find_page(under, kind=kind, name=name, text=text, size=_SIZE, token=token, seconds=_SECONDS)
+        values |= {
+            "found": found,
+            "rows": [row_of(asked, one) for one in found.items],
+            "following": found.next_token and asked.here(token=found.next_token),
+            "is_first": token is None,
+        }
+        words = ("--text", sought) if in_texts else ("--name", pattern)
+        shown = command("find", *([under] if under else []), *words, *(("--kind", kind) if kind else ()))
     return Shown("search.html", f"Search: {sought}" if sought else "Search", values, shown)
-
-
-def _found(entities: Iterator[Entity]) -> tuple[list[Entity], bool]:
-    """Return the first entities of a search, and whether there may be more: it ends also where it finds nothing."""
-    found = list[Entity]()
-    try:
-        for one in entities:
-            if len(found) == _SIZE:
-                return found, True
-            found.append(one)
-    except DeadlineExceeded:
-        return found, True
-    return found, False

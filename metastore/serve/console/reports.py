@@ -1,0 +1,71 @@
+"""The last results of ``metastore verify`` and of load tests, from a folder that the server is told of."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from metastore.errors import HistoryGone, InvalidArgument
+from metastore.serve.console.asked import Asked
+from metastore.verify.report import Report, read_report
+
+__all__ = ["LoadTest", "last_loadtest", "last_verify"]
+
+_MOST: Final = 1000
+"""How many folders of load tests are looked at."""
+_LARGEST: Final = 10_000_000
+"""How many bytes a load test's summary may have."""
+
+
+@dataclass(frozen=True)
+class LoadTest:
+    """What a load test says of itself in ``summary.json``."""
+
+    folder: str
+    started: str
+    scenario: str
+    checked: bool
+    findings: int
+    clients: str
+    operations_per_second: float
+
+
+def last_verify(asked: Asked) -> tuple[Report | None, str | None]:
+    """Return the report of the last check, and what is wrong with it, if anything is."""
+    if asked.reports is None:
+        return None, None
+    try:
+        report = read_report(asked.reports / "verify.json")
+        if report is not None:
+            asked.whole.changes_page(after=report.position, size=1)
+    except HistoryGone:  # gc has passed it: it is an old report of this database
+        return report, None
+    except InvalidArgument as error:
+        return None, f"it cannot be shown, or is of another database: {error}"
+    return report, None
+
+
+def last_loadtest(asked: Asked) -> LoadTest | None:
+    """Return the newest load test of the folder; what is not one is passed over."""
+    if asked.reports is None:
+        return None
+    found = [one for file in islice(asked.reports.glob("*/summary.json"), _MOST) if (one := _read(file)) is not None]
+    return max(found, key=lambda one: one.started, default=None)
+
+
+def _read(file: Path) -> LoadTest | None:
+    try:
+        with file.open("rb") as stream:
+            values: dict[str, Any] = json.loads(stream.read(_LARGEST))
+        runs = values["runs"]
+        started = datetime.fromisoformat(values["started"]).astimezone(UTC).isoformat(" ", "seconds")
+        clients, most = [str(run["clients"]) for run in runs], max(run["operations_per_second"] for run in runs)
+        checked, findings = bool(values["checked"]), len(values["findings"])
+        scenario = str(values["scenario"])
+        return LoadTest(file.parent.name, started, scenario, checked, findings, ", ".join(clients), float(most))
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return None

@@ -1,0 +1,71 @@
+"""The result of a check as a file, which the console shows.
+
+It is a file and no row: a check writes nothing to the database, so that it can read a replica or a backup, and so that
+what it says does not depend on what it checks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from metastore.errors import InvalidArgument
+from metastore.verify.violations import Violation
+
+__all__ = ["Report", "read_report", "write_report"]
+
+_SHOWN: Final = 100
+"""How many violations a report lists; it counts all of them."""
+_LARGEST: Final = 1_000_000
+"""How many bytes a report may have."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check found."""
+
+    started: datetime
+    seconds: float
+    """How long it took."""
+    position: str
+    """The newest position of the feed before it began."""
+    count: int
+    """How many violations it found."""
+    violations: tuple[Violation, ...]
+    """The first of them."""
+
+
+def write_report(file: Path, report: Report) -> None:
+    """Write a report; a reader sees the one before it or this one. Raises InvalidArgument if it cannot be written."""
+    values = {**asdict(report), "started": report.started.isoformat()}
+    values["violations"] = [asdict(one) for one in report.violations[:_SHOWN]]
+    half = file.with_name(f".{file.name}.new")
+    try:
+        half.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8", errors="replace")
+        half.replace(file)
+    except OSError as error:
+        raise InvalidArgument(f"the report {file} cannot be written: {error.strerror}") from None
+
+
+def read_report(file: Path) -> Report | None:
+    """Return the report in a file; None: there is no file. Raises InvalidArgument for anything else."""
+    try:
+        with file.open("rb") as stream:
+            values = json.loads(stream.read(_LARGEST))
+        violations = _violations(values["violations"])
+        started = datetime.fromisoformat(values["started"])
+        return Report(started, float(values["seconds"]), str(values["position"]), int(values["count"]), violations)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InvalidArgument(f"{file.name} cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        raise InvalidArgument(f"{file.name} is not a report of metastore verify --report") from None
+
+
+def _violations(rows: Sequence[dict[str, object]]) -> tuple[Violation, ...]:
+    return tuple([Violation(**row) for row in rows[:_SHOWN]])  # type: ignore[arg-type]
