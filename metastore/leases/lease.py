@@ -65,13 +65,14 @@ class Hold:
         *,
         renew_every: float | None = None,
         staging: Staging | None = None,
+        deadline: float = math.inf,
     ) -> None:
         """Hold ``grants``, as ``want`` asked. ``since``: the time before that; None: a parent process renews the lease.
 
-        ``renew_every`` is in seconds; None: a quarter of the ttl.
+        ``renew_every`` is in seconds; None: a quarter of the ttl. ``deadline``: how long a release may take (seconds).
         """
         ttl = want.ttl
-        self._book, self.clock, self._staging = book, clock, staging
+        self._book, self.clock, self._staging, self._deadline = book, clock, staging, deadline
         self._grants = tuple(grants)
         self.owner, self.incarnation = want.owner, want.incarnation
         self._ttl = ttl
@@ -213,7 +214,8 @@ class Hold:
         self._heart.stop(_PATIENCE)
         now = self.clock.monotonic()
         try:
-            with until(now + max(self._left(), _LAST_TRY)):  # after that time the lease has expired
+            # after that time the lease has expired
+            with until(now + min(max(self._left(), _LAST_TRY), self._deadline)):
                 given_back = self._book.release(self._grants, self.incarnation)
         except StoreClosed:
             given_back = False  # a store in memory ends with its leases

@@ -127,7 +127,16 @@ class Leases:
             return held
         want = Want(names, owner, ours.incarnation, ttl)
         grants, since = self._wait_for(want, timeout)
-        hold = cls(self._book, self._clock, grants, want, since, renew_every=renew_every, staging=self._staging)
+        hold = cls(
+            self._book,
+            self._clock,
+            grants,
+            want,
+            since,
+            renew_every=renew_every,
+            staging=self._staging,
+            deadline=self._deadline,
+        )
         try:
             hold.check()  # the answer may have come after the ttl
             hold.watch(on_lost)

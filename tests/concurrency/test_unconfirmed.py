@@ -21,6 +21,8 @@ from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.postgres.backend import PostgresBackend
 from metastore.backends.postgres.fragments import CONFIRM
 from metastore.operation.record import ask_until_it_answers
+from metastore.port.conditions import LeaseToken
+from metastore.port.leases import Mirror, Take
 from tests.cache.replicas import pair
 from tests.combine.gate import batches_of, lanes
 from tests.long import long_unless
@@ -181,6 +183,28 @@ def test_confirmed_after_all(server: PostgresServer, url: str, write: str) -> No
         assert written.result(60.0) is not None
         if write != "lease":
             assert store.tables.load(PATHS[0]).version == 2
+
+
+def test_a_repetition_about_a_lease_is_confirmed(server: PostgresServer, url: str) -> None:
+    """The answer was lost, perhaps while the server was restarted: the second sending finds what the first one did."""
+    with psycopg.connect(server.dsn(), autocommit=True) as own:  # the sessions' own setting waits for no replica
+        own.execute(f"ALTER DATABASE {url.rpartition('/')[2]} SET synchronous_commit = 'local'")
+    with ms.open(url, deadline=60.0) as store, ThreadPoolExecutor(3) as pool:
+        rows = store._session.backend.leases
+        ids = [ms.new_operation_id() for _ in range(5)]
+        for name, operation in zip("ab", ids, strict=False):
+            rows.take(Take(operation, None, (name,), (name,), "me", "first", 10**9, None))
+        calls = (
+            lambda: rows.break_("a", "a", ids[2], None),
+            lambda: rows.release([LeaseToken("b", 1, 1, "first")], ["b"], ids[3], None),
+            lambda: rows.mirror(Mirror(ids[4], None, "c", "c", 7, "me", "first")),
+        )
+        assert all(call() for call in calls)
+        with no_replica(server):
+            again = [pool.submit(call) for call in calls]
+            assert wait_until(lambda: len(waits(server)) == len(calls) or any(one.done() for one in again), 30.0)
+            assert not any(one.done() for one in again)
+        assert all(one.result(60.0) for one in again)
 
 
 @pytest.mark.parametrize("found_by", long_unless(("a repeat", "a lost answer"), lambda by: by == "a lost answer"))

@@ -22,6 +22,20 @@ IN_LEASES = (
         "tests/concurrency/test_closing.py -k in_the_middle",
     ),
     Fault(
+        "a release goes on until its lease is over, however long that is",
+        "metastore/leases/lease.py",
+        "min(max(self._left(), _LAST_TRY), self._deadline)",
+        "max(self._left(), _LAST_TRY)",
+        "tests/leases/test_holding.py -k keeps_to_the_deadline",
+    ),
+    Fault(
+        "a break that is sent again does not wait for the replica",
+        "metastore/backends/postgres/lease_sql.py",
+        "(SELECT count(*) FILTER (WHERE ({CONFIRM}) IS NOT NULL) {_SENT_BEFORE})",
+        "(SELECT count(*) {_SENT_BEFORE})",
+        "tests/concurrency/test_unconfirmed.py -k repetition",
+    ),
+    Fault(
         "Bridge: what a section for reading writes itself counts as another's change",
         "metastore/bridge/watch.py",
         "return sum(one not in ours for one in touched)",

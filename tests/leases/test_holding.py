@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +14,9 @@ import pytest
 
 import metastore as ms
 from metastore import database
-from metastore.clock import Clock
+from metastore.clock import SYSTEM, Clock
+from metastore.deadlines import remaining
+from metastore.leases.database import DatabaseBook
 from metastore.store import opening
 from tests.leases.kinds_of_work import S, furnish, picture
 from tests.servers.process import wait_until
@@ -298,3 +301,19 @@ def test_a_heartbeat_that_cannot_start(store: ms.Store, monkeypatch: pytest.Monk
     assert store.leases.holder("work") is None
     assert wait_until(lambda: not list(heartbeats()), 5.0)
     assert store.leases.acquire("work").token == 5
+
+
+def test_a_release_keeps_to_the_deadline_of_its_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not to the lease's ttl: a block would end an hour late while the database does not answer."""
+    left: list[float] = []
+
+    def release(*_: object) -> bool:
+        left.append(remaining(SYSTEM, math.inf))
+        return True
+
+    monkeypatch.setattr(DatabaseBook, "release", release)
+    with ms.open("memory://", deadline=2.0) as store:
+        for leases in (store.leases, store.bind(deadline=1.0).leases):
+            assert leases.acquire(f"job {leases._deadline}", ttl=HOUR).release()
+    assert 1.5 < left[0] <= 2.0
+    assert 0.5 < left[1] <= 1.0

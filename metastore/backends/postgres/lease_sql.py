@@ -7,7 +7,7 @@ order of their names. The position of an event is drawn after the statement's la
 
 from __future__ import annotations
 
-from metastore.backends.postgres.fragments import DURABLE, NOW, WRITER
+from metastore.backends.postgres.fragments import CONFIRM, DURABLE, NOW, WRITER
 from metastore.backends.sql.comments import without_comments
 from metastore.port.leases import ALIVE, DOOMED, PUBLISHED, STAGED
 
@@ -116,6 +116,10 @@ SELECT count(*), min(expires_at) FROM renewed""")
 _SENT_BEFORE = "FROM operation WHERE operation_id = %(operation_id)s::uuid"
 """The rows that the same statement wrote when it was sent before and its answer was lost."""
 
+# counted by a column that confirms: it is evaluated for rows only, so a first sending writes no message
+_CONFIRMED_BEFORE = f"(SELECT count(*) FILTER (WHERE ({CONFIRM}) IS NOT NULL) {_SENT_BEFORE})"
+"""How many there are. The transaction then waits for the replicas: perhaps none has confirmed the first sending."""
+
 
 def _free(whose: str, action: str) -> str:
     logged = _LOGGED.format(
@@ -139,8 +143,8 @@ freed AS (
 done AS MATERIALIZED (SELECT * FROM freed ORDER BY name),
 {logged},
 {_woken("(SELECT name FROM done)")}
--- A repetition after a lost answer counts what the first one wrote. Reading woken makes it run.
-SELECT (SELECT count(*) FROM done) + (SELECT count(*) {_SENT_BEFORE}), (SELECT count(*) FROM woken)""")
+-- A repetition after a lost answer counts what the first one wrote, and confirms it. Reading woken makes it run.
+SELECT (SELECT count(*) FROM done) + {_CONFIRMED_BEFORE}, (SELECT count(*) FROM woken)""")
 
 
 def _woken(names: str, besides: str = "") -> str:
@@ -173,7 +177,8 @@ taken AS (
 -- The name that the part which logs reads.
 done AS MATERIALIZED (SELECT * FROM taken),
 {_LOGGED.format(action="'mirror'", time=NOW, changes="%(changes)s::text")}
-SELECT d.id, d.token, s.id, s.token, s.incarnation
+-- A repetition after a lost answer finds its token noted, and confirms that.
+SELECT d.id, d.token, s.id, s.token, s.incarnation, CASE WHEN d.id IS NULL THEN ({CONFIRM}) END
 FROM (SELECT 1) AS one LEFT JOIN done d ON true LEFT JOIN seen s ON true""")
 """Copies the token of a lease that object storage keeps, so that commits can be fenced by it here."""
 

@@ -141,7 +141,7 @@ class PostgresLeases:
         rows = self._attempt(sql.MIRROR, parameters)
         if isinstance(rows, Conflicted | Unknown):
             return rows
-        ((lease_id, token, seen_id, seen_token, incarnation),) = rows
+        ((lease_id, token, seen_id, seen_token, incarnation, _),) = rows
         if lease_id is not None:
             return LeaseToken(mirror.name, lease_id, token, mirror.incarnation)
         if (seen_token, incarnation) == (mirror.token, mirror.incarnation):
