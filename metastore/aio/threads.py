@@ -28,6 +28,9 @@ from metastore.errors import BackendUnavailable, DeadlineExceeded, StoreClosed
 
 __all__ = ["Job", "Threads"]
 
+_TURN = 4
+"""Of so many calls that threads take, one is the oldest that is not urgent."""
+
 
 class Job:
     """One call, from the task that makes it to a thread and back."""
@@ -103,23 +106,32 @@ class Job:
 class _Calls:
     """The calls that wait for a thread, the urgent ones first.
 
-    What a call has begun goes on at once: between its read and its commit, others change what it read.
+    What a call has begun goes on at once: between its read and its commit, others change what it read. But of ``_TURN``
+    calls one is not urgent, if one waits: a search through many pages must not keep all others from beginning.
     """
 
     def __init__(self) -> None:
         self._there: SimpleQueue[None] = SimpleQueue()
-        self._urgent, self._others = deque[Job | None](), deque[Job | None]()
+        self._urgent, self._others = deque[Job](), deque[Job]()
+        self._lock, self._taken = threading.Lock(), 0
 
-    def put(self, job: Job | None, *, urgent: bool = False) -> None:
+    def put(self, job: Job, *, urgent: bool = False) -> None:
         (self._urgent if urgent else self._others).append(job)
+        self._there.put(None)
+
+    def end(self) -> None:
+        """Let one thread end, after the calls that wait."""
         self._there.put(None)
 
     def get(self) -> Job | None:
         self._there.get()
-        try:
-            return self._urgent.popleft()
-        except IndexError:
-            return self._others.popleft()
+        with self._lock:
+            self._taken += 1
+            first, then = self._urgent, self._others
+            if self._taken % _TURN == 0:
+                first, then = then, first
+            calls = first or then
+            return calls.popleft() if calls else None
 
 
 class Threads:
@@ -251,7 +263,7 @@ class Threads:
         for job in list(self._waits):
             job.stop()
         for _ in self._workers:
-            self._calls.put(None)
+            self._calls.end()
         for thread in self._workers:
             thread.join()
 

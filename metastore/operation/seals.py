@@ -167,12 +167,13 @@ class Seal:
 
     def _guarded(self, view: View, proposal: Proposal[T], catalog: Node) -> Proposal[T]:
         """Return a proposal that lands only under these settings."""
-        if self._is_guarded(catalog, proposal.guards):
-            return proposal
-        settled = self._settled_anew(proposal.guards)
+        held = self._is_guarded(catalog, proposal.guards)
+        settled = self.settled if held else self._settled_anew(proposal.guards)
         if settled is not None:
             merge = proposal.merge
-            return proposal if merge is None else replace(proposal, merge=_settled(merge, settled))
+            if merge is None or merge.settled == settled:
+                return proposal
+            return replace(proposal, merge=_settled(merge, settled))
         if view.guessed:
             raise Conflict("ancestor", f"the catalog {catalog.name} has other settings, or is another one")
         raise Stale

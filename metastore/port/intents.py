@@ -55,7 +55,8 @@ class Entry:
     evidence: tuple[tuple[int, int], ...] = ()
     """Of a user's intent: the guards on which the right to it rests. A helper applies it only under these."""
     settled: tuple[int, int] | None = None
-    """An id and its present scope version: with another one, the commit writes nothing down (read)."""
+    """A catalog and its present scope version. If it has another one, or is not above the entity, the commit writes
+    nothing down (read)."""
     reason: str | None = None
     """Why it is done, in its caller's words. The row keeps it, also if another client applies the change."""
 

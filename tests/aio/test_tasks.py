@@ -261,6 +261,22 @@ def test_what_a_call_has_begun_goes_on_before_others_begin() -> None:
     asyncio.run(main())
 
 
+def test_calls_of_many_steps_keep_no_other_from_beginning() -> None:
+    """Two long searches of a store with one thread: one of them waits whenever the other one is served."""
+
+    async def main() -> None:
+        threads, free, order = Threads(Limits(size=1)), threading.Event(), list[str]()
+        jobs = [threads.submit(free.wait), threads.submit(lambda: order.append("a new call"))]
+        jobs += [threads.submit(lambda: order.append("a step"), urgent=True) for _ in range(40)]
+        free.set()
+        await asyncio.gather(*[job.done for job in jobs])
+        await asyncio.to_thread(threads.close)
+        assert len(order) == 41
+        assert order.index("a new call") < 10
+
+    asyncio.run(main())
+
+
 def test_a_call_waits_for_a_thread_as_long_as_it_may_for_a_connection(postgres_url: str) -> None:
     async def main() -> None:
         async with opened(postgres_url, pool_size=1, max_wait=0.5) as astore, blocked(astore):

@@ -433,6 +433,43 @@ def test_a_hot_entity_is_announced_under_the_settings_of_now(store: Store, table
     assert store.verify() == []
 
 
+def test_nothing_is_announced_below_another_catalog_than_was_looked_at(store: Store, table: Entity) -> None:
+    """The change is hot, and its entity is not below the catalog whose settings the call was prepared with."""
+    session = store._session
+    store.catalogs.create("m.plain", type="relational")
+    store.tables.create("m.plain.s.t", parents=True)
+    moved = store.tables.create("m.plain.s.moved")
+    store.tables.alter(moved, ms.SetProperty("password", "0"))
+    store.tables.rename("m.plain.s.moved", "m.c.s.moved")
+    session.hot.note(moved.id)
+    store.tables.alter(moved, ms.SetProperty("password", SECRETS[2]))  # an entity in hand, as it was before the move
+    swap(store)
+    pending, swapped = session.backend.pending, list[None]()
+
+    def swapped_meanwhile(*arguments: Any, **options: Any) -> Any:
+        if not swapped:
+            swapped.append(None)
+            swap(store)
+        return pending(*arguments, **options)
+
+    session.hot.note(table.id, ("table", ("m", "c", "s", "t")))  # where the path led before
+    cast(Any, session.backend).pending = swapped_meanwhile
+    store.tables.alter("m.c.s.t", ms.SetProperty("password", SECRETS[3]))
+    cast(Any, session.backend).pending = pending
+    if not swapped:
+        swap(store)
+    assert not any(value in repr(dump(behind(store))) for value in SECRETS[2:3])
+    assert not any(value in repr(list(store.tables.history(table))) for value in SECRETS)
+    assert store.reveal(moved, "password") == SECRETS[2]
+
+
+def swap(store: Store) -> None:
+    """Let two catalogs take each other's name."""
+    with store.transaction() as tx:
+        for name, to in (("c", "other"), ("plain", "c"), ("other", "plain")):
+            tx.catalogs.rename(f"m.{name}", to)
+
+
 class _Spied:
     """A backend that lets a test see what is written down."""
 

@@ -197,7 +197,7 @@ IN_BATCHES: tuple[Fault, ...] = (
     Fault(
         "Secrets: what is announced rests on the settings before the rename",
         "metastore/operation/seals.py",
-        "return proposal if merge is None else replace(proposal, merge=_settled(merge, settled))",
+        "return replace(proposal, merge=_settled(merge, settled))",
         "return proposal",
         "tests/secrets/test_renamed.py",
     ),
@@ -207,6 +207,27 @@ IN_BATCHES: tuple[Fault, ...] = (
         "if self.seals is None or self.mode is not _Mode.ALONE else",
         "if self.seals is not None or self.mode is not _Mode.ALONE else",
         "tests/secrets/test_renamed.py",
+    ),
+    Fault(
+        "Secrets: a plain value is announced below another catalog than the one whose settings were looked at",
+        "metastore/backends/sqlite/intents.py",
+        "SELECT 1 FROM up WHERE id = ? AND scope_version = ?",
+        "SELECT 1 FROM guard, (SELECT count(*) FROM up) WHERE id = ? AND scope_version = ?",
+        "tests/contract/test_sealed_contract.py -k another_catalog",
+    ),
+    Fault(
+        "Secrets: a replacement is announced under any settings",
+        "metastore/operation/seals.py",
+        "settled = self.settled if held else self._settled_anew(proposal.guards)",
+        "settled = self._settled_anew(proposal.guards)\n        if held:\n            return proposal",
+        "tests/secrets/test_renamed.py -k replacement",
+    ),
+    Fault(
+        "Async: a call of many steps keeps all others from beginning",
+        "metastore/aio/threads.py",
+        "if self._taken % _TURN == 0:",
+        "if self._taken % _TURN == _TURN:",
+        "tests/aio/test_tasks.py -k keep_no_other",
     ),
     Fault(
         "Async: what a call has begun waits behind all that others begin",

@@ -178,4 +178,13 @@ _SERVERS = (
     ),
 )
 
-IN_CONNECTIONS: tuple[Fault, ...] = (*_CONFIRMATIONS, *_MESSAGES, *_SERVERS)
+_POOL = (
+    Fault(
+        "Pool: an interrupt between the lines that close a connection makes its place useless",
+        "metastore/backends/sql/pool.py",
+        "is_ready = place.connection is not None and (place.settled or",
+        "is_ready = (place.settled or",
+        "tests/interrupts/test_blocks.py -k used_again",
+    ),
+)
+IN_CONNECTIONS: tuple[Fault, ...] = (*_CONFIRMATIONS, *_MESSAGES, *_SERVERS, *_POOL)

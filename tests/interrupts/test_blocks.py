@@ -194,6 +194,14 @@ def test_what_an_interrupt_left_unfinished_is_ended_first(monkeypatch: pytest.Mo
     assert [place.settled for place in pool._places] == [True, True]
 
 
+def test_a_place_is_used_again_after_an_interrupt_between_the_lines_that_close_it() -> None:
+    pool = pool_of(1)
+    used(pool)
+    (place,) = pool._places
+    place.connection, place.settled = None, False
+    assert used(pool) is place.connection
+
+
 def _interrupted(connection: Connection, error: type[BaseException] | None) -> bool:
     raise KeyboardInterrupt
 

@@ -103,3 +103,28 @@ def test_calls_below_a_renamed_catalog_are_not_made_again(
         renamed(other)
     assert again == []
     assert ours.tables.load(T).version == 3
+
+
+def test_a_replacement_is_announced_under_the_settings_that_it_was_decided_with(
+    stores: tuple[ms.Store, ms.Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog declares its property secret after the commit lost, and before the change is announced."""
+    ours, other = stores
+    backend = ours._session.backend
+    commit, write_down = backend.commit, backend.write_down
+
+    def lost(given: Any) -> Any:
+        monkeypatch.setattr(backend, "commit", commit)
+        other.tables.alter(T, ms.SetComment("meanwhile"))
+        return commit(given)
+
+    def declared(entry: Any) -> Any:
+        monkeypatch.setattr(backend, "write_down", write_down)
+        declaring(other)
+        return write_down(entry)
+
+    monkeypatch.setattr(backend, "commit", lost)
+    monkeypatch.setattr(backend, "write_down", declared)
+    ours.tables.create(T, if_exists="replace", properties={"other": "plain text"})
+    assert backend.write_down == write_down  # it was announced
+    assert ours.reveal(T, "other") == "plain text"

@@ -5,6 +5,8 @@ Like :mod:`metastore.backends.memory.commit`, but on a copy of the tables, which
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from metastore.backends.memory.commit import check_caller, check_guards, take_claim
 from metastore.backends.memory.tables import Tables
 from metastore.backends.memory.tickets import check_line
@@ -18,14 +20,19 @@ from metastore.port.writes import Result
 __all__ = ["carry", "help_intents", "set_mark", "write_down"]
 
 
+def _above(tables: Tables, entity_id: int | None) -> Iterator[tuple[int, int]]:
+    """Yield the id and the scope version of an entity, and of all above it."""
+    while entity_id is not None and (stands := tables.stands.get(entity_id)) is not None:
+        yield stands.id, stands.scope_version
+        entity_id = stands.parent_id
+
+
 def write_down(tables: Tables, entry: Entry, now: int) -> Result:
     """Note an operation that is not applied; tell how many intents were there before."""
     check_caller(tables, entry.caller, now)
     take_claim(tables, entry.operation_id, entry.claim)
-    if entry.settled is not None:
-        stands = tables.stands.get(entry.settled[0])
-        if stands is None or stands.scope_version != entry.settled[1]:
-            raise PreconditionFailed("read")
+    if entry.settled is not None and entry.settled not in _above(tables, entry.entity_id):
+        raise PreconditionFailed("read")
     before = 0 if entry.entity_id is None else len(tables.pending(entry.entity_id))
     tables.steps.append(
         Step(

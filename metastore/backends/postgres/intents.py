@@ -33,6 +33,7 @@ from metastore.backends.sql.reads import from_named
 from metastore.port.commit import CommitOutcome, Committed, Conflicted
 from metastore.port.intents import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark
 from metastore.port.note import note_of_intent
+from metastore.port.unreadable import DEEPEST
 from metastore.port.writes import Result
 
 __all__ = [
@@ -60,15 +61,21 @@ _CLAIMABLE = ", ".join(f"'{action}'" for action in CLAIMABLE)
 # --- write down
 
 # Locks nothing: the row is new, and its key refuses a second one. It returns how many intents there were before, from
-# its own snapshot: a hint for how long the owner waits before it helps. The logarithm of 0 raises READ if a scope has
-# another version than the caller says.
+# its own snapshot: a hint for how long the owner waits before it helps. The logarithm of 0 raises READ if the catalog
+# above the entity is another one than the caller says, or has another scope version.
 _ENTRY = f"""entity_id, kind, action, principal, time, path_before, changes, attempt, deadline, digest, result, format,
   fences)
 SELECT %(operation_id)s::uuid, 0, %(entity_id)s::bigint, %(kind)s::text, %(action)s::text, %(principal)s::text,
   {NOW}, %(path)s::text, %(changes)s::text, %(claim)s::int, {NOW} + %(micros)s::bigint, %(digest)s::text,
   %(result)s::text, %(format)s::int, %(note)s::text
-WHERE {DURABLE} AND 0 = ln(CASE WHEN %(settled)s::bigint IS NULL OR EXISTS (SELECT FROM guard
-  WHERE id = %(settled)s::bigint AND scope_version = %(settled_scope)s::bigint) THEN 1 ELSE 0 END)
+WHERE {DURABLE} AND 0 = ln(CASE WHEN %(settled)s::bigint IS NULL OR EXISTS (
+  WITH RECURSIVE up AS (
+    SELECT g.id, g.parent_id, g.scope_version, 0 AS height FROM guard g WHERE g.id = %(entity_id)s::bigint
+    UNION ALL
+    SELECT g.id, g.parent_id, g.scope_version, up.height + 1
+    FROM up CROSS JOIN {each("guard", "g", "g.id = up.parent_id")}
+    WHERE up.parent_id <> 0 AND up.height < {DEEPEST})
+  SELECT FROM up WHERE id = %(settled)s::bigint AND scope_version = %(settled_scope)s::bigint) THEN 1 ELSE 0 END)
 RETURNING (SELECT count(*) FROM operation p WHERE p.entity_id = %(entity_id)s::bigint AND p.action = 'pending'), time"""
 _WRITE_DOWN = f"INSERT INTO operation (operation_id, ordinal, {_ENTRY}"
 

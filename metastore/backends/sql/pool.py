@@ -151,10 +151,9 @@ class WaitingPool:
 
     def make_ready(self, place: Place) -> None:
         """Give a place a connection without unfinished work."""
-        if (
-            not (place.settled or self.settle(place.connection, BaseException))
-            or place.generation is not self._generation
-        ):
+        # an interrupt may have hit the line that closed it
+        is_ready = place.connection is not None and (place.settled or self.settle(place.connection, BaseException))
+        if not is_ready or place.generation is not self._generation:
             place.close()
         if place.connection is None:
             place.generation = self._generation  # read first: a connection of an older generation is not lent

@@ -19,6 +19,7 @@ from metastore.port.commit import Commit
 from metastore.port.intents import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark, Resolution
 from metastore.port.note import note_of_intent
 from metastore.port.records import Marked
+from metastore.port.unreadable import DEEPEST
 from metastore.port.writes import Result
 
 __all__ = [
@@ -43,14 +44,21 @@ LAPSED = f"(marked_until < :now OR marked_at > :now + {MOST_AHEAD})"
 CLEAR = f"""UPDATE guard SET scope_version = scope_version + 1, {CLEARED}
 WHERE id = :id AND mark = :operation_id AND {LAPSED} RETURNING 1"""
 
+_SETTLED = f"""WITH RECURSIVE up AS (
+  SELECT id, parent_id, scope_version, 0 AS height FROM guard WHERE id = ?
+  UNION ALL
+  SELECT g.id, g.parent_id, g.scope_version, up.height + 1 FROM up JOIN guard g ON g.id = up.parent_id
+  WHERE up.parent_id <> 0 AND up.height < {DEEPEST})
+SELECT 1 FROM up WHERE id = ? AND scope_version = ?"""
+"""One row: a catalog stands above the entity, or is it, and has this scope version."""
+
 
 def write_down(connection: Any, entry: Entry, now: int) -> Result:
     """Note an operation that is not applied; tell how many intents were there before."""
     take_row(connection, entry.caller, entry.operation_id, entry.claim, now)
-    if entry.settled is not None:
-        sql = "SELECT 1 FROM guard WHERE id = ? AND scope_version = ?"
-        if connection.execute(sql, entry.settled).fetchone() is None:
-            raise PreconditionFailed("read")
+    settled = entry.settled
+    if settled is not None and connection.execute(_SETTLED, (entry.entity_id, *settled)).fetchone() is None:
+        raise PreconditionFailed("read")
     deadline = now + round(entry.seconds * 1_000_000) if entry.action == PENDING else None
     connection.execute(
         """INSERT INTO operation (operation_id, ordinal, entity_id, kind, action, principal, time, path_before, changes,
