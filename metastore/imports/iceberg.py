@@ -17,6 +17,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NoSuchIcebergTableError,
+    NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
 )
@@ -68,12 +69,17 @@ def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Te
         there: dict[str, list[Names]] = {"table": [], "view": []}
         for namespace in _namespaces(source):
             try:
-                _import_namespace(store, places, (*root, *namespace), _properties(source, namespace))
+                said = _properties(source, namespace)
+                tables, views = source.list_tables(namespace), _views(source, namespace)
+            except NoSuchNamespaceError:  # it was dropped there just now
+                continue
+            try:
+                _import_namespace(store, places, (*root, *namespace), said)
             except OF_ONE as error:
                 outcome.failures.append(f"schema {format_path(namespace)}: {error}")
             outcome.namespaces += 1
-            there["table"] += [(*root, *one) for one in source.list_tables(namespace)]
-            there["view"] += [(*root, *one) for one in _views(source, namespace)]
+            there["table"] += [(*root, *one) for one in tables]
+            there["view"] += [(*root, *one) for one in views]
         wanted = [(kind, *one) for kind, paths in there.items() for one in places.of(kind, paths).items()]
         with ThreadPoolExecutor(_READERS, "import-iceberg") as readers:
             done = readers.map(lambda one: _import(source, target, root, *one), wanted)
@@ -88,7 +94,11 @@ def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Te
 
 def _namespaces(source: Catalog, above: Names = ()) -> Iterator[Names]:
     """Yield all namespaces, each after the one above it."""
-    for namespace in sorted(source.list_namespaces(above)):
+    try:
+        found = sorted(source.list_namespaces(above))
+    except NoSuchNamespaceError:  # it was dropped there just now
+        return
+    for namespace in found:
         names = tuple(namespace)
         if len(names) == len(above) + 1:
             yield names
@@ -142,6 +152,7 @@ def _import(
     if place is None or place.path[:2] != root:  # it was dropped, or moved to another catalog
         return False
     try:
+        place.require_free()
         if kind == "table":
             return _import_table(source, target, path, place)
         if place.known:

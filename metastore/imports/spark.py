@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from metastore.clock import SYSTEM
 from metastore.columns.column import Column
@@ -95,10 +95,10 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
 
         for catalog in _words(session, "SHOW CATALOGS"):
             place("catalog", (catalog,), type="relational", provider="spark")
-            for namespace in _namespaces(session, (catalog,)):
+            for namespace in _namespaces(session, (catalog,), outcome.failures):
                 place("schema", namespace, parents=True)
                 outcome.namespaces += 1
-                tables = _tables(session, namespace)
+                tables = _tables(session, namespace, outcome.failures)
                 for number, name in enumerate(tables, 1):
                     one = _described(session, (*namespace, name))
                     if isinstance(one, Described):
@@ -126,28 +126,41 @@ def _placed(one: Described, place: Place | None) -> Described:
     return one._replace(place=place, operation=SYSTEM.operation_id())
 
 
-def _words(session: SparkSession, statement: str, column: int = 0) -> list[str]:
-    return [row[column] for row in session.sql(statement).collect()]
+def _words(session: SparkSession, statement: str) -> list[str]:
+    return [row[0] for row in session.sql(statement).collect()]
 
 
 def _quoted(names: Names) -> str:
     return ".".join(f"`{name.replace('`', '``')}`" for name in names)
 
 
-def _namespaces(session: SparkSession, above: Names) -> Iterator[Names]:
+def _shown(session: SparkSession, what: str, names: Names, failures: list[str]) -> list[Row]:
+    """Return what Spark lists in ``names``; a failure names what was dropped there just now, or cannot be listed."""
+    try:
+        return list(session.sql(f"SHOW {what} IN {_quoted(names)}").collect())
+    except Exception as error:  # noqa: BLE001  (one namespace stops nothing)
+        failures.append(f"{'.'.join(names)}: {_said(error)}")
+        return []
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0][:300]}"
+
+
+def _namespaces(session: SparkSession, above: Names, failures: list[str]) -> Iterator[Names]:
     """Yield the namespaces below ``above`` that Spark lists, nested ones too."""
-    for text in _words(session, f"SHOW NAMESPACES IN {_quoted(above)}"):
+    for (text,) in _shown(session, "NAMESPACES", above, failures):
         names = (above[0], *parse_path(text))
         if len(names) > len(above):
             yield names
             # Spark's own catalog has one level of namespaces
             if session.conf.get(f"spark.sql.catalog.{above[0]}", None) is not None:
-                yield from _namespaces(session, names)
+                yield from _namespaces(session, names, failures)
 
 
-def _tables(session: SparkSession, namespace: Names) -> list[str]:
+def _tables(session: SparkSession, namespace: Names, failures: list[str]) -> list[str]:
     """Return the names of tables and views; a session's temporary views are in no catalog."""
-    rows = [row.asDict() for row in session.sql(f"SHOW TABLES IN {_quoted(namespace)}").collect()]
+    rows = [row.asDict() for row in _shown(session, "TABLES", namespace, failures)]
     names = {row["tableName"] for row in rows if not row["isTemporary"]}
     return sorted(names)
 
@@ -171,7 +184,7 @@ def _described(session: SparkSession, names: Names) -> Described | str:
             said.get("View Text"),
         )
     except Exception as error:  # noqa: BLE001  (whatever a source raises: one table stops nothing)
-        return f"{type(error).__name__}: {str(error).splitlines()[0][:300]}"
+        return _said(error)
 
 
 def _details(rows: list[tuple[Any, ...]]) -> int:
@@ -218,7 +231,7 @@ def _writer(url: str, lake: Names) -> Any:
 
 def _made(store: Store, one: Described, place: Place) -> bool:
     """Make a table or view; False: it was known before, or something has its name."""
-    if place.known:
+    if place.known or place.taken_by is not None:
         return False
     manager: Any = store.manager(one.kind)
     with suppress(EntityAlreadyExists):
@@ -230,6 +243,7 @@ def _made(store: Store, one: Described, place: Place) -> bool:
 def _written(store: Store, lake: Names, one: Described, place: Place) -> bool:
     """Update a table or view; False: it stays as it is. Raises EntityAlreadyExists if it was made or changed here."""
     path, kind, fields = place.path, kind_named(one.kind), _fields(one)
+    place.require_free()
     own = {name: value for name, value in fields.items() if name not in ("comment", "properties")}
 
     def wanted(before: Doc) -> Doc:

@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 
 import metastore as ms
-from metastore.imports import iceberg
+from metastore.imports import iceberg, places
 from metastore.imports.iceberg import import_iceberg, open_catalog
 from metastore.pyiceberg import MetastoreCatalog
 from metastore.secrets.keyring import new_key
@@ -159,6 +159,81 @@ def test_what_stands_in_the_way_here_is_named_and_stops_nothing(url: str, source
         assert import_iceberg(url, source, "lake.ice").written == 0
         store.tables.purge(next(store.tables.dropped("lake.ice.us")))
         assert import_iceberg(url, source, "lake.ice").written == 1  # so one takes what is there
+
+
+def test_a_name_that_people_gave_to_another_table_makes_nothing_again(
+    sqlite_url: str, source: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pa.table({"id": [3], "name": ["c"]})
+    for name in ("a", "b", "c", "d", "away"):
+        source.create_table(("eu", name), schema=rows.schema)
+    gone = [f"n{number}" for number in range(6)]
+    for name in gone:
+        source.create_namespace(name)
+    source.create_table(("n0", "t"), schema=rows.schema)
+    import_iceberg(sqlite_url, source, "lake.ice")
+    with ms.open(sqlite_url, principal="ann") as store:
+        for name in gone:
+            store.schemas.drop(f"lake.ice.{name}", cascade=True)
+        store.schemas.create("lake.ice.n0")  # what was below the dropped one stays dropped
+        store.metalakes.create("archive")
+        store.catalogs.create("archive.c", type="relational")
+        store.schemas.create("archive.c.s")
+        store.tables.rename("lake.ice.eu.away", ("archive", "c", "s", "away"))
+        store.tables.drop("lake.ice.eu.b")
+        a = store.tables.rename("lake.ice.eu.a", "b")
+        d = store.tables.rename("lake.ice.eu.d", "swapped")
+        c = store.tables.rename("lake.ice.eu.c", "d")
+        d = store.tables.rename(d, "c")
+        paths = sorted(table.path for table in store.find(kind="table"))
+        for name in ("a", "b", "c"):
+            source.load_table(("eu", name)).append(rows)
+        asked, first = list[str](), places._first_place
+
+        def counted(manager: Any, entity: ms.Entity) -> tuple[str, ...]:
+            asked.append(entity.path)
+            return first(manager, entity)
+
+        monkeypatch.setattr(places, "_first_place", counted)
+        done = import_iceberg(sqlite_url, source, "lake.ice")
+        assert (done.written, done.failures) == (2, [])
+        assert sorted(table.path for table in store.find(kind="table")) == paths
+        assert [store.tables.load(one).version - one.version for one in (a, c, d)] == [1, 1, 0]
+        assert sum(path.startswith("lake.ice.n") for path in asked) == len(gone)  # and not the square of it
+
+
+def test_names_that_are_one_here_do_not_take_turns(sqlite_url: str, source: Catalog) -> None:
+    rows = pa.table({"id": [3], "name": ["c"]})
+    source.create_namespace("us")
+    for names in (("us", "Orders"), ("us", "orders"), ("us", "cafe\u0301"), ("us", "caf\u00e9"), ("EU", "t")):
+        source.create_table(names, schema=rows.schema)
+    with ms.open(sqlite_url, principal="ann") as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.ice", type="relational", provider="lakehouse-iceberg", fold_case=True)
+        seen = []
+        for _ in range(3):
+            done = import_iceberg(sqlite_url, source, "lake.ice")
+            made = {one.path: one.properties["metadata_location"] for one in store.find("lake", kind="table")}
+            seen.append((sorted(done.failures), made, store.schemas.load("lake.ice.eu").version))
+        assert seen[0] == seen[1] == seen[2]
+        named = [one.partition(":")[0].lower() for one in seen[0][0]]
+        assert named == ["schema eu", "table us.cafe\u0301", "table us.orders"]
+
+
+def test_a_namespace_that_is_dropped_there_meanwhile_stops_nothing(
+    sqlite_url: str, source: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.create_namespace("us")
+    load = source.load_namespace_properties
+
+    def meanwhile(namespace: Any) -> Any:
+        if source.namespace_exists("us"):
+            source.drop_namespace("us")
+        return load(namespace)
+
+    monkeypatch.setattr(source, "load_namespace_properties", meanwhile)
+    done = import_iceberg(sqlite_url, source, "lake.ice")
+    assert (done.namespaces, done.written, done.failures) == (2, 2, [])
 
 
 def test_an_encrypted_property_follows_until_people_change_it(

@@ -16,7 +16,7 @@ pytest.importorskip("pyspark", reason="needs the extra [spark]")
 
 import metastore as ms
 from metastore.imports.places import Place
-from metastore.imports.spark import Described, _writer, import_spark
+from metastore.imports.spark import Described, _namespaces, _tables, _writer, import_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,6 +86,13 @@ def test_what_people_did_here_stays(sqlite_url: str, session: SparkSession) -> N
         assert (import_spark(sqlite_url, session, "lake").written, store.tables.exists(table)) == (0, False)
 
 
+def test_a_namespace_that_is_dropped_there_meanwhile_is_named(session: SparkSession) -> None:
+    failures = list[str]()
+    assert _tables(session, ("spark_catalog", "gone"), failures) == []
+    assert list(_namespaces(session, ("nowhere",), failures)) == []
+    assert [one.partition(": ")[0] for one in failures] == ["spark_catalog.gone", "nowhere"]
+
+
 def test_a_repeated_task_makes_nothing_again(sqlite_url: str) -> None:
     place = Place(("lake", "c", "s", "t"), known=False)
     one = Described("table", place.path[1:], (), None, {}, (), None, None, None, place, ms.new_operation_id())
@@ -98,6 +105,8 @@ def test_a_repeated_task_makes_nothing_again(sqlite_url: str) -> None:
         store.tables.drop("lake.c.s.t")
         list(write([one]))  # the same operation
         assert not store.tables.exists("lake.c.s.t")
+        taken = one._replace(place=place._replace(taken_by=("lake", "c", "s", "T")), operation=ms.new_operation_id())
+        assert list(write([taken])) == ["table c.s.t: 'T' there has this name here"]
 
 
 @pytest.mark.long
