@@ -124,7 +124,7 @@ def test_a_lost_answer(ground: Ground, really: bool, given: bool) -> None:
 @pytest.mark.parametrize("given", [True, False])
 def test_what_was_found_decided_is_gone_a_moment_later(ground: Ground, given: bool) -> None:
     own = new_id() if given else None
-    with meanwhile(ground, lose=True, steps=lambda: collected(ground)), pytest.raises(ms.OutcomeUnknown):
+    with meanwhile(ground, lose=True, confirm=lambda: collected(ground)), pytest.raises(ms.OutcomeUnknown):
         ground.store.schemas.alter(TWO, MINE, operation_id=own, deadline=5)
     check_untouched(ground)
 

@@ -62,6 +62,7 @@ REFUSED: dict[str, list[Callable[[Store], Any]]] = {
     "gc": [lambda s: s.gc()],
     "verify": [lambda s: s.verify()],
     "stats": [lambda s: s.stats()],
+    "losses": [lambda s: s.losses()],
     "secrets": [lambda s: s.secrets.rotate(), lambda s: s.secrets.scrub()],
     "leases": [
         lambda s: s.leases.acquire("x"),

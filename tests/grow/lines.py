@@ -40,13 +40,14 @@ LINES: Final[Mapping[str, Answer]] = _lines(
     roles.grant roles.revoke roles.unassign schemas.create schemas.exclusive sources.figures sources.load_many
     sources.register sources.relations sources.rows sources.tables sources.tables_and_drops statistics.of
     statistics.of_partitions
-    statistics.remove statistics.set tables.create tags.create topics.create users.create views.create store.ping
-    store.position cache.members lease.check lease.release lease.renew sources.now""",
+    statistics.remove statistics.set tables.create tags.create topics.create users.create views.create store.losses
+    store.ping store.position cache.members lease.check lease.release lease.renew sources.now""",
     many="""consumers.list drops.pending store.pins store.changes store.find catalogs.dropped catalogs.history
     catalogs.list
     catalogs.names crawls.list crawls.names groups.members leases.list models.versions owners.owned_by
     policies.targets roles.grants roles.members roles.of sources.below users.groups""",
-    all="""consumer.lag store.backup store.export_to store.gc store.import_from store.stats store.verify secrets.rotate
+    all="""consumer.lag store.backup store.export_to store.gc store.find_page store.import_from store.stats store.verify
+    secrets.rotate
     secrets.scrub""",
     none="""cache.stats leases.close store.close store.metrics lease.closed lease.end lease.is_over lease.keep
     lease.refused

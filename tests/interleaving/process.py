@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 from threading import get_ident
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 from uuid import UUID
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -46,6 +46,8 @@ __all__ = [
 URL: Final = parse_url("memory://")
 Wrap = Callable[[Backend], Backend]
 """What is put between a process and the database: a mutant."""
+
+T = TypeVar("T")
 
 
 class Hand(NamedTuple):
@@ -208,6 +210,10 @@ class _Proxy:
     @property
     def readers(self) -> _Proxy:
         return _Proxy(self._run, "readers.")
+
+    def in_one_go(self, work: Callable[[], T]) -> T:
+        """Call it: other processes come between two calls all the same."""
+        return work()
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name == "when_started":
