@@ -113,7 +113,8 @@ class _Calls:
     def __init__(self) -> None:
         self._there: SimpleQueue[None] = SimpleQueue()
         self._urgent, self._others = deque[Job](), deque[Job]()
-        self._lock, self._taken = threading.Lock(), 0
+        self._lock = threading.Lock()  # two threads must not take one call; held for no call
+        self._taken = 0
 
     def put(self, job: Job, *, urgent: bool = False) -> None:
         (self._urgent if urgent else self._others).append(job)

@@ -5,7 +5,8 @@ joining   It is registered, and acknowledges. It keeps nothing before all transa
           generation.
 serving   It looks whenever a change is announced, evicts, acknowledges what is new; it renews its lease every third of
           the ttl.
-fenced    The lease is over, or its row is gone. Entries are never used again; it joins with a new CacheLease.
+fenced    The lease is over, its row is gone, or the store asks another server now. Entries are never used again; it
+          joins with a new CacheLease.
 left      Its store was closed or dropped, or the process ends. Its row is removed: no writer waits for it.
 ========  =====================================================================================================
 """

@@ -169,7 +169,7 @@ class BatchSender:
 
     def _sent(self, handles: Sequence[Waiter]) -> Tell:
         run = self._session.backend.origin.run  # before anything is decided
-        drawn, batch, members, written = batches(self._session).in_one_go(lambda: self._made(handles, run))
+        drawn, batch, members, written = batches(self._session).in_one_go(lambda: self._decide_and_commit(handles, run))
         answers = _Answers(batch, written)
         for entity_id, answer in answers.altered.items():
             if answer.pending:
@@ -179,7 +179,9 @@ class BatchSender:
             self._back(sorted(drawn.behind(answers), key=_number))
         return lambda: drawn.tell(answers)
 
-    def _made(self, handles: Sequence[Waiter], run: str | None) -> tuple[_Drawn, Batch, list[Decided], Written | None]:
+    def _decide_and_commit(
+        self, handles: Sequence[Waiter], run: str | None
+    ) -> tuple[_Drawn, Batch, list[Decided], Written | None]:
         drawn = self._drawn(handles, run)
         batch, members = drawn.sent(run)
         return drawn, batch, members, commit(members, batch, batches(self._session)) if members else None

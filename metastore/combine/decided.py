@@ -79,15 +79,16 @@ def _at(value: Any, result: Result | Taken | None) -> Any:
 
 
 def bases(session: Session, handles: Sequence[Waiter]) -> list[Record | bool]:
-    """Return the record that each request begins with: the one in hand, else what its path leads to.
+    """Return the record that each request begins with: the one in hand, else the one at its path.
 
-    False: nothing is at its path. True: it has none.
+    False: nothing is at its path. True: the request names no path.
     """
     requests = [handle.request for handle in handles]
     wanted = {one: Find(one.path, one.below) for one in requests if not one.record and one.path and one.below}
-    for one, found in zip(wanted, found_together(session, list(wanted.values())), strict=True):
-        one.saw(found)
-    return [one.record or (one not in wanted or (one.found and one.found.record) or False) for one in requests]
+    found = dict(zip(wanted, found_together(session, list(wanted.values())), strict=True))
+    for one, there in found.items():
+        one.saw(there)
+    return [one.record or (found[one].record or False if one in found else True) for one in requests]
 
 
 def missing(handle: Waiter) -> list[Decided]:
