@@ -16,6 +16,7 @@ from metastore.errors import PermissionDenied
 from metastore.governance.access import Access, Probed, Want
 from metastore.governance.evidence import KnownFacts, Nodes
 from metastore.governance.passed import PASSED, REFUSED
+from metastore.kinds.registry import kind_named
 from metastore.port.backend import Backend, Guards
 from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Resolved, RowPage, Step
@@ -317,11 +318,13 @@ class Seen:
     # --- search
 
     def find(self, search: Search) -> Matches:
-        """Return the matches that the user sees."""
+        """Return the matches that the user sees, and the containers among them: below others all is hidden."""
         matches = self._base.find(search)
+        containers = [one.id for one in matches.scanned if kind_named(one.kind).container]
+        hidden = {*containers} - self._sees(containers)
         shown = self._access.visible([record.chain for record in matches.records])
         records = [record for record, known in zip(matches.records, shown, strict=True) if known is not None]
-        return matches._replace(records=records)
+        return matches._replace(records=records, scanned=[one for one in matches.scanned if one.id not in hidden])
 
 
 def _some(chosen: Chosen) -> bool:

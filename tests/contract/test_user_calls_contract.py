@@ -12,6 +12,7 @@ import pytest
 
 import metastore as ms
 from metastore import Store
+from metastore.governance.seen import Seen
 from metastore.kinds.entity import Entity
 from metastore.managers.pages.page import TokenScope, write_token
 from tests.contract.authorized import Lake, prepare
@@ -118,6 +119,22 @@ def test_rows_relations_and_searches_show_nothing_hidden(lake: Lake, ann: Store)
     assert not list(ann.find(kind="user", name="bob*"))
     with pytest.raises(ms.EntityNotFound):
         list(ann.find("lake.hr"))
+
+
+def test_a_search_does_not_look_below_what_is_hidden(lake: Lake, ann: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a user does not see may be most of a store."""
+    looked: list[int] = []
+    find = Seen.find
+
+    def spied(backend: Any, search: Any) -> Any:
+        looked.extend([search.parent, *search.parents])
+        return find(backend, search)
+
+    monkeypatch.setattr(Seen, "find", spied)
+    assert "lake.sales.eu.orders" in {one.path for one in ann.find("lake", kind="table")}
+    assert lake.store.catalogs.load("lake.sales").id in looked
+    assert lake.hr.id not in looked
+    assert lake.store.schemas.load("lake.hr.people").id not in looked
 
 
 def test_the_feed_shows_nothing_hidden(lake: Lake, ann: Store) -> None:
