@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from metastore.cli.context import Reports
 from metastore.cli.output import console as out
 from metastore.cli.output import write
 from metastore.cli.settings import Settings
@@ -20,6 +21,7 @@ def console(
     ctx: typer.Context,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; by default, a free one.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
+    reports: Reports = None,
 ) -> None:
     """Open a web page that shows a database.
 
@@ -41,7 +43,7 @@ def console(
             webbrowser.open(address)
 
     with settings.open() as store:
-        app = serving.application(store, iceberg=False, gravitino=False)
+        app = serving.application(store, iceberg=False, gravitino=False, reports=reports)
         serving.serve_application(app, port=port, listens=listens)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from itertools import islice
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,6 +23,7 @@ from metastore.port.unreadable import Unreadable
 __all__ = [
     "Json",
     "KindOption",
+    "Reports",
     "SkipUnreadable",
     "child_kinds",
     "find",
@@ -34,6 +36,15 @@ Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 KindOption = Annotated[
     str | None,
     typer.Option("--kind", help="The kind, where several share the name.", show_default=False),
+]
+Reports = Annotated[
+    Path | None,
+    typer.Option(
+        "--reports",
+        metavar="FOLDER",
+        help="The console shows verify.json and load tests of it.",
+        show_default=False,
+    ),
 ]
 SkipUnreadable = Annotated[
     bool,

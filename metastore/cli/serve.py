@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from rich.text import Text
 
-from metastore.cli.context import Json
+from metastore.cli.context import Json, Reports
 from metastore.cli.output import console, table, write, write_json, write_table
 from metastore.cli.output import safe as printable
 from metastore.cli.settings import Settings
@@ -117,15 +117,7 @@ def serve(
     pages: Annotated[
         bool, typer.Option("--console/--no-console", help="Show the store as web pages, below /console/.")
     ] = True,
-    reports: Annotated[
-        Path | None,
-        typer.Option(
-            "--reports",
-            metavar="FOLDER",
-            help="The console shows verify.json and load tests of it.",
-            show_default=False,
-        ),
-    ] = None,
+    reports: Reports = None,
     jobs: Annotated[bool, typer.Option("--jobs", help="Run jobs: commands, as the user of this server.")] = False,
     job_workers: Annotated[
         int, typer.Option("--job-workers", min=0, max=64, help="How many jobs it runs at once, with --jobs.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import sqlite3
@@ -19,6 +20,7 @@ import httpx
 import pytest
 
 import metastore as ms
+from metastore.cli.app import run
 from metastore.serve.console.asked import Asked, Shown
 from metastore.serve.console.words import command
 from metastore.verify.report import Report, write_report
@@ -363,6 +365,24 @@ def test_health_shows_the_last_reports(lake_url: str, tmp_path: Path) -> None:
         assert "is of another database" in console.get("health").text
         (tmp_path / "verify.json").write_text("{}")
         assert "is not a report of metastore verify" in console.get("health").text
+
+
+def test_the_command_shows_the_reports_too(lake_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``metastore console --reports``: what it would serve has the folder."""
+    (tmp_path / "verify.json").write_text("{}")
+    shown: list[str] = []
+
+    async def health(app: Any) -> str:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+            return (await client.get("/console/health")).text
+
+    def serve_application(app: Any, **_: object) -> None:
+        shown.append(asyncio.run(health(app)))
+
+    monkeypatch.setattr("metastore.serve.serve_application", serve_application)
+    code = run(["--url", lake_url, "console", "--no-browser", "--reports", str(tmp_path)])
+    assert (code, len(shown)) == (0, 1)
+    assert "is not a report of metastore verify" in shown[0]
 
 
 def test_a_database_that_is_away_is_told_and_tried_again(lake_url: str) -> None:
