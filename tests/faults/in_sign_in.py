@@ -205,7 +205,7 @@ IN_SIGN_IN: tuple[Fault, ...] = (
     Fault(
         "Sign-in: a token that leaves its groups out has none",
         "metastore/serve/oidc/tokens.py",
-        'if claim not in claims and ((isinstance(left_out, dict) and claim in left_out) or claims.get("hasgroups")):',
+        'if top not in claims and ((isinstance(left_out, dict) and top in left_out) or claims.get("hasgroups")):',
         "if False:",
         _USERS,
     ),

@@ -1,0 +1,293 @@
+"""The console's way to the issuer and back: who comes in, and which answers of which browsers do not count."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import httpx
+import pytest
+
+import metastore as ms
+from metastore.serve import Principals
+from metastore.serve.console.session import COOKIE
+from metastore.serve.console.signin import BEGUN
+from metastore.serve.oidc import Client, Issuer, asking
+from tests.console.server import Page
+from tests.iceberg.server import served
+from tests.oidc.issuer import AUDIENCE, DISCOVERY, MovedClock, OwnIssuer, send
+
+PUBLIC = "http://127.0.0.1:9/lake"
+"""Where browsers reach the servers: a proxy, which the tests replace."""
+SECRET = "secret-of-console"
+
+
+class Browser:
+    """A browser, which knows the servers by their public address."""
+
+    def __init__(self, address: str) -> None:
+        self.base = address.replace("/iceberg", "/console/")
+        self.client = httpx.Client(timeout=30.0, limits=httpx.Limits(max_keepalive_connections=0))  # none stays open
+
+    def get(self, page: str) -> httpx.Response:
+        return self.client.get(f"{self.base}{page}")
+
+    def begun(self, following: str = "") -> dict[str, str]:
+        """Begin a sign-in; return what the browser asks the issuer."""
+        answer = self.get(f"login?{urlencode({'next': following})}")
+        assert answer.status_code == 303, answer.text
+        return dict(parse_qsl(urlsplit(answer.headers["location"]).query))
+
+    def at_issuer(self, own: OwnIssuer, asked: dict[str, str]) -> dict[str, str]:
+        """Sign in there; return what the issuer lets the browser take back."""
+        place = self.client.get(f"{own.url}/authorize", params=asked).headers["location"]
+        assert place.startswith(f"{PUBLIC}/console/callback?")
+        return dict(parse_qsl(urlsplit(place).query))
+
+    def back(self, answer: dict[str, str] | str) -> httpx.Response:
+        return self.get(f"callback?{answer if isinstance(answer, str) else urlencode(answer)}")
+
+    @property
+    def is_in(self) -> bool:
+        return self.get("./").status_code == 200
+
+
+def principals(own: OwnIssuer, public: str = PUBLIC, secret: str | None = SECRET, **more: Any) -> Principals:
+    client = Client("console" if secret else "page", public, secret, "lake")
+    return Principals(issuer=Issuer(own.url, AUDIENCE, client=client, **more))
+
+
+@pytest.fixture
+def own() -> Iterator[OwnIssuer]:
+    with OwnIssuer() as own:
+        own.says["authorization_response_iss_parameter_supported"] = True
+        yield own
+
+
+@pytest.fixture
+def address(own: OwnIssuer, sqlite_url: str, tmp_path: Path) -> Iterator[str]:
+    with served(sqlite_url, tmp_path / "w", principals(own)) as address:
+        yield address
+
+
+def test_any_server_ends_a_sign_in(own: OwnIssuer, address: str, sqlite_url: str, tmp_path: Path) -> None:
+    browser, wanted = Browser(address), "./?path=lake.ice&kind=catalog"
+    own.says["end_session_endpoint"] = f"{own.url}/logout?x=1"
+    form = browser.get(browser.get(wanted).headers["location"])
+    (link,) = [one for one in Page(browser.base, form.text).links if "login" in one]
+    answer = browser.client.get(link)
+    cookie = answer.headers["set-cookie"].lower()
+    assert all(one in cookie for one in (BEGUN, "httponly", "samesite=lax", "max-age=600"))
+    assert "secure" not in cookie
+    asked = dict(parse_qsl(urlsplit(answer.headers["location"]).query))
+    assert (asked["scope"], asked["redirect_uri"]) == ("openid lake", f"{PUBLIC}/console/callback")
+    said = browser.at_issuer(own, asked)
+    with served(sqlite_url, tmp_path / "w", principals(own)) as other:
+        browser.base = other.replace("/iceberg", "/console/")  # cookies do not depend on the port
+        answer = browser.back(said)
+        page = Page(browser.base, answer.text)
+        assert (answer.status_code, page.inline) == (200, [])
+        assert 'content="0; url=./?path=lake.ice&amp;kind=catalog"' in answer.text
+        session = next(one for one in answer.headers.get_list("set-cookie") if COOKIE in one).lower()
+        assert all(one in session for one in ("httponly", "samesite=strict"))
+        assert BEGUN not in browser.client.cookies
+    browser.base = address.replace("/iceberg", "/console/")
+    assert "4711" in browser.get(wanted).text
+    assert browser.back(said).status_code == 401  # the answer counts once
+    assert browser.is_in
+    out = browser.client.post(f"{browser.base}signout", headers={"Sec-Fetch-Site": "same-origin"})
+    assert [out.status_code, browser.is_in] == [200, False]
+    place = browser.get("leave").headers["location"]
+    assert place.startswith(f"{own.url}/logout?x=1&client_id=console&post_logout_redirect_uri=http%3A%2F%2F127.0.0.1")
+
+
+def test_behind_tls_cookies_are_secure_and_clients_prove_who_they_are(
+    own: OwnIssuer, sqlite_url: str, tmp_path: Path
+) -> None:
+    with served(sqlite_url, tmp_path / "w", principals(own, "https://lake.example/")) as address:
+        answer = Browser(address).get("login")
+    assert "secure" in answer.headers["set-cookie"].lower()
+    assert "redirect_uri=https%3A%2F%2Flake.example%2Fconsole%2Fcallback&" in answer.headers["location"]
+
+    def signed_in(secret: str | None) -> str:
+        flow = principals(own, secret=secret).issuer.code_flow  # type: ignore[union-attr]
+        assert flow is not None
+        place, cookie = flow.begin("x" * 3000)
+        answer = Browser(address).at_issuer(own, dict(parse_qsl(urlsplit(place).query)))
+        return flow.end(answer, cookie)[1]
+
+    assert [signed_in(SECRET), signed_in(None)] == ["", ""]  # what is too long for a cookie is left out
+    own.clients["console"] = "%:é+ secret"
+    assert signed_in("%:é+ secret") == ""
+    own.says["token_endpoint_auth_methods_supported"] = ["client_secret_post"]
+    assert signed_in("%:é+ secret") == ""
+
+
+FOREIGN: dict[str, Callable[[dict[str, str]], dict[str, str] | str]] = {
+    "another state": lambda said: {**said, "state": "A" * 43},
+    "no state": lambda said: {**said, "state": ""},
+    "a state that is no ASCII": lambda said: {**said, "state": "é"},
+    "mixed up with another issuer": lambda said: {**said, "iss": "https://evil.example"},
+    "without an issuer": lambda said: {name: value for name, value in said.items() if name != "iss"},
+    "without a code": lambda said: {**said, "code": ""},
+    "with two codes": lambda said: f"{urlencode(said)}&code=other",
+    "an unknown code": lambda said: {**said, "code": "guessed"},
+    "a refusal": lambda said: {**said, "error": "<script>alert(1)</script>", "error_description": "<b>"},
+}
+
+
+def test_an_answer_that_belongs_to_no_sign_in_of_this_browser(own: OwnIssuer, address: str) -> None:
+    for name, changed in FOREIGN.items():
+        browser = Browser(address)
+        said = browser.at_issuer(own, browser.begun())
+        answer = browser.back(changed(said))
+        assert (answer.status_code, browser.is_in) == (401, False), name
+        assert "<script>alert" not in answer.text, name
+        assert said["code"] not in answer.text, name
+    attacker, victim = Browser(address), Browser(address)
+    said = attacker.at_issuer(own, attacker.begun())
+    assert victim.back(said).status_code == 401  # the attacker's answer, in a browser without a sign-in
+    own_state = victim.begun()["state"]
+    assert victim.back(said).status_code == 401  # and in one that has begun another
+    for own.checks_pkce in (True, False):  # the attacker's code with the victim's state: the nonce is another one too
+        own_state = victim.begun()["state"]
+        said = {**attacker.at_issuer(own, attacker.begun()), "state": own_state}
+        assert victim.back(said).status_code == 401
+    assert not victim.is_in
+    own.checks_pkce = True
+    browser = Browser(address)
+    said, kept = browser.at_issuer(own, browser.begun()), browser.client.cookies[BEGUN]
+    assert browser.back(said).status_code == 200
+    again = httpx.get(f"{browser.base}callback", params=said, cookies={BEGUN: kept})
+    assert again.status_code == 401  # a thief with the cookie too: the issuer knows that the code was used
+    for cookie in ("", "1.x.y", f"{int(time.time()) - 1}.{kept.partition('.')[2]}", kept + "!", f"²{kept}"):
+        raw = [(b"Cookie", f"{BEGUN}={cookie}".encode())]
+        assert httpx.get(f"{browser.base}callback", params=said, headers=raw).status_code == 401
+
+
+WRONG_ID: dict[str, dict[str, Any]] = {
+    "for another client": {"aud": "other"},
+    "made for another client": {"aud": ["console", "other"], "azp": "other"},
+    "of another sign-in": {"nonce": "n"},
+    "without a nonce": {"nonce": None},
+    "of another issuer": {"iss": "https://evil.example"},
+    "of another key": {"key": "other", "header": {"kid": "first"}},
+    "over": {"exp": 1},
+}
+WRONG_ACCESS: dict[str, dict[str, Any]] = {
+    "for another audience": {"aud": "console"},
+    "an ID token": {"header": {"typ": "JWT"}, "nonce": "n"},
+    "too long": {"groups": ["x" * 100] * 28},
+}
+
+
+def test_the_tokens_for_a_code_are_checked(own: OwnIssuer, address: str) -> None:
+    def signed_in() -> httpx.Response:
+        browser = Browser(address)
+        answer = browser.back(browser.at_issuer(own, browser.begun()))
+        assert browser.is_in == (answer.status_code == 200)
+        return answer
+
+    for own.id_claims in WRONG_ID.values():
+        assert signed_in().status_code == 401, own.id_claims
+    own.id_claims = {"aud": ["console", "other"]}
+    assert signed_in().status_code == 200
+    for more in WRONG_ACCESS.values():
+        own.user = {"sub": "4711", **more}
+        answer = signed_in()
+        assert answer.status_code == 401, more
+    assert "characters" in answer.text
+    own.user = {"sub": "4711", "more": ""}
+    own.user["more"] = "x" * ((3796 - len(own.token(**own.user))) * 3 // 4)
+    longest = signed_in()
+    assert longest.status_code == 200
+    assert all(3800 < len(one) <= 4096 for one in longest.headers.get_list("set-cookie") if COOKIE in one)
+
+
+@pytest.mark.parametrize("following", ["https://evil.example/", "//evil.example", "/\\evil", "//[", "../../api"])
+def test_a_sign_in_leads_to_pages_of_the_console(own: OwnIssuer, address: str, following: str) -> None:
+    browser = Browser(address)
+    answer = browser.back(browser.at_issuer(own, browser.begun(following)))
+    assert 'content="0; url=./"' in answer.text
+    token = own.token()
+    browser.client.cookies.clear()
+    form = {"token": token, "next": following}
+    answer = browser.client.post(f"{browser.base}signin", data=form, headers={"Sec-Fetch-Site": "same-origin"})
+    assert answer.headers["location"] == "./"
+
+
+def _garbage(handler: BaseHTTPRequestHandler) -> None:
+    send(handler, 200, b"<html>")
+
+
+def _large(handler: BaseHTTPRequestHandler) -> None:
+    send(handler, 200, b'{"access_token": "' + b"x" * (10 << 20) + b'"}')
+
+
+def _nothing(handler: BaseHTTPRequestHandler) -> None:
+    send(handler, 200, b'{"access_token": 1}')
+
+
+def _redirect(handler: BaseHTTPRequestHandler) -> None:
+    send(handler, 307, b"", Location="/realms/lake/token")
+
+
+def _away(handler: BaseHTTPRequestHandler) -> None:
+    send(handler, 503, b"")
+
+
+def test_an_issuer_that_does_not_answer_delays_nobody(
+    own: OwnIssuer, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, later = MovedClock(), {"exp": int(time.time()) + 9999}
+    own.user, own.id_claims = {"sub": "4711", **later}, later
+    with served(sqlite_url, tmp_path / "w", principals(own, clock=clock)) as address:
+        browser = Browser(address)
+        for own.answers[DISCOVERY] in (_garbage, _large, _away):
+            assert browser.get("login").status_code == 503
+        own.answers.clear()
+        for place in ("http://evil.example/authorize", "javascript:alert(1)", "http://[", 7):
+            own.says["authorization_endpoint"] = place
+            clock.move(301)
+            assert browser.get("login").status_code == 503, place
+        del own.says["authorization_endpoint"]
+        clock.move(301)
+        said = browser.at_issuer(own, browser.begun())
+        for own.answers["/token"] in (_garbage, _large, _nothing, _redirect, _away):
+            assert (browser.back(said).status_code, browser.is_in) == (503, False)
+        arrived, over = threading.Event(), threading.Event()
+
+        def drip(handler: BaseHTTPRequestHandler) -> None:
+            handler.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n")
+            arrived.set()
+            while not over.wait(0.02):
+                handler.wfile.write(b" ")
+
+        own.answers["/token"] = drip
+        waiting = threading.Thread(target=browser.back, args=(said,))
+        waiting.start()
+        try:
+            assert arrived.wait(30.0)
+            assert httpx.get(f"{browser.base}signin", timeout=30.0).status_code == 200
+            assert not over.is_set()
+            monkeypatch.setattr(asking, "SECONDS", 0.2)
+            assert browser.back(said).status_code == 503
+        finally:
+            over.set()
+            waiting.join()
+        own.answers.clear()
+        monkeypatch.undo()
+        assert browser.back(said).status_code == 200  # the sign-in went on: the page loads itself again
+
+
+def test_a_client_of_the_issuer_needs_an_address(tmp_path: Path) -> None:
+    for public in ("lake.example", "http://lake.example", "https://lake.example/?x", "https://a:b@lake.example"):
+        with pytest.raises(ms.InvalidArgument, match="public URL"):
+            Client("console", public)
+    with pytest.raises(ms.InvalidArgument):
+        Client("", PUBLIC)
