@@ -112,6 +112,8 @@ class OwnIssuer:
         self.says: dict[str, Any] = {}
         """What its document has besides."""
         self.life = 300
+        self.ahead = 0.0
+        """How far its clock is ahead (seconds)."""
         self.user: dict[str, Any] = {"sub": "4711"}
         """The claims of who signs in at its page."""
         self.id_claims: dict[str, Any] = {}
@@ -140,7 +142,7 @@ class OwnIssuer:
     def token(self, sub: str = "4711", *, key: str | bytes | None = "first", **changed: Any) -> str:
         """Return an access token; ``header``: what its header has besides. A claim that is None is left out."""
         header = {"typ": "at+jwt", "alg": "RS256" if key == "rsa" else "ES256", "kid": key, **changed.pop("header", {})}
-        now = int(time.time())
+        now = int(time.time() + self.ahead)
         claims = {"iss": self.url, "aud": AUDIENCE, "sub": sub, "iat": now, "exp": now + 300, **changed}
         return compact(header, {name: value for name, value in claims.items() if value is not None}, key)
 
@@ -197,7 +199,7 @@ def _handler(issuer: OwnIssuer) -> type[BaseHTTPRequestHandler]:
             if path in issuer.answers:
                 issuer.answers[path](self)
                 return
-            if path == "/authorize":
+            if path in ("/authorize", "/approved"):
                 send(self, 302, b"", Location=issuer.authorized(dict(parse_qsl(query))))
                 return
             found = issuer.json_of(path)
@@ -223,7 +225,7 @@ def _handler(issuer: OwnIssuer) -> type[BaseHTTPRequestHandler]:
                 send(self, 400 if "error" in said else 200, json.dumps(said).encode())
                 return
             issuer.granted += 1
-            more: dict[str, Any] = {"exp": int(time.time()) + issuer.life, "jti": str(issuer.granted)}
+            more: dict[str, Any] = {"exp": int(time.time() + issuer.ahead) + issuer.life, "jti": str(issuer.granted)}
             token = issuer.token(f"id-of-{client}", preferred_username=client, client_id=client, **more)
             said = {"access_token": token, "token_type": "Bearer", "expires_in": issuer.life}
             send(self, 200, json.dumps(said).encode())

@@ -41,7 +41,7 @@ __all__ = ["Client", "CodeFlow", "secret_of"]
 
 T = TypeVar("T")
 
-_OLD: Final = 300.0
+_KEPT: Final = 300.0
 """After how long the issuer's document is read again (seconds)."""
 _LONGEST: Final = 2000
 """Characters of an address to go on to: a longer one does not fit into the cookie, and is left out."""
@@ -184,7 +184,7 @@ class CodeFlow:
 
     async def _document(self) -> Mapping[str, Any]:
         now = self._clock.monotonic()
-        if self._known is None or now - self._asked >= _OLD:
+        if self._known is None or now - self._asked >= _KEPT:
             self._known, self._asked = await document_of(self._issuer.url), now
         return self._known
 
