@@ -23,7 +23,9 @@ class Browser:
 
     def __init__(self, address: str) -> None:
         self.base = address.replace("/iceberg", "/console/")
-        self.client = httpx.Client(timeout=30.0, limits=httpx.Limits(max_keepalive_connections=0))  # none stays open
+        self.client = httpx.Client(
+            timeout=30.0, verify=False, limits=httpx.Limits(max_keepalive_connections=0)
+        )  # none stays open
 
     def get(self, page: str) -> httpx.Response:
         return self.client.get(f"{self.base}{page}")

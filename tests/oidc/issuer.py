@@ -213,7 +213,8 @@ def _handler(issuer: OwnIssuer) -> type[BaseHTTPRequestHandler]:
             if path in issuer.answers:
                 issuer.answers[path](self)
                 return
-            given = base64.b64decode(self.headers.get("Authorization", "").removeprefix("Basic ")).decode()
+            scheme, _, given = self.headers.get("Authorization", "").partition(" ")
+            given = base64.b64decode(given).decode() if scheme == "Basic" else ""
             client, _, secret = [unquote(one) for one in given.partition(":")]
             if not client:
                 client, secret = form.get("client_id", ""), form.get("client_secret", "")
@@ -223,6 +224,9 @@ def _handler(issuer: OwnIssuer) -> type[BaseHTTPRequestHandler]:
             if form["grant_type"] == "authorization_code":
                 said = issuer.exchanged(client, form)
                 send(self, 400 if "error" in said else 200, json.dumps(said).encode())
+                return
+            if form["grant_type"] != "client_credentials":
+                send(self, 400, b'{"error": "unsupported_grant_type"}')
                 return
             issuer.granted += 1
             more: dict[str, Any] = {"exp": int(time.time() + issuer.ahead) + issuer.life, "jti": str(issuer.granted)}

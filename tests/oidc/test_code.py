@@ -159,6 +159,7 @@ def test_an_answer_that_belongs_to_no_sign_in_of_this_browser(own: OwnIssuer, ad
     assert browser.back(said).status_code == 200
     again = httpx.get(f"{browser.base}callback", params=said, cookies={BEGUN: kept})
     assert again.status_code == 401  # a thief with the cookie too: the issuer knows that the code was used
+    said, kept = browser.at_issuer(own, browser.begun()), browser.client.cookies[BEGUN]
     for cookie in ("", "1.x.y", f"{int(time.time()) - 1}.{kept.partition('.')[2]}", kept + "!", f"²{kept}"):
         raw = [(b"Cookie", f"{BEGUN}={cookie}".encode())]
         assert httpx.get(f"{browser.base}callback", params=said, headers=raw).status_code == 401
