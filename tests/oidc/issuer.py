@@ -153,6 +153,25 @@ class OwnIssuer:
         self._codes[code] = {**asked, "user": json.dumps(self.user)}
         return f"{asked['redirect_uri']}?{urlencode({'code': code, 'state': asked['state'], 'iss': self.url})}"
 
+    def answered(self, authorization: str, form: dict[str, str]) -> tuple[int, dict[str, Any]]:
+        """Return what the token endpoint answers to a form, and with which status."""
+        scheme, _, given = authorization.partition(" ")
+        account = base64.b64decode(given).decode() if scheme == "Basic" else ""
+        client, _, secret = [unquote(one) for one in account.partition(":")]
+        if not client:
+            client, secret = form.get("client_id", ""), form.get("client_secret", "")
+        if self.clients.get(client) != secret:
+            return 401, {"error": "invalid_client"}
+        if form["grant_type"] == "authorization_code":
+            said = self.exchanged(client, form)
+            return 400 if "error" in said else 200, said
+        if form["grant_type"] != "client_credentials":
+            return 400, {"error": "unsupported_grant_type"}
+        self.granted += 1
+        more: dict[str, Any] = {"exp": int(time.time() + self.ahead) + self.life, "jti": str(self.granted)}
+        token = self.token(f"id-of-{client}", preferred_username=client, client_id=client, **more)
+        return 200, {"access_token": token, "token_type": "Bearer", "expires_in": self.life}
+
     def exchanged(self, client: str, form: dict[str, str]) -> dict[str, Any]:
         """Return the tokens for a code, once, to the client that proves that the sign-in is its own (RFC 7636)."""
         asked = self._codes.pop(form["code"], None)
@@ -213,26 +232,8 @@ def _handler(issuer: OwnIssuer) -> type[BaseHTTPRequestHandler]:
             if path in issuer.answers:
                 issuer.answers[path](self)
                 return
-            scheme, _, given = self.headers.get("Authorization", "").partition(" ")
-            given = base64.b64decode(given).decode() if scheme == "Basic" else ""
-            client, _, secret = [unquote(one) for one in given.partition(":")]
-            if not client:
-                client, secret = form.get("client_id", ""), form.get("client_secret", "")
-            if issuer.clients.get(client) != secret:
-                send(self, 401, b'{"error": "invalid_client"}')
-                return
-            if form["grant_type"] == "authorization_code":
-                said = issuer.exchanged(client, form)
-                send(self, 400 if "error" in said else 200, json.dumps(said).encode())
-                return
-            if form["grant_type"] != "client_credentials":
-                send(self, 400, b'{"error": "unsupported_grant_type"}')
-                return
-            issuer.granted += 1
-            more: dict[str, Any] = {"exp": int(time.time() + issuer.ahead) + issuer.life, "jti": str(issuer.granted)}
-            token = issuer.token(f"id-of-{client}", preferred_username=client, client_id=client, **more)
-            said = {"access_token": token, "token_type": "Bearer", "expires_in": issuer.life}
-            send(self, 200, json.dumps(said).encode())
+            status, said = issuer.answered(self.headers.get("Authorization", ""), form)
+            send(self, status, json.dumps(said).encode())
 
         def log_message(self, format: str, *args: object) -> None:
             """Write nothing."""
