@@ -157,6 +157,13 @@ _WITH_A_CODE: tuple[Fault, ...] = (
         "return False",
         f"{_FLOW} -k tls",
     ),
+    Fault(
+        "Sign-in: an address that cannot be read is a defect",
+        _PAGES,
+        'except ValueError:\n        return "./"',
+        'except ZeroDivisionError:\n        return "./"',
+        f"{_FLOW} -k leads",
+    ),
     Fault("Sign-in: a redirect loses the session", _PAGES, _PAGE, _REDIRECT, f"{_FLOW} -k any"),
     Fault("Sign-in: the event loop waits for a code", _PAGES, _IN_A_THREAD, _ON_THE_LOOP, f"{_FLOW} -k delays"),
     Fault(

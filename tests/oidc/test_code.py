@@ -91,6 +91,7 @@ def test_behind_tls_cookies_are_secure_and_clients_prove_who_they_are(
     assert signed_in("%:é+ secret") == ""
 
 
+@pytest.mark.long
 def test_a_real_browser_comes_back_to_where_it_wanted_to_go(own: OwnIssuer, sqlite_url: str, tmp_path: Path) -> None:
     """The issuer is another site: its page leads back, and a browser sends no strict cookie then."""
 
