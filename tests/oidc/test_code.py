@@ -42,6 +42,7 @@ def test_any_server_ends_a_sign_in(own: OwnIssuer, address: str, sqlite_url: str
     browser, wanted = Browser(address), "./?path=lake.ice&kind=catalog"
     own.says["end_session_endpoint"] = f"{own.url}/logout?x=1"
     form = browser.get(browser.get(wanted).headers["location"])
+    assert "Sign in at 127.0.0.1" in form.text
     (link,) = [one for one in Page(browser.base, form.text).links if "login" in one]
     answer = browser.client.get(link)
     cookie = answer.headers["set-cookie"].lower()

@@ -69,7 +69,7 @@ class SignIn:
         return self._shown_form(request.query_params.get("next", ""), None)
 
     def _shown_form(self, following: str, problem: str | None) -> Response:
-        at_issuer = None if self._flow is None else url("login", next=following)
+        at_issuer = None if self._flow is None else (url("login", next=following), self._flow.host)
         shown = Shown("signin.html", "Sign in", {"next": following, "problem": problem, "at_issuer": at_issuer})
         return render.html(render.page(None, shown), 401 if problem else 200)
 
@@ -84,7 +84,7 @@ class SignIn:
             return away(error)
         except (NotAuthenticated, ValueError) as error:
             note_refused(request, 401, error=error)
-            problem = f"{error}." if isinstance(error, TooLong) else "This token is not valid here."
+            problem = _sentence(error) if isinstance(error, TooLong) else "This token is not valid here."
             return self._shown_form(following, problem)
         answer = RedirectResponse(_own_page(following), 303, render.HEADERS)
         _keep(answer, COOKIE, cookie, LIFE, secure=request.url.scheme == "https", strict=True)
@@ -135,7 +135,7 @@ class SignIn:
             cookie = await self._session(request, token)
         except (NotAuthenticated, ValueError) as error:
             note_refused(request, 401, error=error)
-            answer = render.html(render.page(None, failure("Not signed in", f"{error}.", 401)), 401)
+            answer = render.html(render.page(None, failure("Not signed in", _sentence(error), 401)), 401)
         else:
             # a page that goes on by itself: browsers do not send the session's cookie, which is strict, after a
             # redirect that another origin began
@@ -191,6 +191,11 @@ def _keep(answer: Response, name: str, value: str, life: int, *, secure: bool, s
         httponly=True,
         samesite="strict" if strict else "lax",
     )
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _refused(request: Request) -> Response:

@@ -25,7 +25,7 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import httpx
 
@@ -103,6 +103,11 @@ class CodeFlow:
         self._clock = clock
         self._known: Mapping[str, Any] | None = None
         self._asked = 0.0
+
+    @property
+    def host(self) -> str:
+        """Return the name of the issuer's host, which the button shows."""
+        return urlsplit(self._issuer.url).hostname or ""
 
     @property
     def is_secure(self) -> bool:
