@@ -97,7 +97,7 @@ def serve(
         typer.Option(
             "--oidc-groups-claim",
             metavar="CLAIM",
-            help="The claim with the user's groups, or /a/path to it. Needs --authorization.",
+            help="The claim with the user's groups, or its /path. Needs --authorization.",
             show_default=False,
         ),
     ] = None,

@@ -64,10 +64,10 @@ _PAGES = "metastore/serve/console/signin.py"
 _FLOW = "tests/oidc/test_code.py"
 _STATE = ' or not hmac.compare_digest(answer.get("state", "").encode(), begun.made("state").encode())'
 _NAMED = 'named = "iss" in answer or document.get("authorization_response_iss_parameter_supported") is True'
-_IN_A_THREAD = "await self._workers.run(end)"
-_ON_THE_LOOP = "__import__('concurrent.futures').futures.ThreadPoolExecutor(1).submit(end).result()"
+_IN_A_THREAD = "await self._workers.run(partial(flow.end, given, begun))"
+_ON_THE_LOOP = "__import__('concurrent.futures').futures.ThreadPoolExecutor(1).submit(flow.end, given, begun).result()"
 _PAGE = "answer = render.html(render.page(None, shown), 200)\n            _keep"
-_REDIRECT = "answer = RedirectResponse(_own_page(following), 303, render.HEADERS)\n            _keep"
+_REDIRECT = "answer = RedirectResponse(_own_page(begun.following), 303, render.HEADERS)\n            _keep"
 
 _WITH_A_CODE: tuple[Fault, ...] = (
     Fault("Sign-in: an answer of another browser counts", _CODE, _STATE, "", f"{_FLOW} -k belongs"),

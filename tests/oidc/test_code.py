@@ -83,7 +83,9 @@ def test_behind_tls_cookies_are_secure_and_clients_prove_who_they_are(
         assert flow is not None
         place, cookie = flow.begin("x" * 3000)
         answer = Browser(address).at_issuer(own, dict(parse_qsl(urlsplit(place).query)))
-        return flow.end(answer, cookie)[1]
+        begun = flow.begun(answer, cookie)
+        assert flow.end(answer, begun)
+        return begun.following
 
     assert [signed_in(SECRET), signed_in(None)] == ["", ""]  # what is too long for a cookie is left out
     own.clients["console"] = "%:é+ secret"
@@ -155,6 +157,8 @@ def test_an_answer_that_belongs_to_no_sign_in_of_this_browser(own: OwnIssuer, ad
         answer = victim.back(said)
         assert (answer.status_code, "invalid_grant" in answer.text) == (401, own.checks_pkce)
     assert not victim.is_in
+    ours = victim.at_issuer(own, victim.begun())
+    assert [victim.back(one).status_code for one in (said, ours)] == [401, 200]  # that answer ended nothing
     own.checks_pkce = True
     browser = Browser(address)
     said, kept = browser.at_issuer(own, browser.begun()), browser.client.cookies[BEGUN]

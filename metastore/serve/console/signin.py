@@ -125,21 +125,22 @@ class SignIn:
         return answer
 
     async def _from_issuer(self, flow: CodeFlow, request: Request) -> Response:
-        """End a sign-in. If the issuer is away, its cookie stays, so that the page may be loaded again."""
+        """End a sign-in. Its cookie stays if the answer is another's, or the issuer is away: it may still end."""
         given = dict(request.query_params)
         if len(given) < len(request.query_params.multi_items()):
             given = {}  # RFC 6749, section 3.1: no parameter comes twice
         try:
-            end = partial(flow.end, given, request.cookies.get(BEGUN, ""))
-            token, following = await self._workers.run(end)
-            cookie = await self._session(request, token)
+            begun = flow.begun(given, request.cookies.get(BEGUN, ""))
+        except NotAuthenticated as error:
+            return _not_in(request, error)
+        try:
+            cookie = await self._session(request, await self._workers.run(partial(flow.end, given, begun)))
         except (NotAuthenticated, ValueError) as error:
-            note_refused(request, 401, error=error)
-            answer = render.html(render.page(None, failure("Not signed in", _sentence(error), 401)), 401)
+            answer = _not_in(request, error)
         else:
             # a page that goes on by itself: browsers do not send the session's cookie, which is strict, after a
             # redirect that another origin began
-            shown = Shown("arrived.html", "Signed in", {"onward": _own_page(following)})
+            shown = Shown("arrived.html", "Signed in", {"onward": _own_page(begun.following)})
             answer = render.html(render.page(None, shown), 200)
             _keep(answer, COOKIE, cookie, LIFE, secure=flow.is_secure, strict=True)
         forget(answer, BEGUN)
@@ -191,6 +192,11 @@ def _keep(answer: Response, name: str, value: str, life: int, *, secure: bool, s
         httponly=True,
         samesite="strict" if strict else "lax",
     )
+
+
+def _not_in(request: Request, error: Exception) -> Response:
+    note_refused(request, 401, error=error)
+    return render.html(render.page(None, failure("Not signed in", _sentence(error), 401)), 401)
 
 
 def _sentence(error: Exception) -> str:

@@ -37,7 +37,7 @@ from metastore.serve.principals import IssuerAway, NotAuthenticated
 if TYPE_CHECKING:
     from metastore.serve.oidc.issuer import Issuer
 
-__all__ = ["Client", "CodeFlow", "secret_of"]
+__all__ = ["Begun", "Client", "CodeFlow", "secret_of"]
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class Client:
         return f"{self.public_url.removesuffix('/')}/console/{name}"
 
 
-class _Begun(NamedTuple):
+class Begun(NamedTuple):
     """A sign-in that a browser began: what its cookie holds."""
 
     secret: str
@@ -119,7 +119,7 @@ class CodeFlow:
         place = _heard(self._place("authorization_endpoint"))
         if len(following) > _LONGEST:
             following = ""
-        begun = _Begun(secrets.token_urlsafe(32), self._now() + self.life, following)
+        begun = Begun(secrets.token_urlsafe(32), self._now() + self.life, following)
         asked = {
             "response_type": "code",
             "client_id": self.client.id,
@@ -132,18 +132,19 @@ class CodeFlow:
         }
         return _with(place, asked), begun.cookie
 
-    def end(self, answer: Mapping[str, str], cookie: str) -> tuple[str, str]:
-        """Return the access token for the answer that a browser brings, and where the user wanted to go.
-
-        The token is not checked yet. Raises NotAuthenticated, IssuerAway.
-        """
+    def begun(self, answer: Mapping[str, str], cookie: str) -> Begun:
+        """Return the sign-in of this browser that an answer belongs to, without waiting. Raises NotAuthenticated."""
         begun = _begun(cookie, self._now())
         if begun is None or not hmac.compare_digest(answer.get("state", "").encode(), begun.made("state").encode()):
             raise NotAuthenticated(
                 "no sign-in of this browser is under way that this answer belongs to; start at "
                 f"{self.client.page('')}, and allow its cookies"
             )
-        return _heard(self._ended(answer, begun)), begun.following
+        return begun
+
+    def end(self, answer: Mapping[str, str], begun: Begun) -> str:
+        """Return the access token for an answer; it is not checked yet. Raises NotAuthenticated, IssuerAway."""
+        return _heard(self._ended(answer, begun))
 
     def leave(self) -> str | None:
         """Return where a browser ends its session at the issuer; None: the issuer names no such page."""
@@ -153,7 +154,7 @@ class CodeFlow:
         place = _heard(self._place("end_session_endpoint"))
         return _with(place, {"client_id": self.client.id, "post_logout_redirect_uri": self.client.page("signin")})
 
-    async def _ended(self, answer: Mapping[str, str], begun: _Begun) -> str:
+    async def _ended(self, answer: Mapping[str, str], begun: Begun) -> str:
         document = await self._document()
         named = "iss" in answer or document.get("authorization_response_iss_parameter_supported") is True
         if named and answer.get("iss") != self._issuer.url:
@@ -221,7 +222,7 @@ def _heard(question: Coroutine[Any, Any, T]) -> T:
         ) from None
 
 
-def _begun(cookie: str, now: int) -> _Begun | None:
+def _begun(cookie: str, now: int) -> Begun | None:
     """Return the sign-in of a cookie; None: there is none, or it is over."""
     end, _, rest = cookie.partition(".")
     secret, _, following = rest.partition(".")
@@ -231,7 +232,7 @@ def _begun(cookie: str, now: int) -> _Begun | None:
         following = base64.b64decode(following + "=" * (-len(following) % 4), altchars=b"-_", validate=True).decode()
     except ValueError:
         return None
-    return _Begun(secret, int(end[:12]), following)
+    return Begun(secret, int(end[:12]), following)
 
 
 def _code(error: object) -> str:
