@@ -97,7 +97,37 @@ def serve(
         typer.Option(
             "--oidc-groups-claim",
             metavar="CLAIM",
-            help="The claim with the user's groups. Needs --authorization.",
+            help="The claim with the user's groups, or its /path. Needs --authorization.",
+            show_default=False,
+        ),
+    ] = None,
+    oidc_client_id: Annotated[
+        str | None,
+        typer.Option(
+            "--oidc-client-id",
+            metavar="ID",
+            help="Sign browsers in at the issuer, as this client. Needs --public-url.",
+            show_default=False,
+        ),
+    ] = None,
+    oidc_client_secret_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--oidc-client-secret-file",
+            metavar="FILE",
+            help="The file with the client's secret. Without it the client is a public one.",
+            show_default=False,
+        ),
+    ] = None,
+    oidc_scope: Annotated[
+        str, typer.Option("--oidc-scope", metavar="SCOPES", help="What the client asks for besides openid.")
+    ] = "",
+    public_url: Annotated[
+        str | None,
+        typer.Option(
+            "--public-url",
+            metavar="URL",
+            help="Where browsers reach this server. The issuer leads them back to console/callback below it.",
             show_default=False,
         ),
     ] = None,
@@ -185,10 +215,14 @@ def serve(
     places = dict(_place(text) for text in warehouse or [])
     own = _by_warehouse(credential or [], "a credential")
     vendors = {name: _sts(given, own.get(name)) for name, given in _by_warehouse(vend or [], "a vendor").items()}
-    issuer = _issuer(oidc_issuer, oidc_audience, oidc_user_claim, oidc_groups_claim, authorization=authorization)
+    client = (oidc_client_id, oidc_client_secret_file, oidc_scope, public_url if pages else None)
+    issuer = _issuer(
+        oidc_issuer, oidc_audience, oidc_user_claim, oidc_groups_claim, client, authorization=authorization
+    )
     principals = serving.Principals({}, proxy_header, issuer)
     if check:
-        _check(settings, host, token_file, proxy_header is not None, issuer is not None, pair, authorization, json)
+        files = (token_file, oidc_client_secret_file)
+        _check(settings, host, files, proxy_header is not None, issuer is not None, pair, authorization, json)
     tls = None if pair is None else serving.Tls(*pair)
     with settings.open(admin or (), makes=True) as store:
         principals = replace(principals, tokens=serving.TokenFile(token_file) if token_file else {})
@@ -220,7 +254,7 @@ def serve(
 def _check(
     settings: Settings,
     host: str,
-    token_file: Path | None,
+    secrets: tuple[Path | None, Path | None],
     proxy: bool,
     issuer: bool,
     tls: tuple[Path, Path] | None,
@@ -234,7 +268,8 @@ def _check(
         findings(
             settings.url,
             host=host,
-            token_file=token_file,
+            token_file=secrets[0],
+            client_secret=secrets[1],
             proxy=proxy,
             issuer=issuer,
             tls=tls,
@@ -253,22 +288,35 @@ def _check(
 
 
 def _issuer(
-    url: str | None, audience: str | None, user_claim: str, groups_claim: str | None, *, authorization: bool
+    url: str | None,
+    audience: str | None,
+    user_claim: str,
+    groups_claim: str | None,
+    client: tuple[str | None, Path | None, str, str | None],
+    *,
+    authorization: bool,
 ) -> Issuer | None:
     """Return the issuer that the options name; None: they name none. Raises InvalidArgument."""
     if groups_claim is not None and not (url and authorization):
         raise InvalidArgument(
             "--oidc-groups-claim needs --oidc-issuer, and --authorization: without it nobody has rights"
         )
+    id, secret_file, scope, public_url = client
+    if id is None and (secret_file or scope):
+        raise InvalidArgument("--oidc-client-secret-file and --oidc-scope belong to a client: --oidc-client-id")
+    if id is not None and (url is None or public_url is None):
+        raise InvalidArgument("--oidc-client-id needs --oidc-issuer, --public-url, and the console")
     if url is None and audience is None:
         return None
     if url is None or audience is None:
         raise InvalidArgument("an issuer needs both --oidc-issuer and --oidc-audience")
     try:
-        from metastore.serve.oidc import Issuer  # noqa: PLC0415  (an extra of its own)
+        from metastore.serve.oidc import Client, Issuer, secret_of  # noqa: PLC0415  (an extra of its own)
     except ImportError:
         raise InvalidArgument("--oidc-issuer needs more: pip install 'versioned-metastore[serve,oidc]'") from None
-    return Issuer(url, audience, user_claim=user_claim, groups_claim=groups_claim)
+    secret = secret_of(secret_file) if secret_file else None
+    known = Client(id, public_url, secret, scope) if id is not None and public_url is not None else None
+    return Issuer(url, audience, user_claim=user_claim, groups_claim=groups_claim, client=known)
 
 
 def _place(text: str) -> tuple[str, str]:

@@ -46,6 +46,7 @@ def findings(
     *,
     host: str,
     token_file: Path | None = None,
+    client_secret: Path | None = None,
     proxy: bool = False,
     issuer: bool = False,
     tls: tuple[Path, Path] | None = None,
@@ -54,6 +55,7 @@ def findings(
 ) -> Iterator[Finding]:
     """Yield what each check found.
 
+    ``client_secret``: the file with the console's secret at the issuer.
     ``proxy``: a proxy names the user. ``issuer``: an issuer's tokens say who asks. ``tls``: the certificate and key.
 
     Raises BackendUnavailable, BackendRefused, InvalidArgument.
@@ -61,6 +63,8 @@ def findings(
     yield _address(host, token_file is not None or issuer, proxy, tls is not None, authorization)
     if token_file is not None:
         yield _file(token_file, lambda: tokens_of(token_file))
+    if client_secret is not None:
+        yield _file(client_secret, lambda: None)  # the caller has read it
     if tls is not None:
         yield _file(tls[1], lambda: Tls(*tls))
     parsed = parse_url(url)

@@ -49,8 +49,17 @@ def test_an_address_that_others_reach_needs_users_and_tls(
     assert unsafe(url, capsys, "--host", "127.0.0.1", *known) == {}
     issuer = ["--oidc-issuer", "https://idp.example", "--oidc-audience", "lake"]
     assert unsafe(url, capsys, "--host", "0.0.0.0", "--authorization", *issuer, *tls) == {}
-    assert [run(["--url", url, "serve", "--check", *words]) for words in (issuer[:2], [*issuer, *proxy])] == [1, 1]
+    secret = tmp_path / "secret"
+    secret.write_text("secret of the console\n")
+    secret.chmod(0o644)
+    client = ["--oidc-client-id", "console", "--oidc-client-secret-file", str(secret)]
+    assert "others may read" in unsafe(url, capsys, *issuer, *client, "--public-url", "https://lake.example")["file"]
+    wrong = [issuer[:2], [*issuer, *proxy], [*issuer, *client], [*issuer, *client[2:]], client]
+    wrong.append([*issuer, *client, "--public-url", "https://lake.example", "--no-console"])
+    assert [run(["--url", url, "serve", "--check", *words]) for words in wrong] == [1] * len(wrong)
     said = " ".join(capsys.readouterr().err.split())
+    assert "belong to a client: --oidc-client-id" in said
+    assert "--oidc-client-id needs --oidc-issuer, --public-url, and the console" in said
     assert "both --oidc-issuer and --oidc-audience" in said
     assert "choose one" in said
     with pytest.MonkeyPatch.context() as without:

@@ -36,14 +36,14 @@ IN_CONSOLE: tuple[Fault, ...] = (
     ),
     Fault(
         "Console: a page of another origin signs a browser in",
-        f"{_CONSOLE}/app.py",
+        f"{_CONSOLE}/signin.py",
         'return request.headers.get("sec-fetch-site") == "same-origin"',
         "return True",
         _SIGN_IN,
     ),
     Fault(
         "Console: a sign-in leads to any host",
-        f"{_CONSOLE}/app.py",
+        f"{_CONSOLE}/signin.py",
         "if parts.scheme or parts.netloc or name",
         "if False and name",
         _SIGN_IN,

@@ -59,7 +59,125 @@ def _asked(name: str) -> str:
 """
 
 
+_CODE = "metastore/serve/oidc/code.py"
+_PAGES = "metastore/serve/console/signin.py"
+_FLOW = "tests/oidc/test_code.py"
+_STATE = ' or not hmac.compare_digest(answer.get("state", "").encode(), begun.made("state").encode())'
+_NAMED = 'named = "iss" in answer or document.get("authorization_response_iss_parameter_supported") is True'
+_IN_A_THREAD = "await self._workers.run(partial(flow.end, given, begun))"
+_ON_THE_LOOP = "__import__('concurrent.futures').futures.ThreadPoolExecutor(1).submit(flow.end, given, begun).result()"
+_PAGE = "answer = render.html(render.page(None, shown), 200)\n            _keep"
+_REDIRECT = "answer = RedirectResponse(_own_page(begun.following), 303, render.HEADERS)\n            _keep"
+
+_WITH_A_CODE: tuple[Fault, ...] = (
+    Fault("Sign-in: an answer of another browser counts", _CODE, _STATE, "", f"{_FLOW} -k belongs"),
+    Fault(
+        "Sign-in: all sign-ins share a state",
+        _CODE,
+        "digest(self.secret.encode(), ",
+        'digest(b"", ',
+        f"{_FLOW} -k belongs",
+    ),
+    Fault(
+        "Sign-in: all sign-ins share a verifier",
+        _CODE,
+        "name.encode(), hashlib.sha256",
+        "name.encode(), hashlib.sha256) if name != 'verifier' else bytes(32",
+        f"{_FLOW} -k belongs",
+    ),
+    Fault(
+        "Sign-in: the issuer sees no verifier", _CODE, '"code_verifier": begun.made("verifier"),', "", f"{_FLOW} -k any"
+    ),
+    Fault(
+        "Sign-in: a code of another browser counts",
+        _OIDC,
+        'if claims.get("nonce") != nonce:',
+        "if False:",
+        f"{_FLOW} -k belongs",
+    ),
+    Fault(
+        "Sign-in: an ID token for another client",
+        _OIDC,
+        'if claims.get("azp", wanted.audience) != wanted.audience:',
+        "if False:",
+        f"{_FLOW} -k checked",
+    ),
+    Fault(
+        "Sign-in: an ID token is not checked",
+        _CODE,
+        'await self._issuer.check_id_token(str(tokens[1]), self.client.id, begun.made("nonce"))',
+        "pass",
+        f"{_FLOW} -k checked",
+    ),
+    Fault(
+        "Sign-in: an answer of another issuer counts",
+        _CODE,
+        'if named and answer.get("iss") != self._issuer.url:',
+        "if False:",
+        f"{_FLOW} -k belongs",
+    ),
+    Fault(
+        "Sign-in: an answer without its issuer counts", _CODE, _NAMED, 'named = "iss" in answer', f"{_FLOW} -k belongs"
+    ),
+    Fault(
+        "Sign-in: an answer has two codes",
+        _PAGES,
+        "if len(given) < len(request.query_params.multi_items()):",
+        "if False:",
+        f"{_FLOW} -k belongs",
+    ),
+    Fault("Sign-in: a browser may take any time", _CODE, "or not now < int(end[:12]) ", "", f"{_FLOW} -k belongs"),
+    Fault("Sign-in: a browser begins once for ever", _PAGES, "        forget(answer, BEGUN)\n", "", f"{_FLOW} -k any"),
+    Fault(
+        "Sign-in: an issuer's error is shown as it is",
+        _CODE,
+        " if _ERROR.fullmatch(str(error)) else",
+        " if error else",
+        f"{_FLOW} -k belongs",
+    ),
+    Fault(
+        "Sign-in: scripts read the cookies",
+        _PAGES,
+        "secure=secure,\n        httponly=True",
+        "secure=secure,\n        httponly=False",
+        f"{_FLOW} -k any",
+    ),
+    Fault("Sign-in: other sites send the session", _PAGES, '"strict" if strict else "lax"', '"lax"', f"{_FLOW} -k any"),
+    Fault(
+        "Sign-in: a cookie is lost on the way back",
+        _PAGES,
+        '"strict" if strict else "lax"',
+        '"strict"',
+        f"{_FLOW} -k any",
+    ),
+    Fault(
+        "Sign-in: cookies without TLS",
+        _CODE,
+        'return self.client.public_url.startswith("https:")',
+        "return False",
+        f"{_FLOW} -k tls",
+    ),
+    Fault(
+        "Sign-in: an address that cannot be read is a defect",
+        _PAGES,
+        'except ValueError:\n        return "./"',
+        'except ZeroDivisionError:\n        return "./"',
+        f"{_FLOW} -k leads",
+    ),
+    Fault("Sign-in: a redirect loses the session", _PAGES, _PAGE, _REDIRECT, f"{_FLOW} -k any"),
+    Fault("Sign-in: the event loop waits for a code", _PAGES, _IN_A_THREAD, _ON_THE_LOOP, f"{_FLOW} -k delays"),
+    Fault(
+        "Sign-in: a cookie is longer than browsers take",
+        "metastore/serve/console/session.py",
+        "_LONGEST: Final = 3800",
+        "_LONGEST: Final = 5000",
+        f"{_FLOW} -k checked",
+    ),
+    Fault("Sign-in: a dot leads below a claim", _OIDC, "return [claim]", 'return claim.split(".")', f"{_USERS} -k dot"),
+)
+
 IN_SIGN_IN: tuple[Fault, ...] = (
+    *_WITH_A_CODE,
     Fault("Sign-in: a token that is not signed is valid", _OIDC, _ALGORITHM, _NONE, _TOKENS),
     Fault("Sign-in: a public key is a secret of HMAC", _OIDC, _ALGORITHM, _HMAC, _TOKENS),
     Fault("Sign-in: a key is good for any algorithm", _OIDC, ' if one == jwk["alg"]]', "]", _TOKENS),
@@ -205,7 +323,7 @@ IN_SIGN_IN: tuple[Fault, ...] = (
     Fault(
         "Sign-in: a token that leaves its groups out has none",
         "metastore/serve/oidc/tokens.py",
-        'if claim not in claims and ((isinstance(left_out, dict) and claim in left_out) or claims.get("hasgroups")):',
+        'if top not in claims and ((isinstance(left_out, dict) and top in left_out) or claims.get("hasgroups")):',
         "if False:",
         _USERS,
     ),

@@ -1,10 +1,13 @@
 """What a user of Spark does with an Iceberg catalog; it runs in the environment of ``make iceberg-spark``.
 
+``ICEBERG_SETTINGS``, in the environment, is JSON with more settings of the catalog.
+
 ``python spark_program.py ADDRESS JAR [WRITER APPENDS]``: without a writer, statements of each sort; a line of JSON says
 what each returned. With one, so many appends to ``ice.hot.t``, each of a row (writer, number).
 """
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -52,6 +55,8 @@ def session(address: str, jar: str) -> SparkSession:
         "spark.sql.catalog.ice.uri": address,
         "spark.sql.catalog.ice.warehouse": "lake.ice",
     }
+    for key, value in json.loads(os.environ.get("ICEBERG_SETTINGS", "{}")).items():
+        settings[f"spark.sql.catalog.ice.{key}"] = value
     builder = SparkSession.builder.master("local[2]")
     for key, value in settings.items():
         builder = builder.config(key, value)

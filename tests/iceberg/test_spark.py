@@ -26,14 +26,15 @@ WRITERS, APPENDS = 2, 5
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 
-def start(address: str, *arguments: str) -> subprocess.Popen[str]:
-    """Start the program in its own environment."""
+def start(address: str, *arguments: str, **settings: str) -> subprocess.Popen[str]:
+    """Start the program in its own environment; ``settings``: more of the catalog, with ``_`` for ``-``."""
     jars = sorted(HOME.glob("iceberg-spark-runtime-*.jar"))
     java = ROOT / "build" / "java_home"
     if not jars or not java.exists():
         pytest.skip("needs Spark with Iceberg's runtime in an environment of its own: make iceberg-spark")
     environment = {**os.environ, "JAVA_HOME": java.read_text().strip(), "SPARK_LOCAL_IP": "127.0.0.1"}
     environment.pop("SPARK_HOME", None)
+    environment["ICEBERG_SETTINGS"] = json.dumps({name.replace("_", "-"): value for name, value in settings.items()})
     command = [str(HOME / "bin" / "python"), str(PROGRAM), address, str(jars[-1]), *arguments]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

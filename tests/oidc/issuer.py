@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import json
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import parse_qsl, unquote, urlencode
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -106,7 +108,19 @@ class OwnIssuer:
         ]
         self.asked: list[str] = []
         self.answers: dict[str, Callable[[BaseHTTPRequestHandler], None]] = {}
-        self.clients = {"etl": "secret-of-etl"}
+        self.clients = {"etl": "secret-of-etl", "console": "secret-of-console", "page": ""}
+        self.says: dict[str, Any] = {}
+        """What its document has besides."""
+        self.life = 300
+        self.ahead = 0.0
+        """How far its clock is ahead (seconds)."""
+        self.user: dict[str, Any] = {"sub": "4711"}
+        """The claims of who signs in at its page."""
+        self.id_claims: dict[str, Any] = {}
+        """What is different in the next ID token; ``key`` is the key that signs it."""
+        self.checks_pkce = True
+        self.granted = 0
+        self._codes: dict[str, dict[str, str]] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/realms/lake"
@@ -128,13 +142,60 @@ class OwnIssuer:
     def token(self, sub: str = "4711", *, key: str | bytes | None = "first", **changed: Any) -> str:
         """Return an access token; ``header``: what its header has besides. A claim that is None is left out."""
         header = {"typ": "at+jwt", "alg": "RS256" if key == "rsa" else "ES256", "kid": key, **changed.pop("header", {})}
-        now = int(time.time())
+        now = int(time.time() + self.ahead)
         claims = {"iss": self.url, "aud": AUDIENCE, "sub": sub, "iat": now, "exp": now + 300, **changed}
         return compact(header, {name: value for name, value in claims.items() if value is not None}, key)
 
+    def authorized(self, asked: dict[str, str]) -> str:
+        """Return where a browser goes on after its user signed in: a code is in the address (RFC 6749, 9207)."""
+        assert (asked["response_type"], asked["code_challenge_method"]) == ("code", "S256")
+        code = secrets.token_urlsafe(8)
+        self._codes[code] = {**asked, "user": json.dumps(self.user)}
+        return f"{asked['redirect_uri']}?{urlencode({'code': code, 'state': asked['state'], 'iss': self.url})}"
+
+    def answered(self, authorization: str, form: dict[str, str]) -> tuple[int, dict[str, Any]]:
+        """Return what the token endpoint answers to a form, and with which status."""
+        scheme, _, given = authorization.partition(" ")
+        account = base64.b64decode(given).decode() if scheme == "Basic" else ""
+        client, _, secret = [unquote(one) for one in account.partition(":")]
+        if not client:
+            client, secret = form.get("client_id", ""), form.get("client_secret", "")
+        if self.clients.get(client) != secret:
+            return 401, {"error": "invalid_client"}
+        if form["grant_type"] == "authorization_code":
+            said = self.exchanged(client, form)
+            return 400 if "error" in said else 200, said
+        if form["grant_type"] != "client_credentials":
+            return 400, {"error": "unsupported_grant_type"}
+        self.granted += 1
+        more: dict[str, Any] = {"exp": int(time.time() + self.ahead) + self.life, "jti": str(self.granted)}
+        token = self.token(f"id-of-{client}", preferred_username=client, client_id=client, **more)
+        return 200, {"access_token": token, "token_type": "Bearer", "expires_in": self.life}
+
+    def exchanged(self, client: str, form: dict[str, str]) -> dict[str, Any]:
+        """Return the tokens for a code, once, to the client that proves that the sign-in is its own (RFC 7636)."""
+        asked = self._codes.pop(form["code"], None)
+        challenge = _text(hashlib.sha256(form.get("code_verifier", "").encode()).digest())
+        if (
+            asked is None
+            or (client, form["redirect_uri"]) != (asked["client_id"], asked["redirect_uri"])
+            or (self.checks_pkce and challenge != asked["code_challenge"])
+        ):
+            return {"error": "invalid_grant", "error_description": "<script>"}
+        user = json.loads(asked["user"])
+        said: dict[str, Any] = {
+            "header": {"typ": "JWT"},
+            "aud": client,
+            "azp": client,
+            "nonce": asked["nonce"],
+            **self.id_claims,
+        }
+        return {"access_token": self.token(**user), "id_token": self.token(user["sub"], **said), "token_type": "Bearer"}
+
     def json_of(self, path: str) -> object:
         if path == DISCOVERY:
-            return {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
+            places = {"authorization_endpoint": "authorize", "token_endpoint": "token", "jwks_uri": "keys"}
+            return {"issuer": self.url, **{name: f"{self.url}/{at}" for name, at in places.items()}, **self.says}
         if path == "/stolen":
             return {"keys": [{**public_jwk("other"), "kid": "first"}]}
         return {"keys": self.keys} if path == "/keys" else None
@@ -152,25 +213,27 @@ def send(handler: BaseHTTPRequestHandler, status: int, body: bytes, **headers: s
 def _handler(issuer: OwnIssuer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            path = self.path.removeprefix("/realms/lake")
+            path, _, query = self.path.removeprefix("/realms/lake").partition("?")
             issuer.asked.append(path)
             if path in issuer.answers:
                 issuer.answers[path](self)
+                return
+            if path in ("/authorize", "/approved"):
+                send(self, 302, b"", Location=issuer.authorized(dict(parse_qsl(query))))
                 return
             found = issuer.json_of(path)
             send(self, 404 if found is None else 200, json.dumps(found).encode())
 
         def do_POST(self) -> None:
-            """Grant client credentials (RFC 6749, section 4.4)."""
-            self.rfile.read(int(self.headers["Content-Length"]))
-            given = base64.b64decode(self.headers.get("Authorization", "").removeprefix("Basic ")).decode()
-            client, _, secret = given.partition(":")
-            if issuer.clients.get(client) != secret:
-                send(self, 401, b'{"error": "invalid_client"}')
+            """Grant client credentials (RFC 6749, section 4.4), or tokens for a code."""
+            path = self.path.removeprefix("/realms/lake")
+            form = dict(parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode()))
+            issuer.asked.append(path)
+            if path in issuer.answers:
+                issuer.answers[path](self)
                 return
-            token = issuer.token(f"id-of-{client}", preferred_username=client, client_id=client)
-            said = {"access_token": token, "token_type": "Bearer", "expires_in": 300}
-            send(self, 200, json.dumps(said).encode())
+            status, said = issuer.answered(self.headers.get("Authorization", ""), form)
+            send(self, status, json.dumps(said).encode())
 
         def log_message(self, format: str, *args: object) -> None:
             """Write nothing."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import signal
@@ -20,8 +21,9 @@ from pyiceberg.catalog import load_catalog
 
 import metastore as ms
 from metastore.serve import Principals
-from metastore.serve.oidc import Issuer
+from metastore.serve.oidc import Client, Issuer
 from tests.iceberg.server import served
+from tests.oidc.browser import PUBLIC, SECRET, Browser
 from tests.oidc.issuer import AUDIENCE, MovedClock
 from tests.servers.process import free_port, wait_until
 
@@ -43,8 +45,16 @@ REALM = {
             "serviceAccountsEnabled": True,
             "directAccessGrantsEnabled": True,
             "protocolMappers": [MAPPER],
-        }
+        },
+        {
+            "clientId": "console",
+            "secret": SECRET,
+            "redirectUris": [f"{PUBLIC}/console/callback"],
+            "attributes": {"pkce.code.challenge.method": "S256", "post.logout.redirect.uris": f"{PUBLIC}/*"},
+            "protocolMappers": [MAPPER],
+        },
     ],
+    "roles": {"realm": [{"name": "reader"}]},
     "users": [
         {
             "username": "ann",
@@ -53,6 +63,7 @@ REALM = {
             "firstName": "Ann",
             "lastName": "Lee",
             "credentials": [{"type": "password", "value": "password-of-ann"}],
+            "realmRoles": ["reader"],
         }
     ],
 }
@@ -115,6 +126,42 @@ def of_ann(base: str) -> dict[str, Any]:
 def claims(token: str) -> dict[str, Any]:
     found: dict[str, Any] = jwt.decode(token, options={"verify_signature": False})
     return found
+
+
+def test_its_form_signs_a_browser_in_at_the_console(base: str, sqlite_url: str, tmp_path: Path) -> None:
+    url = f"{base}/realms/lake"
+    client = Client("console", PUBLIC, SECRET)
+    issuer = Issuer(url, AUDIENCE, user_claim=CLAIM, groups_claim="/realm_access/roles", client=client)
+    with served(sqlite_url, tmp_path / "w", Principals(issuer=issuer), admins=["root"]) as address:
+        with ms.open(sqlite_url) as store:
+            store.schemas.create("lake.ice.sales")
+            subject = claims(of_ann(base)["access_token"])["sub"]
+            store.users.create("lake.ann", external_id=f"{url}#{subject}")
+            group = store.groups.create("lake.reader", external_id=f"{url}#reader")
+            store.roles.create("lake.reads")
+            for right in ("use_catalog", "use_schema"):
+                store.roles.grant("lake.reads", right, on="lake.ice")
+            store.roles.assign("lake.reads", group)
+        browser = Browser(address)
+        place = browser.get("login?next=./%3Fpath%3Dlake.ice%26kind%3Dcatalog").headers["location"]
+        form = browser.client.get(place)
+        action = html.unescape(form.text.partition('action="')[2].partition('"')[0])
+        assert action.startswith(url), form.text[:2000]
+        # Keycloak's cookies are for TLS; browsers count the loopback interface as safe too
+        cookies = "; ".join(one.partition(";")[0] for one in form.headers.get_list("set-cookie"))
+        user = {"username": "ann", "password": "password-of-ann"}
+        answer = browser.client.post(action, data=user, headers={"Cookie": cookies})
+        assert answer.status_code == 302, answer.text[:2000]
+        back = answer.headers["location"]
+        assert back.startswith(f"{PUBLIC}/console/callback?")
+        assert "iss=" in back
+        arrived = browser.back(back.partition("?")[2])
+        assert arrived.status_code == 200, arrived.text
+        page = browser.get("./?path=lake.ice&kind=catalog")
+        assert all(name in page.text for name in ("ann", "sales"))
+        assert browser.back(back.partition("?")[2]).status_code == 401
+        out = browser.client.get(browser.get("leave").headers["location"])
+        assert out.headers["location"] == f"{PUBLIC}/console/signin"  # this browser keeps none of its cookies
 
 
 def test_keycloak_signs_users_and_clients_in(base: str, sqlite_url: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,18 @@ from typing import Any
 import httpx
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.rest import auth as clients_auth
 from pyiceberg.exceptions import NoSuchNamespaceError, UnauthorizedError
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 import metastore as ms
 from metastore.serve import Principals
 from metastore.serve.oidc import Issuer
+from metastore.serve.oidc.tokens import Wanted, groups_of
+from metastore.serve.principals import NotAuthenticated
 from tests.iceberg.server import served
-from tests.oidc.issuer import AUDIENCE, OwnIssuer
+from tests.oidc.issuer import AUDIENCE, MovedClock, OwnIssuer
 
 CLAIM = "preferred_username"
 
@@ -118,6 +124,27 @@ def test_groups_follow_the_token(address: str, own: OwnIssuer, url: str) -> None
         assert {one.reason for one in written} == {"the groups of a token"}
 
 
+def test_groups_may_lie_below_another_claim_and_a_dot_is_part_of_a_name() -> None:
+    claims = {
+        "realm_access": {"roles": ["a"], "x/y~z": {"": ["b"]}},
+        "realm_access.roles": ["dots"],
+        "https://lake.example/groups": ["url"],
+        "text": "x",
+    }
+
+    def found(claim: str) -> list[str]:
+        groups = groups_of(claims, Wanted("i", "a", "sub", claim))
+        assert groups is not None
+        return sorted(groups.names)
+
+    assert [found("/realm_access/roles"), found("/realm_access/x~1y~0z/")] == [["a"], ["b"]]
+    assert [found("realm_access.roles"), found("https://lake.example/groups")] == [["dots"], ["url"]]
+    assert [found("/realm_access/other"), found("/other/roles"), found("realm_access/roles")] == [[], [], []]
+    for wrong in ("/realm_access", "/text/roles", "/text"):
+        with pytest.raises(NotAuthenticated):
+            found(wrong)
+
+
 def test_no_name_makes_an_admin(address: str, own: OwnIssuer) -> None:
     assert namespaces(address, own.token("9", **{CLAIM: "root"})) == 404
     assert namespaces(address, own.token("9", **{CLAIM: f"{own.url}#0"})) == 404
@@ -150,6 +177,32 @@ def test_pyiceberg_signs_in_with_client_credentials(
     signed_in = [one for one in caplog.records if '"signed_in"' in one.getMessage()]
     assert all('"user": "etl"' in one.getMessage() for one in signed_in)
     assert len(signed_in) >= 2
+
+
+def test_pyiceberg_renews_its_token_by_itself(
+    own: OwnIssuer, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, own.life = MovedClock(), 60
+    monkeypatch.setattr(clients_auth, "time", clock)
+    with served(sqlite_url, tmp_path / "w", Principals(issuer=Issuer(own.url, AUDIENCE, clock=clock))) as address:
+        said = {"client_id": "etl", "client_secret": "secret-of-etl", "token_url": f"{own.url}/token"}
+        oauth2: Any = {"type": "oauth2", "oauth2": {**said, "refresh_margin": 10}}
+        catalog = load_catalog("x", type="rest", uri=address, warehouse="lake.ice", auth=oauth2)
+        first = load_catalog("y", type="rest", uri=address, warehouse="lake.ice", token=own.token(exp=_in(60)))
+        catalog.create_namespace("sales")
+        before = own.granted
+        for n in range(3):
+            assert own.granted == before + n
+            assert catalog.list_namespaces() == [("sales",)]
+            own.ahead += 100
+            clock.move(100)
+            catalog.create_table(("sales", f"t{n}"), Schema(NestedField(1, "id", LongType())))
+        with pytest.raises(UnauthorizedError):  # the token of the beginning is over
+            first.list_namespaces()
+
+
+def _in(seconds: int) -> int:
+    return int(time.time()) + seconds
 
 
 def test_the_console_takes_a_token_of_the_issuer(address: str, own: OwnIssuer) -> None:

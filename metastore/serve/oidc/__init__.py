@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from metastore.serve.oidc.code import Client, secret_of
 from metastore.serve.oidc.issuer import Issuer
 
-__all__ = ["Issuer"]
+__all__ = ["Client", "Issuer", "secret_of"]

@@ -1,14 +1,15 @@
-"""Ask an issuer for its keys (OpenID Connect Discovery, RFC 7517), in bounded time and size.
+"""Ask an issuer for its document, its keys and its tokens (OpenID Connect Discovery), in bounded time and size.
 
-Over https alone; http is for an issuer on this machine. No redirect is followed: the keys come from where the issuer's
-own document says.
+Over https alone; http is for an issuer on this machine. No redirect is followed: keys and tokens come from where the
+issuer's own document says.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -18,10 +19,10 @@ from metastore.errors import InvalidArgument
 from metastore.plain.bodies import read_json
 from metastore.serve.oidc.tokens import Key, key_of
 
-__all__ = ["SECONDS", "Unusable", "check_issuer", "keys_of"]
+__all__ = ["SECONDS", "Unusable", "check_issuer", "document_of", "granted", "is_base", "keys_of", "place_of"]
 
 SECONDS: Final = 5.0
-"""How long both questions may take together."""
+"""How long the questions for the keys may take together, and any other one."""
 _MOST: Final = 256 << 10
 """How many bytes an answer may have."""
 _HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity"}
@@ -33,30 +34,28 @@ class Unusable(Exception):
 
 def check_issuer(issuer: str) -> None:
     """Raise InvalidArgument for what is not the URL of an issuer (Discovery, section 3)."""
-    try:
-        parts, usable = urlsplit(issuer), _is_usable(issuer, issuer)
-    except ValueError:
-        usable = False
-    if not usable or parts.query or parts.fragment or "?" in issuer or "#" in issuer:
+    if not is_base(issuer):
         raise InvalidArgument(
             "the issuer is the URL that its tokens have as iss: https://…, without a user, a query and a fragment; "
             f"http only on this machine; not {issuer[:80]!r}"
         )
 
 
+def is_base(url: str) -> bool:
+    """Whether other addresses may begin with a URL: https (http on this machine), without a query and a fragment."""
+    return _is_usable(url, url) and "?" not in url and "#" not in url
+
+
+async def document_of(issuer: str) -> Mapping[str, Any]:
+    """Return what an issuer says of itself. Raises Unusable, TimeoutError, httpx.HTTPError."""
+    async with _asking(issuer) as client:
+        return await _document(client, issuer)
+
+
 async def keys_of(issuer: str) -> dict[str, Key]:
     """Return the keys of an issuer by their ids. Raises Unusable, TimeoutError, httpx.HTTPError."""
-    local = issuer.startswith("http:")  # no proxy for a local issuer: the proxy would ask its own machine
-    async with (
-        asyncio.timeout(SECONDS),
-        httpx.AsyncClient(follow_redirects=False, timeout=SECONDS, trust_env=not local) as client,
-    ):
-        said = await _json(client, f"{issuer.removesuffix('/')}/.well-known/openid-configuration")
-        if said.get("issuer") != issuer:
-            raise Unusable(f"the document says that it is of another issuer than {issuer}")
-        place = said.get("jwks_uri")
-        if not isinstance(place, str) or not _is_usable(place, issuer):
-            raise Unusable("the document names no place of its keys that may be asked")
+    async with _asking(issuer) as client:
+        place = place_of(await _document(client, issuer), "jwks_uri", issuer)
         listed = (await _json(client, place)).get("keys")
     keys: dict[str, Key] = {}
     for jwk in listed if isinstance(listed, list) else ():
@@ -67,10 +66,53 @@ async def keys_of(issuer: str) -> dict[str, Key]:
     return keys
 
 
-async def _json(client: httpx.AsyncClient, url: str) -> Mapping[str, Any]:
-    body = b""
-    async with client.stream("GET", url, headers=_HEADERS) as answer:
-        if answer.status_code != 200:
+async def granted(
+    issuer: str, place: str, form: Mapping[str, str], account: tuple[str, str] | None
+) -> Mapping[str, Any]:
+    """Return what the token endpoint answers to a form: tokens, or an ``error`` (RFC 6749, sections 5.1 and 5.2).
+
+    ``account``: the name and the secret of Basic. Raises Unusable, TimeoutError, httpx.HTTPError.
+    """
+    async with _asking(issuer) as client:
+        return await _json(client, place, form, account)
+
+
+def place_of(document: Mapping[str, Any], name: str, issuer: str) -> str:
+    """Return an address that an issuer's document names. Raises Unusable."""
+    place = document.get(name)
+    if not isinstance(place, str) or not _is_usable(place, issuer):
+        raise Unusable(f"the document names no {name} that may be asked")
+    return place
+
+
+@asynccontextmanager
+async def _asking(issuer: str) -> AsyncIterator[httpx.AsyncClient]:
+    local = issuer.startswith("http:")  # no proxy for a local issuer: the proxy would ask its own machine
+    async with (
+        asyncio.timeout(SECONDS),
+        httpx.AsyncClient(follow_redirects=False, timeout=SECONDS, trust_env=not local) as client,
+    ):
+        yield client
+
+
+async def _document(client: httpx.AsyncClient, issuer: str) -> Mapping[str, Any]:
+    said = await _json(client, f"{issuer.removesuffix('/')}/.well-known/openid-configuration")
+    if said.get("issuer") != issuer:
+        raise Unusable(f"the document says that it is of another issuer than {issuer}")
+    return said
+
+
+async def _json(
+    client: httpx.AsyncClient,
+    url: str,
+    form: Mapping[str, str] | None = None,
+    account: tuple[str, str] | None = None,
+) -> Mapping[str, Any]:
+    """Return the object that a URL answers; to a form (POST), also one that says why it is refused (400, 401)."""
+    body, method = b"", "GET" if form is None else "POST"
+    auth = None if account is None else httpx.BasicAuth(*account)
+    async with client.stream(method, url, headers=_HEADERS, data=form, auth=auth) as answer:
+        if answer.status_code != 200 and (form is None or answer.status_code not in (400, 401)):
             raise Unusable(f"{url} answers {answer.status_code}")
         async for part in answer.aiter_raw():
             body += part
@@ -87,7 +129,11 @@ async def _json(client: httpx.AsyncClient, url: str) -> Mapping[str, Any]:
 
 def _is_usable(url: str, issuer: str) -> bool:
     """Whether a URL may be asked: by https, or on this machine by http, if that is how the issuer is reached."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018  (raises for one that is not a number)
+    except ValueError:
+        return False
     if not parts.hostname or parts.username is not None or not url.isprintable() or " " in url:
         return False
     return parts.scheme == "https" or (

@@ -13,8 +13,9 @@ from cachetools import LRUCache
 from metastore.clock import SYSTEM, Clock
 from metastore.errors import InvalidArgument
 from metastore.serve.oidc.asking import check_issuer, keys_of
+from metastore.serve.oidc.code import Client, CodeFlow
 from metastore.serve.oidc.keys import Keys
-from metastore.serve.oidc.tokens import Key, Wanted, claims_of, groups_of, header_of
+from metastore.serve.oidc.tokens import Key, Wanted, check_id_token, claims_of, groups_of, header_of
 from metastore.serve.principals import Principal
 
 __all__ = ["Issuer"]
@@ -34,8 +35,9 @@ class Issuer:
     """An issuer of OpenID Connect, whose access tokens for ``audience`` say who makes a request.
 
     ``url``: what its tokens have as ``iss``. ``user_claim``: the claim with the user's name. Who it is, whatever the
-    name, is ``URL#sub``: the external id of the principal. ``groups_claim``: the claim with the user's groups; None:
-    tokens say nothing about groups.
+    name, is ``URL#sub``: the external id of the principal. ``groups_claim``: the claim with the user's groups, or a
+    path to it, with a slash in front; None: tokens say nothing about groups. ``client``: what the console is at the
+    issuer; None: it has no button that leads there.
     """
 
     def __init__(
@@ -45,12 +47,15 @@ class Issuer:
         *,
         user_claim: str = "sub",
         groups_claim: str | None = None,
+        client: Client | None = None,
         clock: Clock = SYSTEM,
     ) -> None:
         """Raises InvalidArgument. The issuer is asked when the first token comes."""
         check_issuer(url)
         if not audience or not user_claim or groups_claim == "":
             raise InvalidArgument("an issuer needs an audience, and claims have a name; none of them is empty")
+        self.url = url
+        self.code_flow = None if client is None else CodeFlow(self, client, clock=clock)
         self._wanted = Wanted(url, audience, user_claim, groups_claim)
         self._clock = clock
         self._keys = Keys(partial(keys_of, url), clock)
@@ -76,6 +81,13 @@ class Issuer:
         with self._lock:
             self._known[digest] = _Known(principal, claims["exp"], header.kid, key)
         return replace(principal, signs_in=known is None)
+
+    async def check_id_token(self, token: str, client: str, nonce: str) -> None:
+        """Check the ID token that a client got for the sign-in with this nonce. Raises NotAuthenticated, IssuerAway."""
+        header = header_of(token)
+        await self._keys.ready(header.kid)
+        wanted = self._wanted._replace(audience=client)
+        check_id_token(token, header, self._keys.key(header.kid), wanted, nonce, self._clock.micros() / 1_000_000)
 
     def _of(self, digest: bytes) -> _Known | None:
         with self._lock:

@@ -19,7 +19,7 @@ from jwt.exceptions import PyJWTError
 from metastore.plain.bodies import read_json
 from metastore.serve.principals import Claimed, NotAuthenticated
 
-__all__ = ["Header", "Key", "Wanted", "claims_of", "groups_of", "header_of", "key_of"]
+__all__ = ["Header", "Key", "Wanted", "check_id_token", "claims_of", "groups_of", "header_of", "key_of"]
 
 _LONGEST: Final = 16_384
 """Characters that a token may have: with the groups of a large firm it has a few thousand."""
@@ -58,7 +58,7 @@ class Key:
 
 
 class Wanted(NamedTuple):
-    """What tokens must say."""
+    """What tokens must say. A ``groups_claim`` with a slash in front is a path (RFC 6901): ``/realm_access/roles``."""
 
     issuer: str
     audience: str
@@ -108,19 +108,26 @@ def header_of(token: str) -> Header:
 
 def claims_of(token: str, header: Header, key: Key, wanted: Wanted, now: float) -> dict[str, Any]:
     """Return the claims of a valid access token; ``sub`` and the user's claim are texts. Raises NotAuthenticated."""
-    claims = _signed(token, header, key)
-    if claims.get("iss") != wanted.issuer:
-        raise NotAuthenticated("the token is of another issuer")
-    audience = claims.get("aud")
-    if wanted.audience not in (audience if isinstance(audience, list) else [audience]):
-        raise NotAuthenticated("the token is for another audience")
-    _check_times(claims, now)
+    claims = _valid(token, header, key, wanted, now)
     if not _is_access_token(header, claims):
         raise NotAuthenticated("the token is not an access token; an ID token proves nothing to an API")
     for name in ("sub", wanted.user_claim):
         if not isinstance(claims.get(name), str) or not claims[name]:
             raise NotAuthenticated(f"the token has no claim {name} that is a text")
     return claims
+
+
+def check_id_token(token: str, header: Header, key: Key, wanted: Wanted, nonce: str, now: float) -> None:
+    """Check the ID token of a sign-in (OpenID Connect Core, section 3.1.3.7). Raises NotAuthenticated.
+
+    The audience of ``wanted`` is the client. The nonce is the one that this browser's sign-in began with: a code that
+    somebody got in another browser brings another one.
+    """
+    claims = _valid(token, header, key, wanted, now)
+    if claims.get("azp", wanted.audience) != wanted.audience:
+        raise NotAuthenticated("the ID token was made for another client")
+    if claims.get("nonce") != nonce:
+        raise NotAuthenticated("the ID token belongs to another sign-in")
 
 
 def groups_of(claims: Mapping[str, Any], wanted: Wanted) -> Claimed | None:
@@ -132,13 +139,44 @@ def groups_of(claims: Mapping[str, Any], wanted: Wanted) -> Claimed | None:
     claim = wanted.groups_claim
     if claim is None:
         return None
-    names = claims.get(claim, [])
+    names, top = _found(claims, claim), _path(claim)[0]
     left_out = claims.get("_claim_names")
-    if claim not in claims and ((isinstance(left_out, dict) and claim in left_out) or claims.get("hasgroups")):
+    if top not in claims and ((isinstance(left_out, dict) and top in left_out) or claims.get("hasgroups")):
         raise NotAuthenticated(f"the token does not list the user's groups in {claim}: there are too many")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise NotAuthenticated(f"the token's claim {claim} is not a list of texts")
     return Claimed(wanted.issuer, frozenset(names))
+
+
+def _found(claims: Mapping[str, Any], claim: str) -> Any:
+    """Return the value of a claim; without it an empty list, None for a path through what is not an object."""
+    found: Any = claims
+    for name in _path(claim):
+        if not isinstance(found, dict):
+            return None
+        if name not in found:
+            return []
+        found = found[name]
+    return found
+
+
+def _path(claim: str) -> list[str]:
+    """Return the names that lead to a claim. A dot is part of a name: such as ``https://lake.example/groups``."""
+    if not claim.startswith("/"):
+        return [claim]
+    return [name.replace("~1", "/").replace("~0", "~") for name in claim[1:].split("/")]
+
+
+def _valid(token: str, header: Header, key: Key, wanted: Wanted, now: float) -> dict[str, Any]:
+    """Return the claims of a token that the issuer signed for the audience, and that is not over."""
+    claims = _signed(token, header, key)
+    if claims.get("iss") != wanted.issuer:
+        raise NotAuthenticated("the token is of another issuer")
+    audience = claims.get("aud")
+    if wanted.audience not in (audience if isinstance(audience, list) else [audience]):
+        raise NotAuthenticated("the token is for another audience")
+    _check_times(claims, now)
+    return claims
 
 
 def _signed(token: str, header: Header, key: Key) -> dict[str, Any]:

@@ -1,0 +1,248 @@
+"""Sign a browser in at the issuer: the authorization code flow with PKCE (RFC 6749, 7636, 9207, 9700).
+
+The browser's cookie holds the secret of its sign-in, so that any server ends what another one began, and none keeps
+anything. The cookie needs no key of the servers. It is not believed because a server wrote it: what is checked is that
+the answer belongs to its secret. ``state``, the nonce and the verifier are made of that secret, and differ; the issuer
+sees the first two, and the digest of the third. Who can write cookies of this origin into a foreign browser could as
+well write a cookie that a server has sealed for the writer itself.
+
+* ``state`` is the cookie's: a page elsewhere cannot end a sign-in that it began (login CSRF).
+* The issuer compares the verifier: a code that somebody else got, or stole, is of no use in this browser.
+* The nonce of the ID token is compared too, because some issuers ignore PKCE.
+* ``iss`` of the answer is the issuer, where the issuer sends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import logging
+import re
+import secrets
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import httpx
+
+from metastore.clock import SYSTEM, Clock
+from metastore.errors import InvalidArgument
+from metastore.serve.oidc.asking import Unusable, document_of, granted, is_base, place_of
+from metastore.serve.principals import IssuerAway, NotAuthenticated
+
+if TYPE_CHECKING:
+    from metastore.serve.oidc.issuer import Issuer
+
+__all__ = ["Begun", "Client", "CodeFlow", "secret_of"]
+
+T = TypeVar("T")
+
+_KEPT: Final = 300.0
+"""After how long the issuer's document is read again (seconds)."""
+_LONGEST: Final = 2000
+"""Characters of an address to go on to: a longer one does not fit into the cookie, and is left out."""
+_ERROR: Final = re.compile(r"[a-z_]{1,40}")
+_LOG = logging.getLogger("metastore.serve")
+
+
+@dataclass(frozen=True)
+class Client:
+    """What the console is at the issuer. ``public_url``: where browsers reach this server, without ``/console/``.
+
+    ``secret``: None for a public client. ``scope``: what it asks for besides ``openid``. Raises InvalidArgument.
+    """
+
+    id: str
+    public_url: str
+    secret: str | None = field(default=None, repr=False)
+    scope: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise InvalidArgument("the console's client at the issuer has a name that is not empty")
+        if not is_base(self.public_url):
+            raise InvalidArgument(
+                "the public URL is where browsers reach this server: https://…, without a user, a query and a "
+                f"fragment; http only on this machine; not {self.public_url[:80]!r}"
+            )
+
+    def page(self, name: str) -> str:
+        """Return the address of a page of the console, as browsers reach it."""
+        return f"{self.public_url.removesuffix('/')}/console/{name}"
+
+
+class Begun(NamedTuple):
+    """A sign-in that a browser began: what its cookie holds."""
+
+    secret: str
+    end: int
+    following: str
+
+    @property
+    def cookie(self) -> str:
+        return f"{self.end}.{self.secret}.{_text(self.following.encode())}"
+
+    def made(self, name: str) -> str:
+        """Return what is made of the secret: it tells nothing about the secret, nor about what has another name."""
+        return _text(hmac.digest(self.secret.encode(), name.encode(), hashlib.sha256))
+
+
+class CodeFlow:
+    """Sign browsers in at an issuer. Its methods wait for the issuer, for seconds: call them in a thread."""
+
+    life: Final = 600
+    """How long a browser may take at the issuer (seconds)."""
+
+    def __init__(self, issuer: Issuer, client: Client, *, clock: Clock = SYSTEM) -> None:
+        self.client = client
+        self._issuer = issuer
+        self._clock = clock
+        self._known: Mapping[str, Any] | None = None
+        self._asked = 0.0
+
+    @property
+    def host(self) -> str:
+        """Return the name of the issuer's host, which the button shows."""
+        return urlsplit(self._issuer.url).hostname or ""
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether browsers reach this server by TLS."""
+        return self.client.public_url.startswith("https:")
+
+    def begin(self, following: str) -> tuple[str, str]:
+        """Return where a browser signs in, and the cookie that it needs on its way back. Raises IssuerAway."""
+        place = _heard(self._place("authorization_endpoint"))
+        if len(following) > _LONGEST:
+            following = ""
+        begun = Begun(secrets.token_urlsafe(32), self._now() + self.life, following)
+        asked = {
+            "response_type": "code",
+            "client_id": self.client.id,
+            "redirect_uri": self.client.page("callback"),
+            "scope": f"openid {self.client.scope}".strip(),
+            "state": begun.made("state"),
+            "nonce": begun.made("nonce"),
+            "code_challenge": _text(hashlib.sha256(begun.made("verifier").encode()).digest()),
+            "code_challenge_method": "S256",
+        }
+        return _with(place, asked), begun.cookie
+
+    def begun(self, answer: Mapping[str, str], cookie: str) -> Begun:
+        """Return the sign-in of this browser that an answer belongs to, without waiting. Raises NotAuthenticated."""
+        begun = _begun(cookie, self._now())
+        if begun is None or not hmac.compare_digest(answer.get("state", "").encode(), begun.made("state").encode()):
+            raise NotAuthenticated(
+                "no sign-in of this browser is under way that this answer belongs to; start at "
+                f"{self.client.page('')}, and allow its cookies"
+            )
+        return begun
+
+    def end(self, answer: Mapping[str, str], begun: Begun) -> str:
+        """Return the access token for an answer; it is not checked yet. Raises NotAuthenticated, IssuerAway."""
+        return _heard(self._ended(answer, begun))
+
+    def leave(self) -> str | None:
+        """Return where a browser ends its session at the issuer; None: the issuer names no such page."""
+        document = _heard(self._document())
+        if "end_session_endpoint" not in document:
+            return None
+        place = _heard(self._place("end_session_endpoint"))
+        return _with(place, {"client_id": self.client.id, "post_logout_redirect_uri": self.client.page("signin")})
+
+    async def _ended(self, answer: Mapping[str, str], begun: Begun) -> str:
+        document = await self._document()
+        named = "iss" in answer or document.get("authorization_response_iss_parameter_supported") is True
+        if named and answer.get("iss") != self._issuer.url:
+            raise NotAuthenticated("the answer came from another issuer; sign in again")
+        if "error" in answer or not answer.get("code"):
+            raise NotAuthenticated(f"the issuer refused the sign-in ({_code(answer.get('error'))})")
+        form = {
+            "grant_type": "authorization_code",
+            "code": answer["code"],
+            "redirect_uri": self.client.page("callback"),
+            "code_verifier": begun.made("verifier"),
+        }
+        account, methods = None, document.get("token_endpoint_auth_methods_supported")
+        if self.client.secret is None:
+            form["client_id"] = self.client.id
+        elif isinstance(methods, list) and "client_secret_basic" not in methods:
+            form |= {"client_id": self.client.id, "client_secret": self.client.secret}
+        else:
+            account = quote(self.client.id, safe=""), quote(self.client.secret, safe="")
+        said = await granted(self._issuer.url, await self._place("token_endpoint"), form, account)
+        if "error" in said:
+            code = _code(said["error"])
+            _LOG.warning("the issuer gives no token for the code of a browser: %s", code)
+            raise NotAuthenticated(f"the issuer gave no token for this sign-in ({code}); sign in again")
+        tokens = said.get("access_token"), said.get("id_token")
+        if not all(isinstance(one, str) for one in tokens):
+            raise Unusable("the issuer answers without an access token and an ID token")
+        await self._issuer.check_id_token(str(tokens[1]), self.client.id, begun.made("nonce"))
+        return str(tokens[0])
+
+    async def _place(self, name: str) -> str:
+        return place_of(await self._document(), name, self._issuer.url)
+
+    async def _document(self) -> Mapping[str, Any]:
+        now = self._clock.monotonic()
+        if self._known is None or now - self._asked >= _KEPT:
+            self._known, self._asked = await document_of(self._issuer.url), now
+        return self._known
+
+    def _now(self) -> int:
+        return self._clock.micros() // 1_000_000
+
+
+def secret_of(file: Path) -> str:
+    """Return the secret of a client that a file holds. Raises InvalidArgument."""
+    try:
+        secret = file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(
+            f"the file of the client's secret {file} cannot be read: {type(error).__name__}"
+        ) from None
+    if not secret or not secret.isprintable():
+        raise InvalidArgument(f"the file of the client's secret {file} has no secret, or more than one line")
+    return secret
+
+
+def _heard(question: Coroutine[Any, Any, T]) -> T:
+    """Return what the issuer says. Raises IssuerAway if it says nothing that can be used."""
+    try:
+        return asyncio.run(question)
+    except (Unusable, TimeoutError, httpx.HTTPError, httpx.InvalidURL) as error:
+        _LOG.warning("a browser cannot sign in at the issuer: %s: %s", type(error).__name__, error)
+        raise IssuerAway(
+            "the issuer does not answer as it should, so nobody can sign in there now; try again"
+        ) from None
+
+
+def _begun(cookie: str, now: int) -> Begun | None:
+    """Return the sign-in of a cookie; None: there is none, or it is over."""
+    end, _, rest = cookie.partition(".")
+    secret, _, following = rest.partition(".")
+    if not end.isascii() or not end.isdigit() or not now < int(end[:12]) or len(secret) < 43:
+        return None
+    try:
+        following = base64.b64decode(following + "=" * (-len(following) % 4), altchars=b"-_", validate=True).decode()
+    except ValueError:
+        return None
+    return Begun(secret, int(end[:12]), following)
+
+
+def _code(error: object) -> str:
+    """Return the code of an issuer's error, which may be anything."""
+    return str(error) if _ERROR.fullmatch(str(error)) else "without a code that is one"
+
+
+def _with(place: str, parameters: Mapping[str, str]) -> str:
+    return f"{place}{'&' if '?' in place else '?'}{urlencode(parameters, quote_via=quote)}"
+
+
+def _text(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).decode().rstrip("=")
