@@ -17,9 +17,30 @@ IN_IMPORTS: tuple[Fault, ...] = (
     Fault(
         "Import of an Iceberg catalog: a table that was renamed here is made again",
         "metastore/imports/places.py",
-        "        if missing:",
-        "        if False:",
-        "tests/imports/test_iceberg.py -k taken_back",
+        "if missing else places",
+        "if False else places",
+        "tests/imports/test_iceberg.py -k history",
+    ),
+    Fault(
+        "Import of an Iceberg catalog: a table that was moved and then dropped here is made again",
+        "metastore/imports/places.py",
+        "places[path] = None if one.dropped else Place(one.path, known=True, own=True)",
+        "places[path] = Place(path, known=False)",
+        "tests/imports/test_iceberg.py -k wherever",
+    ),
+    Fault(
+        "Import of an Iceberg catalog: a catalog that was dropped here is made again",
+        "metastore/imports/root.py",
+        "if noted is not None and noted.dropped:\n            raise",
+        "if False:\n            raise",
+        "tests/imports/test_iceberg.py -k wherever",
+    ),
+    Fault(
+        "Import of an Iceberg catalog: it goes on to write after another import took its place",
+        "metastore/imports/iceberg.py",
+        'return {"lease": self._lease}',
+        "return {}",
+        "tests/imports/test_iceberg.py -k one_import",
     ),
     Fault(
         "Import of an Iceberg catalog: two schemas there share the one that was renamed here",
