@@ -123,6 +123,11 @@ class MetastoreCatalog(_PyIcebergBase):
         self._store.catalogs.create(self._root, type="relational", if_exists="return")
 
     @property
+    def reach(self) -> str:
+        """A text that two catalogs share if a location names the same file for both, and both may read it."""
+        return self._places.reach
+
+    @property
     def store(self) -> Store:
         """The store, for everything that PyIceberg does not have: tags, history, the change feed."""
         return self._store

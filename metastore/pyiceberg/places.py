@@ -106,12 +106,19 @@ class Places:
         self._own = {key: value for key, value in properties.items() if key != URI}
         self._trusting = trusting
         self.of_users = of_users
-        self._folders = Folders((self._own.get(WAREHOUSE_LOCATION, ""), *allowed), links=not of_users)
+        folders = (self._own.get(WAREHOUSE_LOCATION, ""), *allowed)
+        self._folders = Folders(folders, links=not of_users)
+        self._reached = (sorted(self._own.items()), folders, of_users)
 
     @property
     def serves(self) -> bool:
         """Whether it is a server that asks, for clients in any language."""
         return not self._trusting
+
+    @property
+    def reach(self) -> str:
+        """A text that two catalogs share if a location names the same file for both, and both may read it."""
+        return hashlib.sha256(json.dumps(self._reached, default=str).encode()).hexdigest()  # it keeps no secret
 
     def default(self, names: Identifier, above: str | None, user: str | None = None) -> str:
         """Return where a new table or view goes that names no location: below its namespace's, or in the warehouse.

@@ -434,6 +434,20 @@ IN_SERVERS: tuple[Fault, ...] = (
         _LIMITS,
     ),
     Fault(
+        "Iceberg: what was read at one endpoint is shown for the same location at another",
+        "metastore/pyiceberg/files.py",
+        "place = (_reach(io), location)",
+        'place = ("", location)',
+        "tests/iceberg/test_credentials.py -k two_endpoints",
+    ),
+    Fault(
+        "Iceberg server: the answer for one warehouse is given for the same location of another",
+        "metastore/serve/iceberg/tables.py",
+        "return catalog.reach, location",
+        'return "", location',
+        "tests/iceberg/test_credentials.py -k two_endpoints",
+    ),
+    Fault(
         "Iceberg: a packed metadata file may unpack to any size",
         "metastore/pyiceberg/files.py",
         "                _check_size(io, location, size)\n",
