@@ -49,6 +49,8 @@ _PLACES: Final = ("write.metadata.path", "write.data.path", "write.object-storag
 """Properties of tables that name folders."""
 _PART: Final = re.compile("([0-9a-f]{32})([0-9a-f]{16})")
 """The part of a user's folder that no other one has: a UUIDv7, and whose folder it is."""
+_CHOSEN: Final = re.compile("-[0-9a-f]{12}7[0-9a-f]{19}([0-9a-f]{16})?/")
+"""The end of the name of a folder that a server chose for a table or a view."""
 _AHEAD: Final = 60 * 1000
 """How far the clock of the server that chose a folder may be ahead of this one's (ms)."""
 _HOLDS: Final = 24 * 3600 * 1000 - _AHEAD
@@ -134,15 +136,32 @@ class Places:
         return f"{begin}-{part}{'' if user is None else _mark(part, begin, user)}"
 
     def named(self, names: Identifier, above: str | None) -> str:
-        """Return the beginning of the default place of a table or view. Raises ValueError."""
+        """Return the beginning of the default place of a table or view. Raises ValueError, ForbiddenError."""
         if above:
             # PyIceberg would ignore the rest of the path
             if not self._trusting and any(char in above for char in "?#"):
                 raise ValueError(f"the namespace's location has a ? or a #: {above[:200]!r}; name another one")
+            if not self._trusting and _CHOSEN.search(f"{above}/"):
+                raise ForbiddenError(
+                    f"the namespace's location lies in the folder of a table, whose users would have the files of all "
+                    f"tables below it: {above[:200]!r}; name another one"
+                )
             return f"{above.rstrip('/')}/{folder(names[-1])}"
         if warehouse := self._own.get(WAREHOUSE_LOCATION):
             return f"{warehouse.rstrip('/')}/{folder(shown(names[:-1]))}/{folder(names[-1])}"
         raise ValueError("No default path is set, please specify a location when creating a table")
+
+    def check_namespace(self, names: Identifier, location: str | None) -> None:
+        """Raise ForbiddenError if a user chooses where the tables of a namespace go: it may be the folder of a table.
+
+        Who reads that table would have the files of the others. The folder that they have anyway may be named.
+        """
+        own = f"{self._own.get(WAREHOUSE_LOCATION, '').rstrip('/')}/{folder(shown(names))}"
+        if location is not None and location.rstrip("/") != own:
+            raise ForbiddenError(
+                f"only an operator chooses the location of a namespace: leave out {location[:200]!r}; tables go into "
+                "folders of the warehouse"
+            )
 
     def io(self, properties: Properties, location: str) -> FileIO:
         """Return the file system of a location. In a server it raises ValueError for a relative one, ForbiddenError."""

@@ -434,6 +434,27 @@ IN_SERVERS: tuple[Fault, ...] = (
         _LIMITS,
     ),
     Fault(
+        "Iceberg server: a namespace leads into the folder of a table",
+        "metastore/pyiceberg/places.py",
+        'if not self._trusting and _CHOSEN.search(f"{above}/"):',
+        "if False:",
+        "tests/iceberg/test_folders_of_users.py -k leads_into",
+    ),
+    Fault(
+        "Iceberg server: a user chooses the location of a namespace",
+        "metastore/pyiceberg/catalog.py",
+        "if place and is_of_user(self._store) and",
+        "if place and False and",
+        "tests/iceberg/test_folders_of_users.py -k leads_into",
+    ),
+    Fault(
+        "A user removes the pointer of an Iceberg table, and sets its location then",
+        "metastore/operation/standing.py",
+        "if new != old and not new[0] is old[0] is None:",
+        "if new != old and new[0] is not None:",
+        "tests/governance/test_kept_pointers.py -k take_the_file",
+    ),
+    Fault(
         "Iceberg: what was read at one endpoint is shown for the same location at another",
         "metastore/pyiceberg/files.py",
         "place = (_reach(io), location)",
