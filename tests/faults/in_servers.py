@@ -359,8 +359,8 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Server: a user gets the answer that an operator got",
         "metastore/serve/iceberg/tables.py",
-        "            _ANSWERS[location, mode, is_of_user(catalog.store)] = loaded",
-        "            _ANSWERS[location, mode, True] = loaded",
+        "            _ANSWERS[_place(catalog, location, mode)] = loaded",
+        "            _ANSWERS[(*_place(catalog, location, mode)[:3], True)] = loaded",
         f"{_OF_USERS} -k operator_was_shown",
     ),
     Fault(
