@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from metastore.leases.lease import Lease
     from metastore.store import Store
 
-__all__ = ["Root", "open_root"]
+__all__ = ["PATIENCE", "TTL", "Root", "open_root"]
 
-_TTL: Final = 30.0
-_PATIENCE: Final = _TTL + 5.0
+TTL: Final = 15.0
+PATIENCE: Final = TTL + 5.0
 """How long an import waits for another one (seconds): the lease of one that was killed ends in this time."""
 Names = tuple[str, ...]
 
@@ -45,7 +45,7 @@ def open_root(store: Store, path: Names, principal: str, **fields: Any) -> Itera
     """
     made = set[int]()
     entity, _ = _found(store, path, principal, made, fields)
-    with store.leases.acquire(f"{principal} into {entity.id}", ttl=_TTL, timeout=_PATIENCE) as lease:
+    with store.leases.acquire(f"{principal} into {entity.id}", ttl=TTL, timeout=PATIENCE) as lease:
         # people may have renamed or dropped it while this one waited
         entity, notes = _found(store, path, principal, made, fields)
         new = entity.id in made and not notes.of(entity.kind, 0, [path])

@@ -15,6 +15,13 @@ IN_IMPORTS: tuple[Fault, ...] = (
         "tests/imports/test_gravitino_stays.py -k dropped_in_steps",
     ),
     Fault(
+        "Gravitino: an import writes on after another one took its turn",
+        "metastore/imports/gravitino/run.py",
+        "Call(lease=lease)",
+        "Call()",
+        "tests/imports/test_gravitino_stays.py -k one_import",
+    ),
+    Fault(
         "Import of an Iceberg catalog: a table that was renamed here is made again",
         "metastore/imports/places.py",
         "if missing else places",

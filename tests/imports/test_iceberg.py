@@ -304,7 +304,7 @@ def test_one_import_at_a_time_goes_into_a_place(
     sqlite_url: str, source: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second one waits, or is refused; so it makes nothing again that the first one made and people dropped."""
-    monkeypatch.setattr(root, "_PATIENCE", 0.05)
+    monkeypatch.setattr(root, "PATIENCE", 0.05)
     register, ran = MetastoreCatalog.register_table, list[bool]()
 
     def meanwhile(here: MetastoreCatalog, *args: Any, **kwargs: Any) -> Any:
