@@ -2,7 +2,8 @@
 
 They are rows of the metalake, one for each entity, so that a rename, a move or a drop of an entity does not touch its
 note, and gc does not remove it. A note holds until its entity is purged or removed. A copy of a metalake may have the
-notes of the original: the time of creation shows that an id is another entity's there.
+notes of the original: the time of creation shows that an id is another entity's there. A note has a path only as a
+hash. Users do not see notes in the feed, because they could guess the paths of what they do not see.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from metastore.kinds.origin import ORIGIN, Origin
 from metastore.kinds.registry import kind_named
 from metastore.managers.owned import OwnedManager
 from metastore.managers.owned_rows import Row
-from metastore.names import format_path
 from metastore.port.records import Known, OwnedRecord
 from metastore.transfer.walk import batched
 
@@ -68,7 +68,7 @@ class Notes:
         """Note an entity with the next :meth:`write`."""
         values = {"id": entity.id, "created_at": entity.record.created_at}
         name = self._name(kind, root, path)
-        doc = ORIGIN.document(None, {}, {"key": format_path(path), "values": values})
+        doc = ORIGIN.document(None, {}, {"key": str(entity.id), "values": values})
         self._new[name] = Row(name, dump(doc, (name,)))
 
     def write(self, lease: Lease) -> None:

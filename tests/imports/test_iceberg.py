@@ -223,6 +223,11 @@ def test_an_import_finds_its_place_and_tables_wherever_people_put_them(sqlite_ur
         store.schemas.rename("lake.ice.usa", "asu")
         store.catalogs.rename("lake.ice", "cold")
         store.metalakes.rename("lake", "pond")
+        store.users.create("pond.bob")
+        store.catalogs.create("pond.other", type="relational")
+        store.owners.set("pond.other", "pond.bob")
+        kinds = {one.kind for one in store.as_user("bob").changes()}
+        assert ("origin" in kinds, "catalog" in kinds) == (False, True)  # a note tells of what bob does not see
         source.load_table(("us", "kept")).append(rows)
         source.create_table(("us", "later"), schema=rows.schema)
         for written in (2, 0):
