@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from metastore.governance.access import Access
 from metastore.governance.seen import seen_by
+from metastore.kinds.origin import ORIGIN
 from metastore.port.records import Step
 
 __all__ = ["Below", "Passed", "Sight", "seen_steps"]
@@ -55,6 +56,7 @@ class Sight(NamedTuple):
 
 
 def seen_steps(access: Access, steps: Sequence[Step]) -> list[Step]:
-    """Return the steps that the user sees, in two reads."""
+    """Return the steps that the user sees, in two reads. What imports note is for imports: it tells what is hidden."""
+    steps = [step for step in steps if step.kind != ORIGIN.name]
     seen = access.seen_now(list(dict.fromkeys(i for step in steps for i in seen_by(step))))
     return [step for step in steps if (ends := seen_by(step)) and seen.issuperset(ends)]

@@ -25,18 +25,24 @@ from pyiceberg.exceptions import (
 from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.imports.counts import ImportCounts, Tell
 from metastore.imports.places import OF_ONE, Place, Places, is_another
+from metastore.imports.root import open_root
 from metastore.kinds.change import SetProperty
 from metastore.kinds.entity import Entity
+from metastore.leases.lease import Lease
 from metastore.names import Path, format_path, parse_path
 from metastore.pyiceberg.catalog import MetastoreCatalog
 from metastore.pyiceberg.entities import POINTER
+from metastore.pyiceberg.once import Once
 from metastore.store import Store, open_store
 from metastore.transaction.transaction import Transaction
+from metastore.transfer.walk import batched
 
 __all__ = ["import_iceberg", "open_catalog"]
 
 _READERS: Final = 8
 """How many tables are read at once: most of the time goes into waiting for their metadata files."""
+_NOTED: Final = 200
+"""How many tables are made before they are noted, in one commit."""
 _PRINCIPAL: Final = "import iceberg"
 Names = tuple[str, ...]
 
@@ -55,17 +61,20 @@ def open_catalog(source: str, properties: Mapping[str, str]) -> Catalog:
 
 
 def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Tell | None = None) -> ImportCounts:
-    """Import all of ``source`` below ``into``, a catalog, which is created if missing. Else raises InvalidArgument."""
+    """Import all of ``source`` below ``into``, a catalog, which is created if it is new; its present name counts.
+
+    Raises InvalidArgument; EntityNotFound if people dropped the catalog; LeaseHeld while another import goes into it.
+    """
     root = parse_path(into)
     if len(root) != 2:
         raise InvalidArgument("an Iceberg catalog is imported into a catalog, such as lake.ice")
     outcome, tell = ImportCounts(), progress or (lambda _step, _share: None)
-    with open_store(url, principal=_PRINCIPAL) as store:
-        store.metalakes.create((root[0],), if_exists="return")
-        new = not store.catalogs.exists(root)
-        store.catalogs.create(root, type="relational", provider="lakehouse-iceberg", if_exists="return")
-        target = MetastoreCatalog.of_store(store, (root[0], root[1]), source.properties)
-        places = Places(store, root, _PRINCIPAL, new=new)
+    fields = {"type": "relational", "provider": "lakehouse-iceberg"}
+    with open_store(url, principal=_PRINCIPAL) as store, open_root(store, root, _PRINCIPAL, **fields) as opened:
+        metalake, catalog = opened.entity.names
+        once = _UnderLease(store, opened.lease)
+        target = MetastoreCatalog.of_store(store, (metalake, catalog), source.properties, once)
+        places = Places(store, opened, _PRINCIPAL)
         there: dict[str, list[Names]] = {"table": [], "view": []}
         for namespace in _namespaces(source):
             try:
@@ -74,22 +83,39 @@ def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Te
             except NoSuchNamespaceError:  # it was dropped there just now
                 continue
             try:
-                _import_namespace(store, places, (*root, *namespace), said)
+                _import_namespace(store, places, (*root, *namespace), said, opened.lease)
             except OF_ONE as error:
                 outcome.failures.append(f"schema {format_path(namespace)}: {error}")
             outcome.namespaces += 1
             there["table"] += [(*root, *one) for one in tables]
             there["view"] += [(*root, *one) for one in views]
         wanted = [(kind, *one) for kind, paths in there.items() for one in places.of(kind, paths).items()]
+        done = 0
         with ThreadPoolExecutor(_READERS, "import-iceberg") as readers:
-            done = readers.map(lambda one: _import(source, target, root, *one), wanted)
-            for number, ((kind, (_, _, *names), _), result) in enumerate(zip(wanted, done, strict=True), 1):
-                outcome.written += result is True
-                outcome.left += result is False
-                if isinstance(result, str):
-                    outcome.failures.append(f"{kind} {format_path(names)}: {result}")
-                tell("importing", number / len(wanted))
+            for some in batched(wanted, _NOTED):
+                results = readers.map(lambda one: _import(source, target, (metalake, catalog), *one), some)
+                for (kind, (_, _, *names), _), result in zip(some, results, strict=True):
+                    outcome.written += result is True
+                    outcome.left += result is False
+                    if isinstance(result, str):
+                        outcome.failures.append(f"{kind} {format_path(names)}: {result}")
+                    done += 1
+                    tell("importing", done / len(wanted))
+                for kind in there:
+                    places.remember(kind, {path: place for of, path, place in some if of == kind})
     return outcome
+
+
+class _UnderLease(Once):
+    """The calls of an import: each commit requires its lease."""
+
+    def __init__(self, store: Store, lease: Lease) -> None:
+        super().__init__(store)
+        self._lease = lease
+
+    def begin(self) -> dict[str, Any]:
+        """Return the options of each call."""
+        return {"lease": self._lease}
 
 
 def _namespaces(source: Catalog, above: Names = ()) -> Iterator[Names]:
@@ -116,7 +142,7 @@ def _views(source: Catalog, namespace: Names) -> list[Any]:
         return []
 
 
-def _import_namespace(store: Store, places: Places, path: Names, said: dict[str, str]) -> None:
+def _import_namespace(store: Store, places: Places, path: Names, said: dict[str, str], lease: Lease) -> None:
     """Make a schema, or give it the properties that have changed there; those that people have changed here stay."""
     schema = places.container("schema", path, properties=said)
     if schema is None or schema.created_by != _PRINCIPAL:
@@ -131,7 +157,7 @@ def _import_namespace(store: Store, places: Places, path: Names, said: dict[str,
             tx.schemas.alter(schema, *[SetProperty(key, said[key]) for key in changed])
 
     with suppress(EntityNotFound):  # it was dropped just now
-        store.run(update)  # the commit validates what it read
+        store.run(update, lease=lease)  # the commit validates what it read
 
 
 def _imported_properties(store: Store, schema: Entity) -> dict[str, str | None]:
@@ -146,10 +172,10 @@ def _imported_properties(store: Store, schema: Entity) -> dict[str, str | None]:
 
 
 def _import(
-    source: Catalog, target: MetastoreCatalog, root: Names, kind: str, path: Names, place: Place | None
+    source: Catalog, target: MetastoreCatalog, here: Names, kind: str, path: Names, place: Place | None
 ) -> bool | str:
     """Import one table or view; return whether it was written, or why it could not be."""
-    if place is None or place.path[:2] != root:  # it was dropped, or moved to another catalog
+    if place is None or place.path[:2] != here:  # it was dropped, or moved to another catalog
         return False
     try:
         place.require_free()

@@ -1,7 +1,8 @@
 """Where people have put what earlier imports made here, so that a repeated import makes none of it again.
 
-An import finds what it made by the path at which it made it, which the history shows. It follows what people renamed or
-moved. What they dropped stays dropped. It knows nothing of what ``gc`` has removed.
+An import notes the id of what it made (:mod:`metastore.imports.notes`). It follows what people renamed or moved. What
+they dropped stays dropped. What has no note, because an import was killed just then or an older release made it, it
+finds by the path at which it was made, which the history shows. It knows nothing of what ``gc`` has removed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any, Final, NamedTuple, cast
 from unicodedata import is_normalized
 
 from metastore.errors import DropPending, EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse
+from metastore.imports.notes import Noted
+from metastore.imports.root import Root
 from metastore.kinds.entity import Entity
 from metastore.names import clean_name, fold, format_path, parse_path
 from metastore.store import Store
@@ -35,8 +38,8 @@ class Place(NamedTuple):
     path: Names
     known: bool
     """Whether it was there when the import began."""
-    followed: bool = False
-    """Whether people have renamed or moved it."""
+    own: bool = False
+    """Whether it is known that imports made it for its path in the source, whatever it is called by now."""
     taken_by: Names | None = None
     """Another one of the source that has this place, because their names are one here."""
 
@@ -49,7 +52,7 @@ class Place(NamedTuple):
 def is_another(store: Store, kind: str, place: Place, there: Names) -> bool:
     """Whether imports made what has a place elsewhere than at ``there``, and people then gave it this name."""
     manager: Any = store.manager(kind)
-    return not place.followed and not _is_made_for(manager, manager.load(place.path), place.path, there)
+    return not place.own and not _is_made_for(manager, manager.load(place.path), place.path, there)
 
 
 def _is_made_for(manager: Any, entity: Entity, *paths: Names) -> bool:
@@ -69,15 +72,14 @@ def _first_place(manager: Any, entity: Entity) -> Names:
 class Places:
     """The places of one import below ``root``, a metalake or catalog. ``principal``: of all imports of its kind.
 
-    In the source, a container has its own path; its place is the path that it has here. ``new``: the root was made just
-    now.
+    In the source, a container has its own path; its place is the path that it has here.
     """
 
-    def __init__(self, store: Store, root: Names, principal: str, *, new: bool) -> None:
-        self._store, self._principal = store, principal
-        self._here: dict[Names, Names | None] = {root: root}
+    def __init__(self, store: Store, root: Root, principal: str) -> None:
+        self._store, self._root, self._principal = store, root, principal
+        self._here: dict[Names, Names | None] = {root.path: root.entity.names}
         """The place of each container; None: people have dropped it, or it is a failure."""
-        self._new = {root} if new else set[Names]()
+        self._new = {root.path} if root.new else set[Names]()
         """The containers that were made just now: nothing was below them."""
         self._moved: dict[str, Mapping[Names, Entity]] = {}
         self._dropped: dict[tuple[str, Names], Mapping[Names, Entity]] = {}
@@ -93,13 +95,17 @@ class Places:
         """
         above, manager = self._here.get(path[:-1], path[:-1]), self._manager(kind)
         self._here[path] = None
+        noted = None if path[:-1] in self._new else self._noted(kind, [path]).get(path)
+        if noted is not None:
+            return None if noted.dropped else self._stands(path, manager.load(noted.path))
         if above is None:
             return None
         here = (*above, path[-1])
         (found,) = manager.load_many([here])
         if path[:-1] not in self._new and not (found is not None and self._is_own(found, path, here)):
             moved = self._moved_to(kind, path, here)
-            if moved is None and self._is_dropped(kind, above, path, here):
+            if moved is None and (gone := self._dropped_one(kind, above, path, here)) is not None:
+                self._note(kind, path, gone)
                 return None
             if moved is None and found is not None and found.created_by == self._principal:
                 what = f"{format_path(here)} was imported under another name; rename it, and import again"
@@ -107,14 +113,20 @@ class Places:
             found = moved or found
         if found is None:
             try:
-                found = manager.create(here, **fields)
+                found = manager.create(here, lease=self._root.lease, **fields)
                 self._new.add(path)
-            except EntityAlreadyExists:  # another import was faster
+            except EntityAlreadyExists:  # people were faster
                 found = manager.load(here)
+        found = self._stands(path, found)
+        self._note(kind, path, found)
+        return found
+
+    def _stands(self, path: Names, found: Entity) -> Entity:
+        """Note where a container is. Raises EntityAlreadyExists if another one of the source has it."""
         if (other := self._sources.setdefault(found.id, path)) != path:
             raise EntityAlreadyExists(found.path, f"{other[-1]!r} there has this name here")
         self._here[path] = found.names
-        return cast(Entity, found)
+        return found
 
     def of(self, kind: str, paths: Sequence[Names]) -> dict[Names, Place | None]:
         """Return the place of each table or view, by the path that the source gives it; None: it was dropped here.
@@ -122,41 +134,81 @@ class Places:
         A table that cannot be read now has a place: it is a failure when it is written.
         """
         places: dict[Names, Place | None] = dict.fromkeys(paths)
+        noted = self._noted(kind, [path for path in paths if path[:-1] not in self._new])
+        for path, one in noted.items():
+            places[path] = None if one.dropped else Place(one.path, known=True, own=True)
+        others = [path for path in paths if path not in noted]
+        places |= self._without_note(kind, others, {one.id for one in noted.values()})
+        self._root.notes.write(self._root.lease)
+        return self._apart(places)
+
+    def remember(self, kind: str, places: Mapping[Names, Place | None]) -> None:
+        """Note what the import has just made at these places."""
+        said = [(path, place) for path, place in places.items() if place is not None]
+        new = {path: place.path for path, place in said if not place.known and place.taken_by is None}
+        for path, found in zip(new, self._load(kind, [*new.values()]), strict=True):
+            # a rename counts as a version: people may have given this name to another one just now
+            if isinstance(found, Entity) and found.created_by == self._principal and found.version == 1:
+                self._note(kind, path, found)
+        self._root.notes.write(self._root.lease)
+
+    def _noted(self, kind: str, paths: Sequence[Names]) -> dict[Names, Noted]:
+        depth = len(self._root.path)  # the root may have another name the next time
+        noted = self._root.notes.of(kind, self._root.entity.id, [path[depth:] for path in paths])
+        return {(*self._root.path, *path): one for path, one in noted.items()}
+
+    def _note(self, kind: str, path: Names, entity: Entity) -> None:
+        self._root.notes.add(kind, self._root.entity.id, path[len(self._root.path) :], entity)
+
+    def _without_note(self, kind: str, paths: Sequence[Names], noted: AbstractSet[int]) -> dict[Names, Place | None]:
+        """Return the places of those that have no note, and note them. ``noted``: ids of others that have one."""
+        places: dict[Names, Place | None] = dict.fromkeys(paths)
         above = {path: self._here.get(path[:-1], path[:-1]) for path in paths}
         wanted = {path: (*here, path[-1]) for path, here in above.items() if here is not None}
         there = [*zip(wanted.items(), self._load(kind, [*wanted.values()]), strict=True)]
         with ThreadPoolExecutor(_READERS, "import-places") as readers:
-            owns = readers.map(lambda one: isinstance(one[1], Entity) and self._is_own(one[1], *one[0]), there)
-            own = {path for ((path, _), _), is_own in zip(there, owns, strict=True) if is_own}
-        missing, free, ids = dict[Names, Names](), set[Names](), set[int]()
+
+            def owns(one: tuple[tuple[Names, Names], Entity | Exception | None]) -> bool:
+                return isinstance(one[1], Entity) and one[1].id not in noted and self._is_own(one[1], *one[0])
+
+            own = {path for ((path, _), _), is_own in zip(there, readers.map(owns, there), strict=True) if is_own}
+        missing, free, ids = dict[Names, Names](), set[Names](), {*noted}
         for (path, here), found in there:
-            places[path] = Place(found.names if isinstance(found, Entity) else here, found is not None)
+            places[path] = Place(found.names if isinstance(found, Entity) else here, found is not None, path in own)
             if path in own:
                 ids.add(cast(Entity, found).id)
+                self._note(kind, path, cast(Entity, found))
             elif not isinstance(found, Exception) and path[:-1] not in self._new:
                 missing[path] = here
                 if found is None or found.created_by == self._principal:
                     free.add(path)
-        if missing:
-            moved = self._by_first_place(kind, (one for one in self._live(kind) if one.id not in ids))
-            for path, here in missing.items():
-                if (one := moved.get(path) or moved.get(here)) is not None:
-                    places[path] = Place(one.names, known=True, followed=True)
-                    own.add(path)
-                elif path in free:
-                    with suppress(*OF_ONE):  # the schema was dropped just now: each of its tables is a failure
-                        if self._is_dropped(kind, here[:-1], path, here):
-                            places[path] = None
-        return self._apart(places, own)
+        return places | self._moved_or_dropped(kind, missing, free, ids) if missing else places
 
-    def _apart(self, places: Mapping[Names, Place | None], own: AbstractSet[Names]) -> dict[Names, Place | None]:
+    def _moved_or_dropped(
+        self, kind: str, missing: Mapping[Names, Names], free: AbstractSet[Names], ids: AbstractSet[int]
+    ) -> dict[Names, Place | None]:
+        """Return the places of those that people moved or dropped. ``ids``: what was made for others."""
+        places = dict[Names, Place | None]()
+        moved = self._by_first_place(kind, (one for one in self._live(kind) if one.id not in ids))
+        for path, here in missing.items():
+            if (one := moved.get(path) or moved.get(here)) is not None:
+                places[path] = Place(one.names, known=True, own=True)
+                self._note(kind, path, one)
+            elif path in free:
+                with suppress(*OF_ONE):  # the schema was dropped just now: each of its tables is a failure
+                    if (gone := self._dropped_one(kind, here[:-1], path, here)) is not None:
+                        places[path] = None
+                        self._note(kind, path, gone)
+        return places
+
+    def _apart(self, places: Mapping[Names, Place | None]) -> dict[Names, Place | None]:
         """Give each place to one table only: where a catalog folds names, or in NFC, two of them may be one name."""
         apart, taken = dict(places), dict[Names, Names]()
         said = [(path, place) for path, place in places.items() if place is not None]
 
         def rank(one: tuple[Names, Place]) -> tuple[bool, ...]:  # who gets the place this time gets it the next time
-            path, name = one[0], one[0][-1]
-            return path not in own, name != one[1].path[-1], not is_normalized("NFC", name)
+            name, place = one[0][-1], one[1]
+            return not place.own, name != place.path[-1], not is_normalized("NFC", name)
 
         for path, place in sorted(said, key=rank):
             if (other := taken.setdefault(self._name(place.path), path)) != path:
@@ -203,13 +255,13 @@ class Places:
         """Yield the live entities of a kind that imports have made, and people may have renamed."""
         return (one for one in self._store.find(kind=kind) if one.created_by == self._principal and one.version > 1)
 
-    def _is_dropped(self, kind: str, above: Names, *paths: Names) -> bool:
-        """Whether people have dropped from ``above`` what imports made at one of these paths."""
+    def _dropped_one(self, kind: str, above: Names, *paths: Names) -> Entity | None:
+        """Return what imports made at one of these paths, and people have dropped from ``above``."""
         manager, known = self._manager(kind), self._dropped.get((kind, above), {})
         if known.keys().isdisjoint(paths):  # people may have dropped it just now
             dropped = (one for one in manager.dropped(above) if one.created_by == self._principal)
             known = self._dropped[kind, above] = self._by_first_place(kind, dropped)
-        return not known.keys().isdisjoint(paths)
+        return next((known[path] for path in paths if path in known), None)
 
     def _by_first_place(self, kind: str, entities: Iterable[Entity]) -> dict[Names, Entity]:
         found, manager = list(entities), self._manager(kind)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 from uuid import UUID
 
 from pyspark.sql import Row, SparkSession
@@ -20,10 +20,12 @@ from metastore.columns.column import Column
 from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.imports.counts import ImportCounts, Tell
 from metastore.imports.places import OF_ONE, Place, Places, is_another
+from metastore.imports.root import open_root
 from metastore.kinds.change import Doc
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
 from metastore.kinds.view.document import SQL
+from metastore.leases.lease import Lease
 from metastore.names import Path, clean_name, format_path, parse_path
 from metastore.spark.context import spark_context
 from metastore.spark.types import columns_from_spark
@@ -75,17 +77,16 @@ def spark_session(master: str, options: Mapping[str, str]) -> Iterator[SparkSess
 def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell | None = None) -> ImportCounts:
     """Import all catalogs of a session below the metalake ``into``, which is created if it is missing.
 
-    The executors open ``url``, so it names a place that they reach. Raises InvalidArgument.
+    The executors open ``url``, so it names a place that they reach. Raises InvalidArgument; EntityNotFound if people
+    dropped the metalake; LeaseHeld while another import goes into it.
     """
     lake = parse_path(into)
     if len(lake) != 1:
         raise InvalidArgument("Spark's catalogs are imported into a metalake, such as lake")
     outcome, tell = ImportCounts(), progress or (lambda _step, _share: None)
     described: list[Described] = []
-    with open_store(url, principal=_PRINCIPAL) as store:
-        new = not store.metalakes.exists(lake)
-        store.metalakes.create(lake, if_exists="return")
-        places = Places(store, lake, _PRINCIPAL, new=new)
+    with open_store(url, principal=_PRINCIPAL) as store, open_root(store, lake, _PRINCIPAL) as root:
+        places = Places(store, root, _PRINCIPAL)
 
         def place(kind: str, names: Names, **fields: Any) -> None:
             try:
@@ -106,24 +107,34 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
                     else:
                         outcome.failures.append(f"{'.'.join((*namespace, name))}: {one}")
                     tell(f"describing {'.'.join(namespace)}", number / len(tables))
-        for kind in ("table", "view"):
-            where = places.of(kind, [(*lake, *one.names) for one in described if one.kind == kind])
-            described = [_placed(o, where[*lake, *o.names]) if o.kind == kind else o for o in described]
-    if described:
-        tell("importing", 0.0)
-        shares = max(1, -(-len(described) // _SHARE))
-        # this gives the session's own context, with workers like this process
-        with spark_context(session.sparkContext.master) as context:
-            written = context.parallelize(described, shares).mapPartitions(_writer(url, lake)).collect()
-        outcome.written = sum(one is True for one in written)
-        outcome.left = sum(one is False for one in written)
-        outcome.failures += [one for one in written if isinstance(one, str)]
-        tell("importing", 1.0)
+        described = _placed(lake, places, described)
+        if described:
+            tell("importing", 0.0)
+            _write(session, _writer(url, lake, root.lease.name, root.lease.token), described, outcome)
+            for kind in ("table", "view"):
+                places.remember(kind, {(*lake, *one.names): one.place for one in described if one.kind == kind})
+            tell("importing", 1.0)
     return outcome
 
 
-def _placed(one: Described, place: Place | None) -> Described:
-    return one._replace(place=place, operation=SYSTEM.operation_id())
+def _write(session: SparkSession, write: Any, described: list[Described], outcome: ImportCounts) -> None:
+    shares = max(1, -(-len(described) // _SHARE))
+    # this gives the session's own context, with workers like this process
+    with spark_context(session.sparkContext.master) as context:
+        written = context.parallelize(described, shares).mapPartitions(write).collect()
+    outcome.written = sum(one is True for one in written)
+    outcome.left = sum(one is False for one in written)
+    outcome.failures += [one for one in written if isinstance(one, str)]
+
+
+def _placed(lake: Names, places: Places, described: list[Described]) -> list[Described]:
+    for kind in ("table", "view"):
+        where = places.of(kind, [(*lake, *one.names) for one in described if one.kind == kind])
+        described = [
+            one._replace(place=where[*lake, *one.names], operation=SYSTEM.operation_id()) if one.kind == kind else one
+            for one in described
+        ]
+    return described
 
 
 def _words(session: SparkSession, statement: str) -> list[str]:
@@ -213,15 +224,19 @@ def _partitioning(rows: list[tuple[Any, ...]]) -> Iterator[str]:
             yield kind if name.startswith("Part ") else f"`{name}`" if not name.isidentifier() else name
 
 
-def _writer(url: str, lake: Names) -> Any:
-    """Return what an executor runs: it writes its share, and yields whether it wrote each, or why it could not."""
+def _writer(url: str, lake: Names, name: str, token: int | None) -> Any:
+    """Return what an executor runs: it writes its share, and yields whether it wrote each, or why it could not.
+
+    ``name`` and ``token``: the driver's lease, without which it writes nothing.
+    """
 
     def write(share: Iterable[Described]) -> Iterator[bool | str]:
         with open_store(url, principal=_PRINCIPAL) as store:
+            lease = store.leases.join(name, cast(int, token))
             for one in share:
                 try:
                     yield one.place is not None and (
-                        _made(store, one, one.place) or _written(store, lake, one, one.place)
+                        _made(store, one, one.place, lease) or _written(store, lake, one, one.place, lease)
                     )
                 except OF_ONE as error:
                     yield f"{one.kind} {format_path(one.names)}: {error}"
@@ -229,18 +244,18 @@ def _writer(url: str, lake: Names) -> Any:
     return write
 
 
-def _made(store: Store, one: Described, place: Place) -> bool:
+def _made(store: Store, one: Described, place: Place, lease: Lease) -> bool:
     """Make a table or view; False: it was known before, or something has its name."""
     if place.known or place.taken_by is not None:
         return False
     manager: Any = store.manager(one.kind)
     with suppress(EntityAlreadyExists):
-        manager.create(place.path, operation_id=one.operation, **_fields(one))
+        manager.create(place.path, operation_id=one.operation, lease=lease, **_fields(one))
         return True
     return False
 
 
-def _written(store: Store, lake: Names, one: Described, place: Place) -> bool:
+def _written(store: Store, lake: Names, one: Described, place: Place, lease: Lease) -> bool:
     """Update a table or view; False: it stays as it is. Raises EntityAlreadyExists if it was made or changed here."""
     path, kind, fields = place.path, kind_named(one.kind), _fields(one)
     place.require_free()
@@ -268,7 +283,7 @@ def _written(store: Store, lake: Names, one: Described, place: Place) -> bool:
             raise EntityAlreadyExists(format_path(path), "it has changed here, and there too; it stays as it is here")
         return bool(manager.create(path, if_exists="replace", **fields).doc != here.doc)
 
-    return bool(store.run(write))  # the commit validates what ``write`` read
+    return bool(store.run(write, lease=lease))  # the commit validates what ``write`` read
 
 
 def _imported(store: Store, here: Entity) -> Doc | None:

@@ -1,6 +1,7 @@
 """The origin: an owned row of an entity that was imported, with what another system called it.
 
-It is what lets an import find an entity again, whatever its name is by now.
+It is what lets an import find an entity again, whatever its name is by now. A metalake has one for each entity that an
+import from PyIceberg or Spark made in it (:mod:`metastore.imports.notes`).
 """
 
 from __future__ import annotations

@@ -69,16 +69,22 @@ def check_references(access: Access, view: View, write: Insert | Update | Put | 
 def check_pointer(access: Access, view: View, write: Insert | Update) -> None:
     """Raise PermissionDenied if a user lets a table or view have another metadata file of Iceberg, or location with it.
 
-    With that of a table that it does not see, the Iceberg server would show that table, and delete its files.
+    With that of a table that it does not see, the Iceberg server would show that table, and delete its files. Nor does
+    a user take the file away: it could set another location then.
     """
-    if access.swaps or write.doc is None or f'"{_POINTER}"' not in write.doc:
+    event = write.event
+    if access.swaps or write.doc is None or event.kind not in ("table", "view"):
         return
-    new = _pointer(write.doc)
-    if write.event.kind in ("table", "view") and new[0] is not None and new != _pointer(_stands(view, write) or "{}"):
-        path = write.event.path_after or ""
+    # a replacement names no changes
+    removes = isinstance(write, Update) and (event.changes == "[]" or _FILE[0] in event.changes)
+    if not removes and f'"{_POINTER}"' not in write.doc:
+        return
+    new, old = _pointer(write.doc), _pointer(_stands(view, write) or "{}")
+    if new != old and not new[0] is old[0] is None:
+        path = event.path_after or ""
         message = (
-            f"{access.who.name} may set neither {_POINTER} of {path} nor the location of what has it: only a commit of "
-            "the Iceberg server does"
+            f"{access.who.name} may set neither {_POINTER} of {path} nor the location of what has it, nor remove them: "
+            "only a commit of the Iceberg server does"
         )
         raise PermissionDenied(access.who.name, "admin", path, message)
 

@@ -123,6 +123,11 @@ class MetastoreCatalog(_PyIcebergBase):
         self._store.catalogs.create(self._root, type="relational", if_exists="return")
 
     @property
+    def reach(self) -> str:
+        """A text that two catalogs share if a location names the same file for both, and both may read it."""
+        return self._places.reach
+
+    @property
     def store(self) -> Store:
         """The store, for everything that PyIceberg does not have: tags, history, the change feed."""
         return self._store
@@ -135,7 +140,10 @@ class MetastoreCatalog(_PyIcebergBase):
 
     def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
         """Create a namespace, and those above it that are missing. Raises NamespaceAlreadyExistsError, ValueError."""
-        self._namespaces.create(namespace_names(namespace), property_texts(properties))
+        names, texts = namespace_names(namespace), property_texts(properties)
+        if is_of_user(self._store):
+            self._places.check_namespace(names, texts.get(LOCATION))
+        self._namespaces.create(names, texts)
 
     def drop_namespace(self, namespace: str | Identifier) -> None:
         """Drop an empty namespace. Raises NoSuchNamespaceError, NamespaceNotEmptyError."""
@@ -167,7 +175,11 @@ class MetastoreCatalog(_PyIcebergBase):
         Raises NoSuchNamespaceError; ValueError if a key is removed and set.
         """
         self._check_for_overlap(removals, updates)
-        return self._namespaces.update(namespace_names(namespace), removals or set(), property_texts(updates))
+        names, texts = namespace_names(namespace), property_texts(updates)
+        place = texts.get(LOCATION)
+        if place and is_of_user(self._store) and place != self._namespaces.properties(names).get(LOCATION):
+            self._places.check_namespace(names, place)
+        return self._namespaces.update(names, removals or set(), texts)
 
     # Tables
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
+import json
 import logging
 import zlib
 from collections.abc import Callable, Iterator
@@ -10,7 +12,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import TypeVar
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from cachetools import LRUCache
@@ -61,8 +63,10 @@ def _size(known: tuple[TableMetadata, int]) -> int:
     return known[1]
 
 
-_KNOWN: LRUCache[str, tuple[TableMetadata, int]] = LRUCache(64 << 20, getsizeof=_size)
-"""The metadata that was read last, each with the size of its text; together so many bytes."""
+_KNOWN: LRUCache[tuple[str, str], tuple[TableMetadata, int]] = LRUCache(64 << 20, getsizeof=_size)
+"""The metadata that was read last, by store and location, each with the size of its text; together so many bytes."""
+_REACH: Final = ("s3.", "adls.", "gcs.", "hdfs.", "hf.", "oss.", "client.", "py-io-impl")
+"""The properties of a file system that say which store it reaches, and as whom."""
 _KNOWN_LOCK = Lock()
 _DELETES = TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED
 _GC = "gc.enabled"
@@ -87,17 +91,24 @@ def read_metadata(io: FileIO, location: str) -> TableMetadata:
     """
     if not never_changes(location):
         return _parsed(io, location)[0]
+    place = (_reach(io), location)
     with _KNOWN_LOCK:
-        known = _KNOWN.get(location)
+        known = _KNOWN.get(place)
     if known is None:
         known = _parsed(io, location)
-        _remember(location, known)
+        _remember(place, known)
     return known[0]
 
 
-def _remember(location: str, known: tuple[TableMetadata, int]) -> None:
+def _reach(io: FileIO) -> str:
+    """Return what tells stores apart: at another endpoint, or for another account, a location names another file."""
+    own = sorted((key, str(value)) for key, value in io.properties.items() if key.startswith(_REACH))
+    return hashlib.sha256(json.dumps(own).encode()).hexdigest()  # it keeps no secret
+
+
+def _remember(place: tuple[str, str], known: tuple[TableMetadata, int]) -> None:
     with _KNOWN_LOCK, suppress(ValueError):  # the text is larger than the whole cache
-        _KNOWN[location] = known
+        _KNOWN[place] = known
 
 
 def _parsed(io: FileIO, location: str) -> tuple[TableMetadata, int]:
@@ -187,7 +198,7 @@ def write_metadata(io: FileIO, metadata: TableMetadata, location: str) -> None:
         delete_quietly(io, [location])
         raise
     if never_changes(location):
-        _remember(location, (shared(metadata), len(text)))  # this process's next commit builds on it
+        _remember((_reach(io), location), (shared(metadata), len(text)))  # this process's next commit builds on it
 
 
 @cache

@@ -49,6 +49,8 @@ _PLACES: Final = ("write.metadata.path", "write.data.path", "write.object-storag
 """Properties of tables that name folders."""
 _PART: Final = re.compile("([0-9a-f]{32})([0-9a-f]{16})")
 """The part of a user's folder that no other one has: a UUIDv7, and whose folder it is."""
+_CHOSEN: Final = re.compile("-[0-9a-f]{12}7[0-9a-f]{19}([0-9a-f]{16})?/")
+"""The end of the name of a folder that a server chose for a table or a view."""
 _AHEAD: Final = 60 * 1000
 """How far the clock of the server that chose a folder may be ahead of this one's (ms)."""
 _HOLDS: Final = 24 * 3600 * 1000 - _AHEAD
@@ -106,12 +108,19 @@ class Places:
         self._own = {key: value for key, value in properties.items() if key != URI}
         self._trusting = trusting
         self.of_users = of_users
-        self._folders = Folders((self._own.get(WAREHOUSE_LOCATION, ""), *allowed), links=not of_users)
+        folders = (self._own.get(WAREHOUSE_LOCATION, ""), *allowed)
+        self._folders = Folders(folders, links=not of_users)
+        self._reached = (sorted(self._own.items()), folders, of_users)
 
     @property
     def serves(self) -> bool:
         """Whether it is a server that asks, for clients in any language."""
         return not self._trusting
+
+    @property
+    def reach(self) -> str:
+        """A text that two catalogs share if a location names the same file for both, and both may read it."""
+        return hashlib.sha256(json.dumps(self._reached, default=str).encode()).hexdigest()  # it keeps no secret
 
     def default(self, names: Identifier, above: str | None, user: str | None = None) -> str:
         """Return where a new table or view goes that names no location: below its namespace's, or in the warehouse.
@@ -127,15 +136,32 @@ class Places:
         return f"{begin}-{part}{'' if user is None else _mark(part, begin, user)}"
 
     def named(self, names: Identifier, above: str | None) -> str:
-        """Return the beginning of the default place of a table or view. Raises ValueError."""
+        """Return the beginning of the default place of a table or view. Raises ValueError, ForbiddenError."""
         if above:
             # PyIceberg would ignore the rest of the path
             if not self._trusting and any(char in above for char in "?#"):
                 raise ValueError(f"the namespace's location has a ? or a #: {above[:200]!r}; name another one")
+            if not self._trusting and _CHOSEN.search(f"{above}/"):
+                raise ForbiddenError(
+                    f"the namespace's location lies in the folder of a table, whose users would have the files of all "
+                    f"tables below it: {above[:200]!r}; name another one"
+                )
             return f"{above.rstrip('/')}/{folder(names[-1])}"
         if warehouse := self._own.get(WAREHOUSE_LOCATION):
             return f"{warehouse.rstrip('/')}/{folder(shown(names[:-1]))}/{folder(names[-1])}"
         raise ValueError("No default path is set, please specify a location when creating a table")
+
+    def check_namespace(self, names: Identifier, location: str | None) -> None:
+        """Raise ForbiddenError if a user chooses where the tables of a namespace go: it may be the folder of a table.
+
+        Who reads that table would have the files of the others. The folder that they have anyway may be named.
+        """
+        own = f"{self._own.get(WAREHOUSE_LOCATION, '').rstrip('/')}/{folder(shown(names))}"
+        if location is not None and location.rstrip("/") != own:
+            raise ForbiddenError(
+                f"only an operator chooses the location of a namespace: leave out {location[:200]!r}; tables go into "
+                "folders of the warehouse"
+            )
 
     def io(self, properties: Properties, location: str) -> FileIO:
         """Return the file system of a location. In a server it raises ValueError for a relative one, ForbiddenError."""

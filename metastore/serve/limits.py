@@ -27,6 +27,8 @@ _REST_BYTES: Final = 32 << 20
 """How much of a body may come that nobody reads any more: a client looks at its answer only after it has sent all."""
 _OTHER_FILES: Final = 256
 """How many files a server has open besides its connections: the database's, those of tables, libraries."""
+_LAST_BODY: Final = 2.0
+"""How long the rest of a body may take once the server is asked to stop (seconds): nothing was done for it yet."""
 _HEADER, _BODY, _WORK, _ANSWER, _IDLE, _STREAM = "header", "body", "work", "answer", "idle", "stream"
 YIELDS: Final = "metastore.yields"
 """The key in a request's scope that says: its answer has no end, and the client comes back if it is cut."""
@@ -71,6 +73,7 @@ class _Watched(asyncio.Protocol):
     """One connection: what it waits for, since when, and how much of a header it has. The rest is uvicorn's."""
 
     limits: Limits
+    loop: asyncio.AbstractEventLoop
     transport: Any
     flow: Any
     cycle: Any
@@ -95,6 +98,15 @@ class _Watched(asyncio.Protocol):
         if self.cycle is None or not self.cycle.more_body:
             self.refuse(_LARGE)
         elif self._header_bytes > _REST_BYTES:  # the rest of a body whose request was answered early
+            self.cut()
+
+    def shutdown(self) -> None:
+        """Close the connection once its request is answered; one whose body does not come soon gets no answer."""
+        super().shutdown()  # type: ignore[misc]  # uvicorn's
+        self.loop.call_later(_LAST_BODY, self._end_body)
+
+    def _end_body(self) -> None:
+        if self._stage() == _BODY:
             self.cut()
 
     def refuse(self, status: bytes) -> None:

@@ -41,6 +41,13 @@ IN_KEYS: tuple[Fault, ...] = (
         f"{_TESTS} -k stolen",
     ),
     Fault(
+        "Keys: a call that nobody waits for delays the next one",
+        _STS,
+        "if SYSTEM.monotonic() >= asked.wanted:",
+        "if False:",
+        f"{_TESTS} -k nobody_waits",
+    ),
+    Fault(
         "Keys: each user reads and writes",
         _WAREHOUSES,
         "rights = RIGHTS if staged else",

@@ -143,6 +143,33 @@ def test_without_credentials_the_client_reaches_nothing(
     assert KEY not in {request.key for request in requests.made if "/data/" in request.path}
 
 
+def test_one_location_at_two_endpoints_is_two_files(
+    sqlite_url: str, tmp_path: Path, bucket: str, s3: S3Server, static: dict[str, str]
+) -> None:
+    """Neither what is read, nor the answer of a load, comes from the store of another warehouse in this process."""
+    name = bucket.removeprefix("s3://")
+    other_url = f"sqlite:///{tmp_path}/other.db"
+    ms.migrate(other_url)
+    with S3Server() as other, served(sqlite_url, bucket, credentials=static) as here:
+        catalog = _client(here)
+        catalog.create_namespace("a")
+        place = catalog.create_table("a.t", ROWS.schema, properties={"from": "here"}).metadata_location
+        file = place.removeprefix("s3://")
+        with s3.filesystem().open_input_stream(file) as stream:
+            text = stream.read()
+        other.filesystem().create_dir(name)
+        with other.filesystem().open_output_stream(file) as sink:
+            sink.write(text.replace(b'"here"', b'"there"'))
+        with served(other_url, bucket, credentials={**static, "s3.endpoint": other.url}) as there:
+            elsewhere = _client(there)
+            elsewhere.create_namespace("a")
+            for _ in range(2):  # the second one is answered from what the server keeps
+                if not elsewhere.table_exists("a.t"):
+                    elsewhere.register_table("a.t", place)
+                seen = [one.load_table("a.t").properties["from"] for one in (catalog, elsewhere)]
+                assert seen == ["here", "there"]
+
+
 def test_vended_sessions_of_s3(sqlite_url: str, bucket: str, s3: S3Server, static: dict[str, str]) -> None:
     sessions = Sessions(s3.url)
     own = {**static, "s3.access-key-id": KEY, "s3.secret-access-key": SECRET}

@@ -142,6 +142,43 @@ def test_a_user_takes_no_folder_by_a_name_that_begins_like_it(
     assert late.status_code == 403
 
 
+def test_no_namespace_leads_into_the_folder_of_a_table(
+    users: dict[str, httpx.Client], lake: Path, sqlite_url: str
+) -> None:
+    """Who reads that table would read the files of all tables that others create in the namespace."""
+    root, bob = users["root"], users["bob"]
+    own = bob.post(TABLES, json={"name": "own", "schema": SCHEMA}).json()["metadata"]["location"]
+    staged = bob.post(TABLES, json={"name": "new", "schema": SCHEMA, "stage-create": True}).json()["metadata"]
+    with ms.open(sqlite_url) as store:
+        store.schemas.create("lake.ice.mine", properties={"location": f"{lake.as_uri()}/b"})
+        store.owners.set("lake.ice.mine", "lake.bob", kind="schema")
+
+        def update(place: str) -> httpx.Response:
+            return bob.post("/namespaces/mine/properties", json={"updates": {"location": place, "k": "v"}})
+
+        for place in (own, f"{own}/data", staged["location"], f"{lake.as_uri()}/a", f"{lake.as_uri()}/mine/../a/x"):
+            made = bob.post("/namespaces", json={"namespace": ["new"], "properties": {"location": place}})
+            for answer in (made, update(place)):
+                assert (answer.status_code, "only an operator chooses" in answer.text) == (403, True), answer.text
+        assert update(f"{lake.as_uri()}/b").status_code == 200  # as it is
+        assert update(f"{lake.as_uri()}/mine/").status_code == 200  # where its tables go anyway
+        for place in (own, f"{own}/data/x", staged["location"]):
+            store.schemas.alter("lake.ice.mine", ms.SetProperty("location", place))  # by another door
+            for user in (root, bob):
+                for path, body in (
+                    ("tables", {"name": "t", "schema": SCHEMA}),
+                    ("tables", {"name": "t", "schema": SCHEMA, "stage-create": True}),
+                    ("tables", {"name": "t", "schema": SCHEMA, "location": f"{place}/t"}),
+                    ("views", {**VIEW, "name": "t"}),
+                    ("register", {"name": "t", "metadata-location": f"{place}/metadata/x.metadata.json"}),
+                ):
+                    if user is root and (path == "register" or "location" in body):
+                        continue  # an operator names any folder
+                    answer = user.post(f"/namespaces/mine/{path}", json=body)
+                    assert answer.status_code == 403, (path, answer.text)
+        assert list(store.tables.names("lake.ice.mine")) == []
+
+
 def test_a_folder_is_given_once(users: dict[str, httpx.Client]) -> None:
     """Else a user has the folder of a table that was its own, and belongs to another now: it purges its files."""
     root, bob = users["root"], users["bob"]

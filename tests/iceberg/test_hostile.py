@@ -127,7 +127,7 @@ def test_what_is_kept_of_a_written_file_is_what_is_in_it(sqlite_url: str, tmp_pa
                 transaction.set_properties({"k": "v"})
             for entry in (*table.metadata.metadata_log, table):
                 location = getattr(entry, "metadata_file", None) or table.metadata_location
-                kept, size = files._KNOWN[location]
+                kept, size = files._KNOWN[files._reach(table.io), location]
                 assert kept == files._parsed(table.io, location)[0]
                 assert size == len(files.read_text(table.io, location))
 

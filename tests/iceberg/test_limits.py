@@ -30,7 +30,7 @@ from starlette.types import Receive, Scope, Send
 import metastore as ms
 from metastore.cli.app import run
 from metastore.pyiceberg import MetastoreCatalog, files
-from metastore.serve import Limits, Tls, application, serve_application, server, web
+from metastore.serve import Limits, Tls, application, limits, serve_application, server, web
 from metastore.serve.iceberg import tables
 from metastore.serve.limits import YIELDS
 from tests.iceberg.server import running, served
@@ -211,6 +211,15 @@ def test_a_body_has_a_time_and_large_ones_together_a_size(
     impatient = application(ms.open(sqlite_url), iceberg=False, body_timeout=0.2)
     with running(impatient) as (_, port), posting(port, 100_000, 10, "/api/metalakes") as slow:
         assert b"did not arrive within 0.2 s" in answered(slow)
+
+
+def test_half_a_body_does_not_keep_a_server_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_LAST_BODY", 0.05)
+    with running(large) as (stopping, port), posting(port, 100, 10, "/busy") as half:
+        stopping.config.timeout_graceful_shutdown = 30
+        assert wait_until(lambda: any(getattr(one, "cycle", None) for one in stopping.server_state.connections), WAITS)
+        stopping.should_exit = True
+        assert is_cut(half)
 
 
 FILL = (16 << 20) - (64 << 10)

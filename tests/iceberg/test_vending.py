@@ -24,12 +24,14 @@ import metastore as ms
 from metastore.clock import SYSTEM
 from metastore.serve import Principals, Sts, tokens_of
 from metastore.serve.iceberg import sts, tables
+from metastore.serve.iceberg.credentials import CannotVend
 from metastore.serve.iceberg.policy import READS, RIGHTS, WRITES, session_policy
 from tests.iceberg.server import served
 from tests.iceberg.test_rest import MADE, SCHEMA
 from tests.servers.listening import Missing
 from tests.servers.minio import Minio
 from tests.servers.policies import allows
+from tests.servers.process import wait_until
 from tests.servers.s3 import KEY, SECRET, S3Server
 
 ROLE = "arn:aws:iam::123456789012:role/lake"
@@ -399,6 +401,33 @@ def test_a_token_service_that_refuses_or_says_nothing(
             assert client.get(f"{TABLES}/t{len(said)}").status_code == 200
             assert said in caplog.text
             assert not any(secret in text for secret in (SECRET, KEY) for text in (answer.text, caplog.text))
+
+
+def test_calls_that_nobody_waits_for_are_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the token service answers again, the next client waits for none of them."""
+    monkeypatch.setattr(sts, "_PATIENCE", 0.02)
+    monkeypatch.setattr(sts, "_THREADS", 1)
+    monkeypatch.setattr(sts, "_MOST", 6)
+    begun, go_on = list[str](), Event()
+
+    def slow(_: Sts, policy: str, principal: str) -> dict[str, str]:
+        begun.append(principal)
+        assert go_on.wait(60)
+        return {"policy": policy}
+
+    monkeypatch.setattr(Sts, "_assume", slow)
+    service = Sts(ROLE, properties={"s3.region": "x"})
+    for user in ("ann", *[f"user{number}" for number in range(5)], "ann"):  # the last one joins the first one's call
+        with pytest.raises(CannotVend, match="did not answer"):
+            service.vend("s3://bkt/t", user)
+    with pytest.raises(CannotVend, match="6 requests wait"):
+        service.vend("s3://bkt/t", "one too many")
+    go_on.set()
+    monkeypatch.setattr(sts, "_PATIENCE", 60.0)
+    assert wait_until(lambda: service._open == 0, 60)
+    assert service.vend("s3://bkt/t", "next") is not None
+    assert service.vend("s3://bkt/t", "ann") is not None  # its call has an answer by now
+    assert begun == ["ann", "next"]
 
 
 @pytest.mark.parametrize(

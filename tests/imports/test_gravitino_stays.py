@@ -97,6 +97,31 @@ def test_what_is_made_here_while_it_runs_stays(
         assert sorted(store.tables.names("lake.sales.eu")) == ["gone", "mine", "orders"]
 
 
+def test_one_import_at_a_time_follows(
+    sqlite_url: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a second one makes again what the first one made and people dropped since."""
+    with world(source, NEWEST) as there:
+        there.fill()
+    run(sqlite_url, source, tmp_path)
+    with world(source) as there:
+        there.table(1001, "new")
+    monkeypatch.setattr(importing, "PATIENCE", 0.05)
+
+    def meanwhile(*args: Any) -> None:
+        with pytest.raises(ms.LeaseHeld, match="import gravitino"):
+            import_gravitino(sqlite_url, source, file=tmp_path / "second.jsonl")
+        with ms.open(sqlite_url) as store:
+            assert store.leases.break_("import gravitino")  # as if this process had slept for long
+        follow.drop_the_gone(*args)
+
+    monkeypatch.setattr(importing, "drop_the_gone", meanwhile)
+    with pytest.raises(ms.LeaseLost):
+        run(sqlite_url, source, tmp_path)
+    with ms.open(sqlite_url) as store:
+        assert not store.tables.exists("lake.sales.eu.new")
+
+
 @pytest.mark.parametrize("older", [False, True])
 def test_a_copy_of_what_was_imported_is_made_here(
     sqlite_url: str, source: str, tmp_path: Path, older: bool, monkeypatch: pytest.MonkeyPatch

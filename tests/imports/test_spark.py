@@ -100,13 +100,17 @@ def test_a_repeated_task_makes_nothing_again(sqlite_url: str) -> None:
         store.metalakes.create("lake")
         store.catalogs.create("lake.c", type="relational")
         store.schemas.create("lake.c.s")
-        write = _writer(sqlite_url, ("lake",))
+        lease = store.leases.acquire("import")
+        write = _writer(sqlite_url, ("lake",), lease.name, lease.token)
         assert list(write([one])) == [True]
         store.tables.drop("lake.c.s.t")
         list(write([one]))  # the same operation
         assert not store.tables.exists("lake.c.s.t")
         taken = one._replace(place=place._replace(taken_by=("lake", "c", "s", "T")), operation=ms.new_operation_id())
         assert list(write([taken])) == ["table c.s.t: 'T' there has this name here"]
+        store.leases.break_(lease.name)
+        with pytest.raises(ms.LeaseLost):
+            list(write([one._replace(operation=ms.new_operation_id())]))
 
 
 @pytest.mark.long

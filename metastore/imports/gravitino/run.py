@@ -24,8 +24,10 @@ from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.source import Source, open_source
 from metastore.imports.gravitino.target import Contents, contents_of_store
 from metastore.imports.gravitino.values import Key
+from metastore.imports.root import PATIENCE, TTL
 from metastore.kinds.registry import KINDS
 from metastore.kinds.table.kind import Table
+from metastore.leases.lease import Lease
 from metastore.operation.request import Call
 from metastore.store import Store, open_store, restore, restore_export
 from metastore.transfer import calls
@@ -48,29 +50,42 @@ def import_gravitino(
     An empty store gets Gravitino's versions, audits and times. A store that has an earlier import follows:
     entities keep their ids through renames, and entities that are gone there are dropped. ``file``: where the import
     writes what it read; call again after a kill, and it goes on with the file. Raises InvalidArgument for a source that
-    cannot be read, EntityAlreadyExists if an entity gets a name meanwhile that the import needs: rename that one.
+    cannot be read, EntityAlreadyExists if an entity gets a name meanwhile that the import needs: rename that one,
+    LeaseHeld while another import into the store goes on.
     """
     tell = progress or (lambda _step, _share: None)
     place = Path(file)
     _finish_what_was_killed(url, place, tell)
     with open_store(url, principal=PRINCIPAL) as store:
-        fresh = _is_unused(store)
-    seen = Seen()
+        if not _is_unused(store):
+            with _turn(store) as lease, open_source(source) as opened:  # the source as it is when the turn begins
+                seen = Seen()
+                report, read = _follow(store, opened, place, seen, tell, lease)
+                _finish(store, opened, report, read, seen, tell)
+            place.unlink()
+            return report
     with open_source(source) as opened:  # one snapshot for all reads
-        if fresh:
-            report, read = _read(opened, place, Standing(), seen, tell, ids=True)
-            done = restore_export(url, place, partial(tell, "restoring"), read.checked)
-            report.written, report.left = done.written, done.left
-        with open_store(url, principal=PRINCIPAL) as store:
-            if not fresh:
-                report, read = _follow(store, opened, place, seen, tell)
-            tell("comparing", 0.0)
-            report.dropped = import_dropped(store, opened, read.names)
-            report.source_hash = read.hash
-            tell("comparing", 0.3)
-            report.target_hash = contents_of_store(store, _metalakes(read), seen.left).hash
+        seen = Seen()
+        report, read = _read(opened, place, Standing(), seen, tell, ids=True)
+        done = restore_export(url, place, partial(tell, "restoring"), read.checked)
+        report.written, report.left = done.written, done.left
+        with open_store(url, principal=PRINCIPAL) as store, _turn(store):
+            _finish(store, opened, report, read, seen, tell)
     place.unlink()
     return report
+
+
+def _turn(store: Store) -> Lease:
+    """Wait until no other import goes into the store: of two, one would make again what people dropped since."""
+    return store.leases.acquire(PRINCIPAL, ttl=TTL, timeout=PATIENCE)
+
+
+def _finish(store: Store, source: Source, report: Report, read: Contents, seen: Seen, tell: Tell) -> None:
+    tell("comparing", 0.0)
+    report.dropped = import_dropped(store, source, read.names)
+    report.source_hash = read.hash
+    tell("comparing", 0.3)
+    report.target_hash = contents_of_store(store, _metalakes(read), seen.left).hash
 
 
 def _metalakes(read: Contents) -> set[str]:
@@ -115,7 +130,7 @@ def _read(
     return report, read
 
 
-def _follow(store: Store, source: Source, place: Path, seen: Seen, tell: Tell) -> tuple[Report, Contents]:
+def _follow(store: Store, source: Source, place: Path, seen: Seen, tell: Tell, lease: Lease) -> tuple[Report, Contents]:
     tell("reading what is here", 0.0)
     check_drops(store)
     target = without_copies(store, contents_of_store(store, store.metalakes.names(), columns=True))
@@ -137,11 +152,12 @@ def _follow(store: Store, source: Source, place: Path, seen: Seen, tell: Tell) -
     if wanted.hash == target.hash:
         report.left = len(wanted.names)
         return report, wanted
+    lease.check()
     with enabled_to_write(store, wanted, target):
         drop_the_gone(store, wanted, target, seen, report)
         rename_the_moved(store, wanted, target, report)
         session, progress = store._session, partial(tell, "importing")  # noqa: SLF001  (no caller needs ``follow``)
-        done = calls.import_from(session, place, None, "replace", progress, Call(), ours)
+        done = calls.import_from(session, place, None, "replace", progress, Call(lease=lease), ours)
     report.written, report.left = done.written, done.left
     there = contents_of_store(store, _metalakes(wanted))
     with enabled_to_write(store, wanted, there):

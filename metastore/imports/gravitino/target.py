@@ -130,6 +130,8 @@ class _Notes:
         shown = {name: value for name, value in entity.doc.items() if name != "last_column_id"}
         self._sum_up(entity, of_entity(entity.names, entity.family, entity.kind, entity.in_use, shown))
         for row in group.owned:
+            if row.kind == "origin" and row is not origin:
+                continue  # a note of another import
             if row is not origin:
                 self._found.owned.add(Owned(key, row.kind, row.name))
             self._sum_up(entity, of_owned(entity.names, entity.family, row.kind, row.name, row.doc))

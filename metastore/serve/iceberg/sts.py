@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
 
@@ -29,9 +30,24 @@ _PATIENCE: Final = 10.0
 """How long a request waits for the token service (seconds), whatever it does. Its two attempts take 10 s at most."""
 _ATTEMPT: Final = {"connect_timeout": 2, "read_timeout": 3, "retries": {"total_max_attempts": 2, "mode": "standard"}}
 _THREADS: Final = 8
+_MOST: Final = 256
+"""How many calls may be under way or wait for a thread. A further one is refused at once."""
 _KEPT: Final = 10_000
 _LOG: Final = logging.getLogger("metastore.serve")
+_Key = tuple[str, str, tuple[str, ...]]
+"""A location, a principal, and its rights."""
 _CODE: Final = re.compile(r"[\w.]{1,64}", re.ASCII)
+
+
+@dataclass
+class _Asked:
+    """A call to the token service."""
+
+    ends: float
+    """Until when its key is given out."""
+    wanted: float = 0.0
+    """Until when somebody waits for it: after that it is not begun."""
+    session: Future[dict[str, str]] = field(default_factory=Future)
 
 
 class Sts:
@@ -73,7 +89,9 @@ class Sts:
             raise InvalidArgument("the token service needs a region: --credential METALAKE.CATALOG:s3.region=…")
         self._role, self._endpoint, self._duration = role, endpoint, int(duration)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="metastore-sts")
-        self._kept: LRUCache[tuple[str, str, tuple[str, ...]], tuple[float, Future[dict[str, str]]]] = LRUCache(_KEPT)
+        self._kept: LRUCache[_Key, _Asked] = LRUCache(_KEPT)
+        self._open = 0
+        """How many calls are under way or wait for a thread."""
         self._clients: LRUCache[tuple[str | None, ...], Any] = LRUCache(1)
         self._lock, self._making = Lock(), Lock()
 
@@ -84,7 +102,8 @@ class Sts:
     def vend(self, location: str, principal: str, rights: Collection[str] = RIGHTS) -> Vended | None:
         """Return a key for the files below a table's location; None: no policy can say which files these are.
 
-        Threads that ask for the same key at once share one call to the token service. Raises CannotVend.
+        Threads that ask for the same key at once share one call to the token service. A call that nobody waits for any
+        more is not begun, so that it delays no other one. Raises CannotVend.
         """
         policy = session_policy(location, rights, self._role)
         if policy is None:
@@ -92,20 +111,44 @@ class Sts:
             return None
         key, now = (location, principal, tuple(sorted(rights))), SYSTEM.monotonic()
         with self._lock:
-            until, session = self._kept.get(key, (now, None))
-            if session is None or now >= until:
-                session = self._threads.submit(self._assume, policy, principal)
-                self._kept[key] = (now + self._duration / 2, session)
+            asked = self._kept.get(key)
+            if asked is None or now >= asked.ends:
+                asked = self._ask(key, policy)
+            asked.wanted = now + _PATIENCE
         try:
-            config = session.result(_PATIENCE)
-        except BaseException as error:
-            with self._lock:
-                if self._kept.get(key, (now, None))[1] is session:
-                    del self._kept[key]
-            if isinstance(error, TimeoutError):
-                raise CannotVend(f"the token service did not answer within {_PATIENCE:g} s") from None
-            raise
+            config = asked.session.result(_PATIENCE)
+        except TimeoutError:  # whoever asks again joins the same call
+            raise CannotVend(f"the token service did not answer within {_PATIENCE:g} s") from None
         return Vended(location.rstrip("/") + "/", {**self._shown, **config})
+
+    def _ask(self, key: _Key, policy: str) -> _Asked:
+        """Send a call to a thread; the lock is held."""
+        if self._open >= _MOST:
+            raise CannotVend(f"{self._open} requests wait for the token service")
+        asked = _Asked(SYSTEM.monotonic() + self._duration / 2)
+        asked.session = self._threads.submit(self._call, key, asked, policy)
+        self._kept[key], self._open = asked, self._open + 1
+        return asked
+
+    def _call(self, key: _Key, asked: _Asked, policy: str) -> dict[str, str]:
+        """Ask for a key, if somebody still waits for it; forget the call if there is none."""
+        try:
+            with self._lock:
+                if SYSTEM.monotonic() >= asked.wanted:
+                    self._forget(key, asked)  # under the same lock: nobody joins it any more
+                    raise CannotVend("nobody waits for the key any more")
+            return self._assume(policy, key[1])
+        except BaseException:
+            with self._lock:
+                self._forget(key, asked)
+            raise
+        finally:
+            with self._lock:
+                self._open -= 1
+
+    def _forget(self, key: _Key, asked: _Asked) -> None:
+        if self._kept.get(key) is asked:
+            del self._kept[key]
 
     def _assume(self, policy: str, principal: str) -> dict[str, str]:
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415

@@ -97,10 +97,11 @@ def _size(one: Loaded) -> int:
     return len(one.text)
 
 
-_ANSWERS: LRUCache[tuple[str, str, bool], Loaded] = LRUCache(64 << 20, getsizeof=_size)
+_ANSWERS: LRUCache[tuple[str, str, str, bool], Loaded] = LRUCache(64 << 20, getsizeof=_size)
 """The answers of loads that were sent last (bytes), by metadata file, snapshot mode, and whether they are for users.
 
-An operator is shown a file that a user has replaced; to a user the server answers only what it has checked.
+A file is named by what its catalog reaches, and its location. An operator is shown a file that a user has replaced; to
+a user the server answers only what it has checked.
 """
 _ANSWERS_LOCK: Final = Lock()
 
@@ -154,7 +155,7 @@ def load(catalog: MetastoreCatalog, call: Call) -> Answer | Loaded:
     if etag in _tags(call.headers.get("if-none-match", "")):
         return Answer(status=304, headers={"ETag": etag})
     with _ANSWERS_LOCK:
-        known = _ANSWERS.get((location, mode, is_of_user(catalog.store)))
+        known = _ANSWERS.get(_place(catalog, location, mode))
     return known or _table(catalog, catalog.load_table(names), mode)
 
 
@@ -238,8 +239,12 @@ def _kept(catalog: MetastoreCatalog, metadata: TableMetadata, location: str, mod
     loaded = _loaded(_shown(metadata, mode), location, _etag(location, mode))
     if never_changes(location):
         with _ANSWERS_LOCK, suppress(ValueError):  # the answer is larger than the whole cache
-            _ANSWERS[location, mode, is_of_user(catalog.store)] = loaded
+            _ANSWERS[_place(catalog, location, mode)] = loaded
     return loaded
+
+
+def _place(catalog: MetastoreCatalog, location: str, mode: str) -> tuple[str, str, str, bool]:
+    return catalog.reach, location, mode, is_of_user(catalog.store)
 
 
 def _shown(metadata: TableMetadata, mode: str) -> TableMetadata:
