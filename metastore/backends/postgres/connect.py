@@ -263,12 +263,18 @@ class Pool:
         statements: Sequence[tuple[str, Mapping[str, Any]]],
         pooled: Callable[[Connection], list[Rows]],
         run: str | None = None,
+        behind: tuple[str, Mapping[str, Any]] | None = None,
     ) -> list[Rows]:
-        """Run statements as one transaction, in one message; return the rows of each. See :meth:`fetch`."""
+        """Run statements as one transaction, in one message; return the rows of each. See :meth:`fetch`.
+
+        ``behind``: is executed after it in the same message, and may fail. Behind a pooler it is not sent.
+        """
         with (loan := self.connection()) as connection:
             self.check_run(connection, run)
             if connection.prepare_threshold is None:
                 return pooled(connection)
+            if behind is not None:
+                return _wire_of(loan.place).message([*statements, behind], behind=True)[: len(statements)]
             return _wire_of(loan.place).message(statements)
 
     def _settle(self, connection: Connection, error: type[BaseException] | None) -> bool:
