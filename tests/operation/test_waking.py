@@ -92,17 +92,21 @@ def test_those_that_are_next_are_woken(ground: Ground, postgres_url: str) -> Non
         resolved = [applied(intent, document(text)) for intent, text in zip(intents, "xy", strict=True)]
         with woken(notices, third), woken(notices, intents[0]), woken(notices, intents[1]):
             committed(in_line(ground, ticket=second, carries=(carried(ground.one, 1, *resolved),)))
+        fourth = backend.queue(ids, 1.0)
+        with woken(notices, fourth):  # by a commit of several entities
+            more = [update(ground.store.schemas.load(one.path), doc=NEW_DOC) for one in (ground.one, ground.two)]
+            committed(ground.send(*more, ticket=third, leaves=tuple(ids)))
         # when nobody is in line, the owner of the oldest change applies what is left
-        left = announce(ground, ground.one, "z")
+        one = ground.store.schemas.load(ground.one.path)
+        left, *others = [announce(ground, one, text) for text in "zpqr"]
         with woken(notices, left):
-            assert backend.leave(ids, third)
-            one = ground.store.schemas.load(ground.one.path)
-            more = [announce(ground, one, text) for text in "pq"]
-            last = announce(ground, one, "r")
-            resolutions = [applied(i, document(t)) for i, t in zip((left, *more), "zpq", strict=True)]
+            assert backend.leave(ids, fourth)
+        resolutions = [applied(i, document(t)) for i, t in zip((left, *others[:2]), "zpq", strict=True)]
+        with woken(notices, others[0]), woken(notices, others[2]):
             committed(backend.help(helping(one, *resolutions)))
         told = [{*payload.split()} for payload in payloads()]
-        assert told == [{str(second)}, {str(third), *map(str, intents)}, {*map(str, (left, *more, last))}]
+        names: list[list[Any]] = [[second], [third, *intents], [fourth], [left], [left, *others]]
+        assert told == [{str(name) for name in each} for each in names]
 
 
 def test_nothing_is_told_before_the_commit_or_of_one_that_lost(ground: Ground, postgres_url: str) -> None:

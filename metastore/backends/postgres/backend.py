@@ -40,7 +40,7 @@ from metastore.backends.postgres.restore import PostgresRestorer
 from metastore.backends.postgres.secret_keys import PostgresSecretKeys
 from metastore.backends.postgres.together import below, message
 from metastore.backends.postgres.upkeep import PostgresUpkeep
-from metastore.backends.postgres.waking import Waking, told_by, told_by_batch, told_by_help
+from metastore.backends.postgres.waking import Waking, told_by, told_by_batch, told_by_help, told_by_leaving
 from metastore.backends.sql.decode import pending, steps_of_json
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.past import SqlPast
@@ -147,6 +147,7 @@ class PostgresBackend(PostgresUpkeep):
             lambda rows: general_commit.outcome(commit, rows),
             commit.patience,
             commit.run,
+            told_by(commit),
         )
 
     # --- requests that travel together
@@ -210,7 +211,8 @@ class PostgresBackend(PostgresUpkeep):
         return tickets.line(self._quick(tickets.LINE, {"ids": plain(ids), "own": ticket})[0])
 
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
-        return bool(self._quick(tickets.LEAVE, tickets.leave_parameters(ids, ticket, gap)))
+        told = told_by_leaving(ids, ticket) if gap == 0 else None  # in the others' turn nobody in line is next
+        return bool(self._quick(tickets.LEAVE, tickets.leave_parameters(ids, ticket, gap), told))
 
     def help(self, help: Help) -> CommitOutcome:
         operations = [one.operation_id for one in help.resolutions]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import psycopg
@@ -44,7 +45,7 @@ class Sender:
         ``run``: the run in which the commit's base was read; None: that of now. ``told``: see ``waking.py``.
         """
         if len(statements) > 1 or told is not None:
-            return self.several(statements, lambda rows: outcome(rows[0]), patience, run, told)
+            return self.several(statements, lambda rows: outcome(rows[0]), patience, run, told, prepared=True)
         run = run or self._pool.run
         try:
             one = statements[0]
@@ -66,12 +67,14 @@ class Sender:
         patience: int | None = None,
         run: str | None = None,
         told: Statement | None = None,
+        *,
+        prepared: bool = False,
     ) -> CommitOutcome:
         """Send the statements as one transaction; return the outcome that their rows, or an error, mean."""
         run = run or self._pool.run
         try:
             if told is not None:
-                found = self._in_one_message(statements, run, told)
+                found = self._in_one_message(statements, run, told, prepared=prepared)
                 return outcome([row for one, rows in zip(statements, found, strict=True) if one.writes for row in rows])
             with self._pool.connection() as connection:
                 self._pool.check_run(connection, run)
@@ -105,9 +108,11 @@ class Sender:
         except psycopg.Error as error:
             return self._failed(error)
 
-    def _in_one_message(self, sent: list[Statement], run: str | None, told: Statement | None) -> list[list[Row]]:
-        behind = told and told[:2]
-        return self._pool.send([one[:2] for one in sent], lambda c: rows_of_each(c, sent, run), run, behind)
+    def _in_one_message(
+        self, sent: list[Statement], run: str | None, told: Statement | None, *, prepared: bool = True
+    ) -> list[list[Row]]:
+        behind, pooled = told and told[:2], partial(rows_of_each, statements=sent, run=run)
+        return self._pool.send([one[:2] for one in sent], pooled, run, behind, prepared=prepared)
 
     def _failed(self, error: psycopg.Error) -> Conflicted | Unknown:
         outcome = errors.outcome(error)

@@ -97,12 +97,8 @@ rest AS (
 turn AS (
   INSERT INTO ticket (entity_id, number, time, patience, since)
   SELECT entity_id, 0, {NOW}, 0, {NOW} + %(gap)s::bigint FROM gone WHERE %(gap)s::bigint > 0
-  ON CONFLICT (entity_id, number) DO UPDATE SET since = excluded.since, time = excluded.time),
--- the next ones in line; during the others' turn there are none
-next AS (
-  SELECT min(t.number)::text AS name FROM ticket t JOIN gone USING (entity_id)
-  WHERE t.number > 0 AND t.number <> %(own)s::bigint AND %(gap)s::bigint = 0 GROUP BY t.entity_id)
-SELECT (SELECT pg_notify({CHANNEL}, string_agg(name, ' '))::text FROM next HAVING count(*) > 0) FROM gone""")
+  ON CONFLICT (entity_id, number) DO UPDATE SET since = excluded.since, time = excluded.time)
+SELECT 1 FROM gone""")
 
 # Sent with the statements of a commit, whose durability it must not change.
 PASSED = "DELETE FROM ticket WHERE entity_id = ANY(%(ids)s::bigint[]) AND number = %(own)s::bigint"

@@ -34,7 +34,7 @@ from metastore.port.batches import Batch
 from metastore.port.commit import Commit
 from metastore.port.intents import PENDING, Help
 
-__all__ = ["LISTEN", "TELL", "Waking", "told_by", "told_by_batch", "told_by_help"]
+__all__ = ["LISTEN", "TELL", "Waking", "told_by", "told_by_batch", "told_by_help", "told_by_leaving"]
 
 _AGAIN: Final = 1.0
 """A process that waits again so soon begins to listen (seconds)."""
@@ -77,7 +77,7 @@ SELECT pg_notify({CHANNEL}, string_agg(name, ' ')) FROM named WHERE name IS NOT 
 def told_by(commit: Commit) -> Statement | None:
     """Return what to send behind a commit; None: nobody waits for it."""
     owners = [one.operation_id for carried in commit.carries for one in carried.resolutions]
-    return _tell(commit.leaves, owners, commit.ticket)
+    return _tell(commit.leaves, owners, commit.ticket) if commit.leaves or owners else None
 
 
 def told_by_help(help_: Help) -> Statement | None:
@@ -89,12 +89,15 @@ def told_by_help(help_: Help) -> Statement | None:
 def told_by_batch(batch: Batch) -> Statement | None:
     """Return what to send behind a batch; None: it carries nothing."""
     carrying = [(one.id, step.operation_id) for one in batch.alters for step in one.steps if step.carried is not None]
-    return _tell(list(dict(carrying)), [owner for _, owner in carrying])
+    return _tell(list(dict(carrying)), [owner for _, owner in carrying]) if carrying else None
 
 
-def _tell(ids: Sequence[int], owners: Sequence[UUID], ticket: int | None = None) -> Statement | None:
-    if not ids and not owners:
-        return None
+def told_by_leaving(ids: Sequence[int], ticket: int) -> Statement:
+    """Return what to send behind the removal of a ticket."""
+    return _tell(ids, (), ticket)
+
+
+def _tell(ids: Sequence[int], owners: Sequence[UUID], ticket: int | None = None) -> Statement:
     return Statement(TELL, {"ids": plain(ids), "owners": plain(owners), "ticket": ticket})
 
 

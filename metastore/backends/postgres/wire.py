@@ -92,13 +92,22 @@ class Wire:
         A failure undoes what is executed, but not what is prepared: so that is remembered all the same.
         """
         new = {text: b"metastore_%d" % next(self._numbers) for text in dict.fromkeys(texts) if text not in self._names}
-        prepares = [b"PREPARE %b AS %b" % (name, numbered(text)[0].encode()) for text, name in new.items()]
         names = {**self._names, **new}
         executes = [b"EXECUTE %b%b" % (names[text], sent) for text, sent in zip(texts, arguments, strict=True)]
+        return self._answers(new, executes, behind)
+
+    def composed(self, statements: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[tuple[Any, ...]]]:
+        """Run statements that are not worth preparing, as :meth:`message` does with ``behind``."""
+        composer = psycopg.ClientCursor(self._connection)
+        return self._answers({}, [composer.mogrify(*one).encode() for one in statements], behind=True)
+
+    def _answers(self, new: Mapping[str, bytes], executes: list[bytes], behind: bool) -> list[list[tuple[Any, ...]]]:
+        """Prepare the ``new`` statements, by these names, and execute; return the rows of each that is executed."""
+        prepares = [b"PREPARE %b AS %b" % (name, numbered(text)[0].encode()) for text, name in new.items()]
+        count = len(executes)
         if behind:
             executes = [b"BEGIN", *executes[:-1], b"COMMIT", executes[-1]]
-        message = b";\n".join([*prepares, *executes])
-        results = self._results(message)
+        results = self._results(b";\n".join([*prepares, *executes]))
         done = [result for result in results if result.status in _DONE]
         self._names.update(list(new.items())[: len(done)])
         committed = behind and len(done) >= len(prepares) + len(executes) - 1
@@ -113,7 +122,7 @@ class Wire:
             self._connection.stopped = True  # the session ended behind the commit
         found = done[len(prepares) :]
         if behind:
-            found = [*found[1 : len(texts)], *found[len(texts) + 1 :]]
+            found = [*found[1:count], *found[count + 1 :]]
         return [self._loaded(result) for result in found]
 
     def _results(self, message: bytes) -> list[Any]:
