@@ -63,7 +63,7 @@ _MESSAGES = (
     Fault(
         "PostgreSQL: a batch is executed while it is sent",
         f"{_PG}/wire.py",
-        "results = self._connection.wait(_sent(self._connection.pgconn, lambda pgconn: pgconn.send_query(message)))",
+        'results = self._results(b";\\n".join([*prepares, *executes]))',
         "send = lambda one: _sent(self._connection.pgconn, lambda pgconn: pgconn.send_query(one))\n"
         '        parts = [b"BEGIN", *prepares, *executes, b"COMMIT"]\n'
         "        results = [self._connection.wait(send(one))[-1] for one in parts][1:-1]",

@@ -198,7 +198,10 @@ def test_a_process_listens_while_it_waits(ground: Ground, postgres_url: str, mon
     monkeypatch.setattr(waking, "_LINGERS", NEVER)
     listening(ground.store)
     notices._note("5")
-    notices.wait(5, NEVER, NEVER, SYSTEM)  # it came between the look and the wait
+    waiting = threading.Thread(target=notices.wait, args=(5, NEVER, NEVER, SYSTEM), daemon=True)
+    waiting.start()  # the notice came between the look and the wait
+    waiting.join(30)
+    assert not waiting.is_alive()
     with psycopg.connect(postgres_url.replace("+psycopg", "")) as connection, woken(notices, 7):
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'metastore waiter'"
