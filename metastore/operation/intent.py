@@ -21,10 +21,11 @@ from metastore.operation.marks import OwnMark
 from metastore.operation.record import OperationRow, detail
 from metastore.operation.request import Merge, Results
 from metastore.operation.session import Session
-from metastore.operation.tickets import Watch, scopes_of
+from metastore.operation.tickets import LONGEST_WAIT, Watch, rest, scopes_of
 from metastore.port.commit import Committed, Conflicted, Unknown
 from metastore.port.intents import CLAIMABLE, PENDING, WITH_EVIDENCE, Entry
 from metastore.port.records import Pending, Record, Step
+from metastore.port.tickets import Line
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict
 
@@ -148,29 +149,32 @@ class Intent:
         self._others, clock, hot = 0, self._session.clock, self._session.hot
         began = clock.monotonic()
         for wait in hot.waits():
-            clock.sleep(min(wait, max(0.0, self._row.ends - clock.monotonic())))
+            left = max(0.0, self._row.ends - clock.monotonic())
+            rest(self._session, self._row.id, min(wait, left), min(LONGEST_WAIT, left))
             own, ahead, line = self._session.backend.turn(entity_id, self._row.id)
             if own is not None:
                 hot.took(clock.monotonic() - began)
                 return own
             if line.head is not None:
-                return self._wait_in_line(entity_id)
+                return self._wait_in_line(entity_id, line)
             if ahead == 0:
                 break
         return None
 
-    def _wait_in_line(self, entity_id: int) -> Step | None:
+    def _wait_in_line(self, entity_id: int, line: Line | None = None) -> Step | None:
         """Let the transactions in line pass; the next one's commit applies the intent. Return the operation's row then.
 
-        The operation loses no attempt meanwhile. None: the line is empty.
+        The operation loses no attempt meanwhile. None: the line is empty. ``line``: the last look showed it.
         """
         watch = Watch(self._session, [entity_id])
         self._session.hot.saw_line(entity_id)
         while True:
-            own, _, line = self._session.backend.turn(entity_id, self._row.id)
-            if own is not None or line.head is None:
-                return own
-            watch.wait(line._replace(ahead=min(line.ahead, 2)), self._row.ends)
+            if line is None:
+                own, _, line = self._session.backend.turn(entity_id, self._row.id)
+                if own is not None or line.head is None:
+                    return own
+            watch.wait(line._replace(ahead=min(line.ahead, 2)), self._row.ends, self._row.id)
+            line = None
 
     def _lost(self, planned: PlannedHelp, outcome: Conflicted) -> NoReturn:
         if REACTIONS[outcome.cause].helper is Reaction.STEP_ASIDE:

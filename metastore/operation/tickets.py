@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
+from uuid import UUID
 
 from metastore.clock import process_id
 from metastore.errors import MetastoreError
@@ -23,13 +24,13 @@ from metastore.port.tickets import Line
 from metastore.port.writes import Update
 from metastore.retry.runner import Conflict
 
-__all__ = ["OwnTicket", "Watch", "carrying", "scopes_of", "without_others"]
+__all__ = ["LONGEST_WAIT", "OwnTicket", "Watch", "carrying", "rest", "scopes_of", "without_others"]
 
 _PATIENCE, _LONGEST_PATIENCE = 0.25, 5.0
 """How long a head may wait without a move, at least and at most (seconds)."""
 _LONG = 0.02
 """A longer turn leaves the others an equal gap (seconds)."""
-_SHORTEST_WAIT, _LONGEST_WAIT, _NEXT_WAIT = 0.0005, 0.1, 0.03
+_SHORTEST_WAIT, LONGEST_WAIT, _NEXT_WAIT = 0.0005, 0.1, 0.03
 """How long a waiter sleeps between two looks; one that is next looks soon, or it would be taken for dead (seconds)."""
 
 
@@ -41,8 +42,10 @@ class Watch:
         self._seen: tuple[int | None, int | None] = (None, None)
         self._since = session.clock.monotonic()
 
-    def wait(self, line: Line, ends: float) -> None:
+    def wait(self, line: Line, ends: float, name: int | UUID) -> None:
         """Wait for a part of the turns before; by the waiter's own clock, a head that does not move is removed.
+
+        ``name``: the ticket, or the operation, that waits.
 
         Raises Conflict when the call's time is over.
         """
@@ -57,9 +60,22 @@ class Watch:
             self._since = now
             return
         turns = max(0.5, line.ahead - 0.5) * self._session.hot.turn
-        longest = _NEXT_WAIT if line.ahead <= 1 else _LONGEST_WAIT
+        longest = _NEXT_WAIT if line.ahead <= 1 else LONGEST_WAIT
         wait = min(max(_SHORTEST_WAIT, turns, line.gap), longest, ends - now)
-        clock.sleep(wait * clock.uniform(0.75, 1.25))
+        wait *= clock.uniform(0.75, 1.25)
+        rest(self._session, name, wait, wait if line.gap > 0 else min(longest, ends - now))  # no notice ends a gap
+
+
+def rest(session: Session, name: int | UUID, seconds: float, longest: float = LONGEST_WAIT) -> None:
+    """Wait before the next look, or until a notice names this ticket or operation.
+
+    ``longest``: how long to wait at most where notices arrive: a look that finds nothing holds up the others.
+    """
+    notices = session.backend.notices
+    if notices is None:
+        session.clock.sleep(seconds)
+    else:
+        notices.wait(name, seconds, max(seconds, longest), session.clock)
 
 
 class OwnTicket:
@@ -114,7 +130,7 @@ class OwnTicket:
         if line.head is None and line.gap <= 0:
             return True
         self._ahead, self._next = max(self._ahead, line.ahead), line.ahead <= 1
-        watch.wait(line, ends)
+        watch.wait(line, ends, self.number)
         return False
 
     def _look(self, number: int) -> Line:

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
+from uuid import UUID
 
-__all__ = ["LONGEST_GAP", "NOBODY", "TICKETS_STAY", "Line", "Tickets"]
+from metastore.clock import Clock
+
+__all__ = ["LONGEST_GAP", "NOBODY", "TICKETS_STAY", "Line", "Notices", "Tickets"]
 
 LONGEST_GAP: Final = 5_000_000
 """The longest time for which tickets do not count after a long turn (µs): others have their turn."""
@@ -40,8 +43,24 @@ class Line(NamedTuple):
 NOBODY: Final = Line()
 
 
+class Notices(Protocol):
+    """Ends waits early. Nothing rests on it: a notice may be lost, and one may come without a reason."""
+
+    def wait(self, name: int | UUID, seconds: float, longest: float, clock: Clock) -> None:
+        """Wait until a notice names a ticket that may have its turn, or an operation that may be decided.
+
+        At most so many seconds; while notices arrive, at most ``longest``.
+        """
+        ...
+
+
 class Tickets(Protocol):
     """The line of each entity."""
+
+    @property
+    def notices(self) -> Notices | None:
+        """Who tells those that wait; None: nobody does."""
+        ...
 
     def queue(self, ids: Sequence[int], patience: float) -> int:
         """Take a ticket for these entities, behind all existing ones; return its number.

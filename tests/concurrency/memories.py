@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import metastore as ms
-from metastore.clock import new_operation_id
+from metastore.clock import SYSTEM, new_operation_id
 from metastore.crawl.write.catalog import _open, open_catalog
 
 __all__ = ["MEMORIES", "Check", "Memory", "Place", "Where"]
@@ -211,6 +211,29 @@ def block(place: Place) -> Check:
     return check
 
 
+def notices(place: Place) -> Check:
+    """A waiter hears that it is next. A child, and a store that failed over, listens by itself first."""
+    _listens(place.store)
+
+    def check(store: ms.Store, where: Where) -> None:
+        backend, waking = store._session.backend, _listens(store)
+        ids = [place.other.tables.load(place.table).id]
+        first, second = (backend.queue(ids, 5.0) for _ in range(2))
+        assert place.other._session.backend.leave(ids, first)
+        waking.wait(second, 60.0, 60.0, SYSTEM)
+        assert backend.leave(ids, second)
+
+    return check
+
+
+def _listens(store: ms.Store) -> Any:
+    waking: Any = store._session.backend.notices
+    waking._rests = 0.0  # after a failure it would not try for a while
+    while waking._ear is None:
+        waking.wait(1, 0.001, 0.001, SYSTEM)
+    return waking
+
+
 def turns(place: Place) -> Check:
     """Functions that run beside each other come to an end, each once."""
 
@@ -352,6 +375,7 @@ MEMORIES: Final = {
         block
     ),
     "whose turn it is": Memory(turns),
+    "who of this process waits for a notice": Memory(notices, on=_PG),
     "leases that are held": Memory(lease),
     "the client of a bucket": Memory(bucket, on=("sqlite",)),
     "threads of an async store": Memory(tasks, on=_PG),

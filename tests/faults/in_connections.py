@@ -12,6 +12,7 @@ _HALF_SENT = "tests/concurrency/test_half_sent.py"
 _SILENCE = "tests/concurrency/test_silence.py"
 _WIRE = "tests/concurrency/test_wire.py"
 _REPLICA = "tests/cache/test_replica.py"
+_WAKING = "tests/operation/test_waking.py"
 
 _CONFIRMATIONS = (
     Fault(
@@ -62,7 +63,7 @@ _MESSAGES = (
     Fault(
         "PostgreSQL: a batch is executed while it is sent",
         f"{_PG}/wire.py",
-        "results = self._connection.wait(_sent(self._connection.pgconn, lambda pgconn: pgconn.send_query(message)))",
+        'results = self._results(b";\\n".join([*prepares, *executes]))',
         "send = lambda one: _sent(self._connection.pgconn, lambda pgconn: pgconn.send_query(one))\n"
         '        parts = [b"BEGIN", *prepares, *executes, b"COMMIT"]\n'
         "        results = [self._connection.wait(send(one))[-1] for one in parts][1:-1]",
@@ -187,4 +188,63 @@ _POOL = (
         "tests/interrupts/test_blocks.py -k used_again",
     ),
 )
-IN_CONNECTIONS: tuple[Fault, ...] = (*_CONFIRMATIONS, *_MESSAGES, *_SERVERS, *_POOL)
+_NOTICES = (
+    Fault(
+        "Notices: a waiter that hears rests on them",
+        f"{_PG}/waking.py",
+        "waker.wait(longest if now - self._noted < _AGAIN else seconds)",
+        "waker.wait(3600.0)",
+        f"{_WAKING} -k lost",
+    ),
+    Fault(
+        "Notices: they are told in the commit",
+        f"{_PG}/wire.py",
+        'executes = [b"BEGIN", *executes[:-1], b"COMMIT", executes[-1]]',
+        'executes = [b"BEGIN", *executes, b"COMMIT"]',
+        f"{_WAKING} -k fails_behind",
+    ),
+    Fault(
+        "Notices: they are told before the commit",
+        f"{_PG}/wire.py",
+        'executes = [b"BEGIN", *executes[:-1], b"COMMIT", executes[-1]]',
+        'executes = [b"BEGIN", executes[-1], *executes[:-1], b"COMMIT"]',
+        f"{_WAKING} -k 'woken or before'",
+    ),
+    Fault(
+        "Notices: a commit that lost tells the owner of its own ticket",
+        f"{_PG}/waking.py",
+        "WHERE head <> coalesce(%(ticket)s::bigint, 0)",
+        "WHERE head > 0",
+        f"{_WAKING} -k before",
+    ),
+    Fault(
+        "Notices: one is sent though nobody waits",
+        f"{_PG}/waking.py",
+        "WHERE name IS NOT NULL HAVING count(*) > 0",
+        "WHERE name IS NOT NULL",
+        f"{_WAKING} -k pays",
+    ),
+    Fault(
+        "Notices: each helping commit tells",
+        f"{_PG}/waking.py",
+        "if len(owners) > 1 else None",
+        "if owners else None",
+        f"{_WAKING} -k pays",
+    ),
+    Fault(
+        "Notices: a commit that fails with one behind it leaves a transaction",
+        f"{_PG}/wire.py",
+        'self._results(b"ROLLBACK")',
+        "pass",
+        f"{_WAKING} -k fails_behind",
+    ),
+    Fault(
+        "Notices: what comes between a look and the wait is forgotten",
+        f"{_PG}/waking.py",
+        "                self._heard[name] = None\n",
+        "",
+        f"{_WAKING} -k process_listens",
+    ),
+)
+
+IN_CONNECTIONS: tuple[Fault, ...] = (*_CONFIRMATIONS, *_MESSAGES, *_SERVERS, *_POOL, *_NOTICES)

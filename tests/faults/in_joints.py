@@ -30,8 +30,8 @@ def _forgets(name: str, tests: str) -> Fault:
     return Fault(
         f"{name}: a batch that fails forgets its prepared statements, and leaves them in the server",
         "metastore/backends/postgres/wire.py",
-        "        if len(done) < len(results):\n",
-        "        if len(done) < len(results):\n            self._names.clear()\n",
+        "        if len(done) < len(results) and not committed:\n",
+        "        if len(done) < len(results) and not committed:\n            self._names.clear()\n",
         tests,
     )
 

@@ -191,6 +191,7 @@ class _Proxy:
     """A backend whose answers are those that were given so far."""
 
     origin = ORIGIN
+    notices = None
 
     def __init__(self, run: _Run, part: str = "") -> None:
         self._run, self._part = run, part

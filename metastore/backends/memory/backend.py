@@ -152,6 +152,10 @@ class MemoryBackend(MemoryReads):
 
     # --- tickets
 
+    @property
+    def notices(self) -> None:
+        """Nobody sends notices: those in line look at intervals."""
+
     def queue(self, ids: Sequence[int], patience: float) -> int:
         with self._lock:
             return tickets.queue(self._tables, ids, patience, self._clock.micros())

@@ -40,6 +40,7 @@ from metastore.backends.postgres.restore import PostgresRestorer
 from metastore.backends.postgres.secret_keys import PostgresSecretKeys
 from metastore.backends.postgres.together import below, message
 from metastore.backends.postgres.upkeep import PostgresUpkeep
+from metastore.backends.postgres.waking import Waking, told_by, told_by_batch, told_by_help, told_by_leaving
 from metastore.backends.sql.decode import pending, steps_of_json
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.past import SqlPast
@@ -80,7 +81,7 @@ class PostgresBackend(PostgresUpkeep):
     def __init__(self, url: Url, timeout: float, limits: Limits | None = None, *, replica: bool = False) -> None:
         super().__init__(url, timeout, limits, replica=replica)
         self._announcing = Announcing(self._rows, timeout)
-        self._sender = sending.Sender(self.pool)
+        self._sender, self.notices = sending.Sender(self.pool), Waking(self.pool)
 
     # --- commit
 
@@ -135,7 +136,8 @@ class PostgresBackend(PostgresUpkeep):
         if not isinstance(write, Update) or not carry.fits(commit, write):
             return self._general(commit, may)
         statements = may.around([carry.statement(commit, write)], commit.operation_id)
-        return self._sender.one(statements, lambda row: carry.outcome(commit, write, row), run=commit.run)
+        told = told_by(commit)
+        return self._sender.one(statements, lambda row: carry.outcome(commit, write, row), run=commit.run, told=told)
 
     def _general(self, commit: Commit, may: Pass) -> CommitOutcome:
         # a commit that skips what exists may write nothing, and is complete all the same
@@ -145,6 +147,7 @@ class PostgresBackend(PostgresUpkeep):
             lambda rows: general_commit.outcome(commit, rows),
             commit.patience,
             commit.run,
+            told_by(commit),
         )
 
     # --- requests that travel together
@@ -156,8 +159,9 @@ class PostgresBackend(PostgresUpkeep):
         return work()
 
     def write_together(self, batch: Batch, patience: int) -> Written | Conflicted | Unknown:
+        told = told_by_batch(batch)
         rows = self._announcing.send(
-            lambda may: self._sender.batch(message.statements(batch, patience), may, batch.run),
+            lambda may: self._sender.batch(message.statements(batch, patience), may, batch.run, told),
             lambda: _covered_by(batch),
             lambda: batch.operations,
         )
@@ -207,12 +211,13 @@ class PostgresBackend(PostgresUpkeep):
         return tickets.line(self._quick(tickets.LINE, {"ids": plain(ids), "own": ticket})[0])
 
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
-        return bool(self._quick(tickets.LEAVE, tickets.leave_parameters(ids, ticket, gap)))
+        told = told_by_leaving(ids, ticket) if gap == 0 else None  # in the others' turn nobody in line is next
+        return bool(self._quick(tickets.LEAVE, tickets.leave_parameters(ids, ticket, gap), told))
 
     def help(self, help: Help) -> CommitOutcome:
         operations = [one.operation_id for one in help.resolutions]
         rows = self._announcing.send(
-            lambda may: self._sender.batch([intents.help_statement(help)], may),
+            lambda may: self._sender.batch([intents.help_statement(help)], may, told=told_by_help(help)),
             lambda: covered_by_help(help),
             lambda: operations,
         )
@@ -351,6 +356,7 @@ class PostgresBackend(PostgresUpkeep):
         self._rows("SELECT 1", {})
 
     def close(self) -> None:
+        self.notices.close()
         self._announcing.close()
         self.pool.close()
 

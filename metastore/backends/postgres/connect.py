@@ -263,13 +263,25 @@ class Pool:
         statements: Sequence[tuple[str, Mapping[str, Any]]],
         pooled: Callable[[Connection], list[Rows]],
         run: str | None = None,
+        behind: tuple[str, Mapping[str, Any]] | None = None,
+        *,
+        prepared: bool = True,
     ) -> list[Rows]:
-        """Run statements as one transaction, in one message; return the rows of each. See :meth:`fetch`."""
+        """Run statements as one transaction, in one message; return the rows of each. See :meth:`fetch`.
+
+        ``behind``: is executed after it in the same message, and may fail. Behind a pooler it is not sent.
+        ``prepared``: the statements are worth preparing; others need something ``behind``.
+        """
         with (loan := self.connection()) as connection:
             self.check_run(connection, run)
             if connection.prepare_threshold is None:
                 return pooled(connection)
-            return _wire_of(loan.place).message(statements)
+            wire = _wire_of(loan.place)
+            if behind is None:
+                return wire.message(statements)
+            every = [*statements, behind]
+            rows = wire.message(every, behind=True) if prepared else wire.composed(every)
+            return rows[: len(statements)]
 
     def _settle(self, connection: Connection, error: type[BaseException] | None) -> bool:
         """Whether a connection may be lent again: unfinished business must not meet the next borrower.

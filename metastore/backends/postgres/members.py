@@ -7,11 +7,8 @@ takes one back makes its owner announce again, or wait for the member's next ren
 
 from __future__ import annotations
 
-import os
-import selectors
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -19,13 +16,12 @@ import psycopg
 
 from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.fragments import DURABLE, NOW
+from metastore.backends.postgres.listening import Listening, Translated
 from metastore.backends.postgres.parameters import Row, plain
-from metastore.backends.postgres.read_errors import raise_read_error
 from metastore.backends.postgres.silence import Asks, Silence
 from metastore.backends.sql.comments import without_comments
 from metastore.clock import SYSTEM
 from metastore.port.members import Announcement, Covered, MemberRow, Membership, Wake
-from metastore.retry.classify import Consequence, of_sqlstate
 
 __all__ = [
     "ANNOUNCE",
@@ -136,9 +132,9 @@ class PostgresMembers:
         self._pool, self._ask, self._silence = pool, ask, silence
 
     def wake(self) -> Wake:
-        with _Translated():
+        with Translated():
             connection = self._pool.own_connection(f"LISTEN {CHANNEL}")
-        return _Blind() if connection is None else _Listening(self._pool, connection)
+        return _Blind() if connection is None else Listening(connection)
 
     def join(self, wake: Wake, before: Membership | None, ttl: int, host: str, pid: int) -> Membership:
         incarnation = str(SYSTEM.operation_id())
@@ -182,24 +178,12 @@ class PostgresMembers:
     @contextmanager
     def _connection(self, wake: Wake | None) -> Iterator[psycopg.Connection[Any]]:
         """Lend a member's own connection; behind a pooler it has none."""
-        with _Translated(), self._pool.in_time():
-            if isinstance(wake, _Listening):
+        with Translated(), self._pool.in_time():
+            if isinstance(wake, Listening):
                 yield wake.connection
             else:
                 with self._pool.connection() as connection:
                     yield connection
-
-
-class _Translated:
-    """Turn errors of the driver into ours."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # an unexpected error fences the cache, and the cache begins again
-        if isinstance(error, psycopg.Error) and of_sqlstate(error.sqlstate) is not Consequence.OTHER:
-            raise_read_error(error)
 
 
 def _looked(
@@ -247,57 +231,3 @@ class _Blind:
 
     def close(self) -> None:
         pass
-
-
-class _Listening:
-    """Waits on the socket of its connection, and on a pipe through which other threads wake it."""
-
-    listens = True
-
-    def __init__(self, pool: Pool, connection: psycopg.Connection[Any]) -> None:
-        self.connection = connection
-        self._pool = pool
-        self._called = False
-        connection.add_notify_handler(self._note)
-        self._woken, self._wakes = os.pipe()
-        os.set_blocking(self._wakes, False)
-        self._closing = threading.RLock()  # a signal's handler that closes the store may interrupt a call to wake()
-        """Taken by the threads that write to the pipe or close it: its number may soon be that of another file."""
-        self._open = True
-
-    def _note(self, _: psycopg.Notify) -> None:
-        self._called = True
-
-    def wait(self, seconds: float) -> None:
-        # A notification that came with another answer is in libpq's queue, not on the socket.
-        connection = self.connection.pgconn
-        if not self._drained():
-            with selectors.DefaultSelector() as selector:  # select() accepts no descriptor above 1,023
-                for source in (connection.socket, self._woken):
-                    selector.register(source, selectors.EVENT_READ)
-                ready = {key.fd for key, _ in selector.select(seconds)}
-            if self._woken in ready:
-                os.read(self._woken, 4096)
-            if connection.socket in ready:
-                with _Translated():
-                    connection.consume_input()
-                self._drained()
-        self._called = False
-
-    def _drained(self) -> bool:
-        while self.connection.pgconn.notifies() is not None:
-            self._called = True
-        return self._called
-
-    def wake(self) -> None:
-        with self._closing, suppress(OSError):  # the pipe is full, so the member wakes already
-            if self._open:
-                os.write(self._wakes, b"x")
-
-    def close(self) -> None:
-        self.connection.close()
-        with self._closing:
-            if self._open:
-                self._open = False
-                os.close(self._woken)
-                os.close(self._wakes)

@@ -20,7 +20,7 @@ from metastore.backends.postgres.connection import Connection, OutOfTime
 from metastore.backends.postgres.fragments import CONFIRM, DURABLE
 from metastore.backends.postgres.hints import FOLLOWED, HINT, hearing
 from metastore.backends.postgres.home import Home, epoch_at
-from metastore.backends.postgres.parameters import plain, texts
+from metastore.backends.postgres.parameters import Statement, plain, texts
 from metastore.backends.postgres.read_errors import raise_read_error, refused_here
 from metastore.backends.postgres.read_sql import READ as _READ
 from metastore.backends.postgres.read_sql import each
@@ -132,9 +132,14 @@ class PostgresReads(Questions):
     def _rows(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         return self._read(lambda connection: connection.execute(text, parameters).fetchall(), writes=DURABLE in text)
 
-    def _quick(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-        """Do the same on the hot path; after an error, with all that a read knows of those."""
+    def _quick(self, text: str, parameters: dict[str, Any], behind: Statement | None = None) -> list[tuple[Any, ...]]:
+        """Do the same on the hot path; after an error, with all that a read knows of those. See :meth:`Pool.send`."""
         try:
+            if behind is not None:
+                (rows,) = self.pool.send(
+                    [(text, parameters)], lambda c: [c.execute(text, parameters).fetchall()], behind=behind[:2]
+                )
+                return rows
             return self.pool.fetch(text, parameters)
         except psycopg.Error as error:
             if isinstance(error, OutOfTime):

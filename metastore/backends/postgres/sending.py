@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import psycopg
@@ -37,13 +38,14 @@ class Sender:
         outcome: Callable[[Row], CommitOutcome],
         patience: int | None = None,
         run: str | None = None,
+        told: Statement | None = None,
     ) -> CommitOutcome:
         """Send the statements, one of which writes; return the outcome that its row, or an error, means.
 
-        ``run``: the run in which the commit's base was read; None: that of now.
+        ``run``: the run in which the commit's base was read; None: that of now. ``told``: see ``waking.py``.
         """
-        if len(statements) > 1:
-            return self.several(statements, lambda rows: outcome(rows[0]), patience, run)
+        if len(statements) > 1 or told is not None:
+            return self.several(statements, lambda rows: outcome(rows[0]), patience, run, told, prepared=True)
         run = run or self._pool.run
         try:
             one = statements[0]
@@ -64,10 +66,16 @@ class Sender:
         outcome: Callable[[list[Row]], CommitOutcome],
         patience: int | None = None,
         run: str | None = None,
+        told: Statement | None = None,
+        *,
+        prepared: bool = False,
     ) -> CommitOutcome:
         """Send the statements as one transaction; return the outcome that their rows, or an error, mean."""
         run = run or self._pool.run
         try:
+            if told is not None:
+                found = self._in_one_message(statements, run, told, prepared=prepared)
+                return outcome([row for one, rows in zip(statements, found, strict=True) if one.writes for row in rows])
             with self._pool.connection() as connection:
                 self._pool.check_run(connection, run)
                 rows = rows_of_writes(connection, statements, run)
@@ -80,7 +88,7 @@ class Sender:
         return outcome(rows)
 
     def batch(
-        self, statements: list[Statement], may: Pass, run: str | None = None
+        self, statements: list[Statement], may: Pass, run: str | None = None, told: Statement | None = None
     ) -> list[list[Row]] | Conflicted | Unknown:
         """Send one message for many; if it was announced, with what it must say. Return the rows of each statement.
 
@@ -90,15 +98,21 @@ class Sender:
         sent = may.around(statements, None)
         before, run = 0 if len(sent) == len(statements) else 1, run or self._pool.run
         try:
-            if len(sent) == 1:
+            if len(sent) == 1 and told is None:
                 (one,) = sent
                 return [self._pool.fetch(one.text, one.parameters, lambda c: rows_of_each(c, sent, run)[0], run)]
-            rows = self._pool.send([one[:2] for one in sent], lambda c: rows_of_each(c, sent, run), run)
+            rows = self._in_one_message(sent, run, told)
             return rows[before : before + len(statements)]
         except (psycopg.errors.LockNotAvailable, AnotherRun):
             return Conflicted("busy")
         except psycopg.Error as error:
             return self._failed(error)
+
+    def _in_one_message(
+        self, sent: list[Statement], run: str | None, told: Statement | None, *, prepared: bool = True
+    ) -> list[list[Row]]:
+        behind, pooled = told and told[:2], partial(rows_of_each, statements=sent, run=run)
+        return self._pool.send([one[:2] for one in sent], pooled, run, behind, prepared=prepared)
 
     def _failed(self, error: psycopg.Error) -> Conflicted | Unknown:
         outcome = errors.outcome(error)

@@ -15,11 +15,13 @@ from metastore.backends.sql.comments import without_comments
 from metastore.port.tickets import LONGEST_GAP, TICKETS_STAY, Line
 
 __all__ = [
+    "CHANNEL",
     "FORGET_TICKETS",
     "LEAVE",
     "LINE",
     "PASSED",
     "QUEUE",
+    "SOON",
     "in_line",
     "leave_parameters",
     "line",
@@ -27,15 +29,18 @@ __all__ = [
     "queue_parameters",
 ]
 
+CHANNEL = "('metastore_turn_' || 'ticket'::regclass::oid)"
+"""Where notices are sent: the table's number keeps two stores in one database apart."""
+
 # No commit depends on a ticket. So its transaction does not wait for the disk.
-_SOON = "set_config('synchronous_commit', 'off', true) <> ''"
+SOON = "set_config('synchronous_commit', 'off', true) <> ''"
 
 QUEUE = without_comments(f"""WITH
 -- The guards, by id, before the number is drawn: two tickets on one entity get their numbers in the order in which they
 -- become visible. The lock passes the shared guards of commits in flight. Without it a ticket that is older than one
 -- which has its turn could appear later.
 locked AS MATERIALIZED (
-  SELECT id FROM guard WHERE id = ANY(%(ids)s::bigint[]) AND {_SOON} ORDER BY id FOR NO KEY UPDATE),
+  SELECT id FROM guard WHERE id = ANY(%(ids)s::bigint[]) AND {SOON} ORDER BY id FOR NO KEY UPDATE),
 drawn AS MATERIALIZED (
   SELECT nextval('entity_id_seq') AS number, {NOW} AS at WHERE (SELECT count(*) FROM locked) >= 0),
 -- the others' turns that have ended
@@ -81,7 +86,7 @@ LINE = line_of("%(ids)s::bigint[]", "%(own)s::bigint")
 LEAVE = without_comments(f"""WITH
 -- the tickets that the operation gives up
 gone AS (
-  DELETE FROM ticket WHERE entity_id = ANY(%(ids)s::bigint[]) AND number = %(own)s::bigint AND {_SOON}
+  DELETE FROM ticket WHERE entity_id = ANY(%(ids)s::bigint[]) AND number = %(own)s::bigint AND {SOON}
   RETURNING entity_id),
 -- the others' turn: the waiting tickets count only after it
 rest AS (

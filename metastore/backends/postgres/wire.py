@@ -25,7 +25,7 @@ import psycopg
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.generators import execute
-from psycopg.pq import ExecStatus, Format
+from psycopg.pq import ExecStatus, Format, TransactionStatus
 
 from metastore.backends.postgres.connection import Connection
 
@@ -71,34 +71,62 @@ class Wire:
                 self._names.clear()
         return self._executed(self._prepared(text, statement), values)
 
-    def message(self, statements: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[tuple[Any, ...]]]:
-        """Run statements as one transaction, in one message; return the rows of each. Raises psycopg.Error."""
+    def message(
+        self, statements: Sequence[tuple[str, Mapping[str, Any]]], *, behind: bool = False
+    ) -> list[list[tuple[Any, ...]]]:
+        """Run statements as one transaction, in one message; return the rows of each. Raises psycopg.Error.
+
+        ``behind``: the last one has a transaction of its own. If only that fails, its rows are missing.
+        """
         texts = [text for text, _ in statements]
         arguments = [_literals(_texts(given, numbered(text)[1])) for text, given in statements]
         try:
-            return self._in_one(texts, arguments)
+            return self._in_one(texts, arguments, behind)
         except psycopg.errors.InvalidSqlStatementName:  # see rows()
             self._names.clear()
-            return self._in_one(texts, arguments)
+            return self._in_one(texts, arguments, behind)
 
-    def _in_one(self, texts: Sequence[str], arguments: Sequence[bytes]) -> list[list[tuple[Any, ...]]]:
+    def _in_one(self, texts: Sequence[str], arguments: Sequence[bytes], behind: bool) -> list[list[tuple[Any, ...]]]:
         """Send one simple query. The message first prepares the statements that are not prepared yet.
 
         A failure undoes what is executed, but not what is prepared: so that is remembered all the same.
         """
         new = {text: b"metastore_%d" % next(self._numbers) for text in dict.fromkeys(texts) if text not in self._names}
-        prepares = [b"PREPARE %b AS %b" % (name, numbered(text)[0].encode()) for text, name in new.items()]
         names = {**self._names, **new}
         executes = [b"EXECUTE %b%b" % (names[text], sent) for text, sent in zip(texts, arguments, strict=True)]
-        message = b";\n".join([*prepares, *executes])
-        results = self._connection.wait(_sent(self._connection.pgconn, lambda pgconn: pgconn.send_query(message)))
+        return self._answers(new, executes, behind)
+
+    def composed(self, statements: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[tuple[Any, ...]]]:
+        """Run statements that are not worth preparing, as :meth:`message` does with ``behind``."""
+        composer = psycopg.ClientCursor(self._connection)
+        return self._answers({}, [composer.mogrify(*one).encode() for one in statements], behind=True)
+
+    def _answers(self, new: Mapping[str, bytes], executes: list[bytes], behind: bool) -> list[list[tuple[Any, ...]]]:
+        """Prepare the ``new`` statements, by these names, and execute; return the rows of each that is executed."""
+        prepares = [b"PREPARE %b AS %b" % (name, numbered(text)[0].encode()) for text, name in new.items()]
+        count = len(executes)
+        if behind:
+            executes = [b"BEGIN", *executes[:-1], b"COMMIT", executes[-1]]
+        results = self._results(b";\n".join([*prepares, *executes]))
         done = [result for result in results if result.status in _DONE]
         self._names.update(list(new.items())[: len(done)])
-        if len(done) < len(results):
-            raise error_from_result(results[-1], "utf-8")
-        if len(done) != len(prepares) + len(executes):
+        committed = behind and len(done) >= len(prepares) + len(executes) - 1
+        if len(done) < len(results) and not committed:
+            error = error_from_result(results[-1], "utf-8")
+            if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
+                self._results(b"ROLLBACK")
+            raise error
+        if len(done) != len(prepares) + len(executes) and not committed:
             raise psycopg.DatabaseError(f"{len(done)} results for {len(prepares) + len(executes)} statements")
-        return [self._loaded(result) for result in done[len(prepares) :]]
+        if len(done) < len(results) and self._connection.pgconn.transaction_status != TransactionStatus.IDLE:
+            self._connection.stopped = True  # the session ended behind the commit
+        found = done[len(prepares) :]
+        if behind:
+            found = [*found[1:count], *found[count + 1 :]]
+        return [self._loaded(result) for result in found]
+
+    def _results(self, message: bytes) -> list[Any]:
+        return self._connection.wait(_sent(self._connection.pgconn, lambda pgconn: pgconn.send_query(message)))
 
     def _prepared(self, text: str, statement: str) -> bytes:
         """Prepare a statement; return its name, which no other had in this session."""

@@ -135,6 +135,10 @@ class SqliteBackend(SqliteReads):
         steps = self.steps(operation_id)
         return Turn(steps[0] if steps else None, 0)
 
+    @property
+    def notices(self) -> None:
+        """Nobody sends notices: those in line look at intervals."""
+
     def queue(self, ids: Sequence[int], patience: float) -> int:
         return self._written(lambda connection, now: tickets.queue(connection, ids, patience, now))
 

@@ -1,0 +1,219 @@
+"""Tell those that wait for their turn, or for the result of an announced change, to look now; hear it.
+
+A notice is a hint: it may get lost, and anybody who may connect can send one. The look at the database decides, and
+waiters look at intervals anyway. A notice names tickets and operations by their numbers, and nothing else.
+
+A commit that left a line, or carried announced changes, tells it behind itself: in the same message, in a transaction
+of its own that does not wait for the disk. In the commit it would make all commits of the cluster that tell something
+wait for each other, each for the disk.
+
+A process that waits again and again listens: in one session, for all its waiters, until none has waited for
+``_LINGERS``. Behind a pooler no such session exists, and commits through one tell nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+from uuid import UUID
+
+import psycopg
+
+from metastore.backends.postgres.connect import Pool
+from metastore.backends.postgres.listening import Listening
+from metastore.backends.postgres.parameters import Statement, plain
+from metastore.backends.postgres.tickets import CHANNEL, SOON
+from metastore.backends.sql.comments import without_comments
+from metastore.clock import SYSTEM, Clock, Waker
+from metastore.errors import MetastoreError
+from metastore.port.batches import Batch
+from metastore.port.commit import Commit
+from metastore.port.intents import PENDING, Help
+
+__all__ = ["LISTEN", "TELL", "Waking", "told_by", "told_by_batch", "told_by_help", "told_by_leaving"]
+
+_AGAIN: Final = 1.0
+"""A process that waits again so soon begins to listen (seconds)."""
+_LINGERS: Final = 5.0
+"""After how long without a waiter it stops (seconds)."""
+_RESTS: Final = 10.0
+"""How long it does not listen after that failed (seconds)."""
+_LOOKS: Final = 1.0
+"""How often the listening thread looks whether anybody waits (seconds)."""
+_MOST: Final = 1024
+"""How many notices are remembered for waiters that have not begun to wait."""
+_LONGEST: Final = 40
+"""No name of a ticket or an operation has more characters."""
+
+LISTEN: Final = (
+    f"UNLISTEN *; DO $$ BEGIN EXECUTE 'LISTEN ' || {CHANNEL}; END $$; SET application_name = 'metastore waiter'"
+)
+
+TELL: Final = without_comments(f"""WITH
+-- the lines that the commit left: their first ticket now
+lines AS MATERIALIZED (
+  SELECT w.id, (SELECT min(t.number) FROM ticket t WHERE t.entity_id = w.id AND t.number > 0) AS head
+  FROM unnest(%(ids)s::bigint[]) AS w(id) WHERE {SOON}),
+-- the owners of what it carried; a commit that lost has resolved nothing
+owners AS MATERIALIZED (
+  SELECT o.operation_id FROM operation o
+  WHERE o.operation_id = ANY(%(owners)s::uuid[]) AND o.ordinal = 0 AND o.action <> '{PENDING}'),
+named AS (
+  SELECT operation_id::text AS name FROM owners
+  -- a commit that lost has its ticket still
+  UNION ALL SELECT head::text FROM lines WHERE head <> coalesce(%(ticket)s::bigint, 0)
+  -- where nobody is in line, the owner of the oldest announced change applies them
+  UNION ALL SELECT (SELECT o.operation_id::text FROM operation o
+      WHERE o.entity_id = lines.id AND o.action = '{PENDING}' ORDER BY o.time, o.operation_id LIMIT 1)
+    FROM lines WHERE head IS NULL AND (%(ticket)s::bigint IS NOT NULL OR EXISTS (SELECT FROM owners)))
+SELECT pg_notify({CHANNEL}, string_agg(name, ' ')) FROM named WHERE name IS NOT NULL HAVING count(*) > 0""")
+"""Names those that shall look now, in one notification; sends none if nobody waits."""
+
+
+def told_by(commit: Commit) -> Statement | None:
+    """Return what to send behind a commit; None: nobody waits for it."""
+    owners = [one.operation_id for carried in commit.carries for one in carried.resolutions]
+    return _tell(commit.leaves, owners, commit.ticket) if commit.leaves or owners else None
+
+
+def told_by_help(help_: Help) -> Statement | None:
+    """Return what to send behind a helping commit; None: it resolves only its own change."""
+    owners = [one.operation_id for one in help_.resolutions]
+    return _tell([help_.id], owners) if len(owners) > 1 else None
+
+
+def told_by_batch(batch: Batch) -> Statement | None:
+    """Return what to send behind a batch; None: it carries nothing."""
+    carrying = [(one.id, step.operation_id) for one in batch.alters for step in one.steps if step.carried is not None]
+    return _tell(list(dict(carrying)), [owner for _, owner in carrying]) if carrying else None
+
+
+def told_by_leaving(ids: Sequence[int], ticket: int) -> Statement:
+    """Return what to send behind the removal of a ticket."""
+    return _tell(ids, (), ticket)
+
+
+def _tell(ids: Sequence[int], owners: Sequence[UUID], ticket: int | None = None) -> Statement:
+    return Statement(TELL, {"ids": plain(ids), "owners": plain(owners), "ticket": ticket})
+
+
+class Waking:
+    """Keeps the promises of :class:`metastore.port.tickets.Notices`, for all waiters of a store in one process.
+
+    It has no lock that a waiter takes: a signal's handler may interrupt one and wait too. What goes wrong between two
+    threads costs a waiter one look at an interval.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._waiters: dict[str, Waker] = {}
+        self._heard: dict[str, None] = {}
+        self._waited = -_LINGERS
+        """When somebody waited last."""
+        self._noted = -_AGAIN
+        """When the last notice came."""
+        self._rests = 0.0
+        """Until when it does not try to listen."""
+        self._closed = False
+        self._begin_again()
+        _ALL.add(self)
+
+    def _begin_again(self) -> None:
+        self._beginning = threading.Lock()  # never waited for
+        self._thread: threading.Thread | None = None
+        self._ear: Listening | None = None
+
+    def fork(self) -> None:
+        """Begin again in a forked child, which has neither the thread nor a part in the session."""
+        self._of_parent = self._ear  # kept: to drop it would warn of a connection that was not closed
+        self._waiters, self._heard = {}, {}
+        self._begin_again()
+
+    def wait(self, name: int | UUID, seconds: float, longest: float, clock: Clock) -> None:
+        """Wait until a notice names a ticket or an operation, at most so long."""
+        now, before = SYSTEM.monotonic(), self._waited
+        self._waited = now
+        if self._ear is None:
+            if now - before < _AGAIN:
+                self._begin(now)
+            clock.sleep(seconds)
+            return
+        key, waker = str(name), clock.waker()
+        self._waiters[key] = waker
+        try:
+            # it may have been named between the look and now
+            if key not in self._heard:
+                waker.wait(longest if now - self._noted < _AGAIN else seconds)
+        finally:
+            self._heard.pop(key, None)
+            if self._waiters.get(key) is waker:  # a call with the same id may wait too
+                self._waiters.pop(key, None)
+
+    def _begin(self, now: float) -> None:
+        """Start the thread that listens."""
+        if self._closed or self._thread is not None or now < self._rests or not self._beginning.acquire(blocking=False):
+            return
+        try:
+            if self._thread is None:
+                thread = threading.Thread(target=self._listen, name="metastore turns", daemon=True)
+                with suppress(RuntimeError):  # the system can start no thread now
+                    thread.start()
+                    self._thread = thread
+        finally:
+            self._beginning.release()
+
+    def _listen(self) -> None:
+        ear: Listening | None = None
+        try:
+            connection = self._pool.own_connection(LISTEN)
+            if connection is None:  # a pooler
+                self._rests = SYSTEM.monotonic() + _RESTS
+                return
+            self._ear = ear = Listening(connection)
+            while not self._closed and SYSTEM.monotonic() - self._waited < _LINGERS:
+                for payload in ear.heard(_LOOKS):
+                    self._note(payload)
+        except (MetastoreError, psycopg.Error):  # the server is away, or has no connection left: waiters look
+            self._rests = SYSTEM.monotonic() + _RESTS
+        finally:
+            self._ear, self._thread = None, None
+            self._heard, waiters, self._waiters = {}, self._waiters, {}
+            for waker in list(waiters.values()):  # from now on they look at intervals
+                waker.wake()
+            if ear is not None:
+                ear.close()
+
+    def _note(self, payload: str) -> None:
+        self._noted = SYSTEM.monotonic()
+        for name in payload.split():
+            if len(name) <= _LONGEST:
+                self._heard[name] = None
+                waker = self._waiters.get(name)
+                if waker is not None:
+                    waker.wake()
+        while len(self._heard) > _MOST:
+            with suppress(RuntimeError, StopIteration):  # a waiter removed one at the same time
+                self._heard.pop(next(iter(self._heard)), None)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._closed = True
+        ear, thread = self._ear, self._thread
+        if ear is not None and thread is not None:
+            ear.wake()
+            thread.join(_LOOKS)
+
+
+_ALL: weakref.WeakSet[Waking] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for one in list(_ALL):
+        one.fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
