@@ -324,11 +324,11 @@ _EVENT_AT = "SELECT (SELECT operation_id FROM operation WHERE seq = %(seq)s::big
 _UNBROKEN = """WITH before AS (
   SELECT seq, time, seq - lag(seq) OVER (ORDER BY seq) AS step FROM (
     SELECT seq, time FROM operation WHERE seq <= %(seq)s::bigint AND seq > (SELECT collected_seq FROM info)
-    ORDER BY seq DESC LIMIT 200000) AS newest)
+    ORDER BY seq DESC LIMIT 50000) AS newest)
 SELECT pg_is_in_recovery() OR NOT EXISTS (SELECT FROM before
   WHERE step > 1 AND time > (SELECT max(time) FROM before WHERE seq = %(seq)s::bigint) - 10000000)"""
-"""Positions are drawn after the last lock, at the end of a commit's last statement: a commit ends within 10 seconds then.
-In this time there are fewer changes than it looks at."""
+"""A commit draws its position last, after all locks, so that it ends within 10 seconds. In this time there are fewer
+changes than it looks at."""
 
 _HEAD = "i.epoch, i.origin, i.collected_seq, pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 _GAPS = f"FROM unnest(%(gaps)s::bigint[]) AS w(seq) CROSS JOIN {each('operation', 'o', 'o.seq = w.seq')}"
