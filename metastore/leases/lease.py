@@ -197,7 +197,7 @@ class Hold:
         if self._validity is not None:
             self._heart.keep()
 
-    def look_again(self) -> None:
+    def _look_again(self) -> None:
         """Renew it now, if it is renewed at all: another server answers, which may not have it."""
         self._heart.now()
 

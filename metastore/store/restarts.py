@@ -33,6 +33,6 @@ def forget_after_restarts(session: Session, leases: Leases) -> None:
             cache.forget()
         holds = held()
         if holds is not None:
-            holds.look_again()
+            holds._look_again()  # noqa: SLF001  (no user calls it)
 
     session.backend.when_started(forget)
