@@ -19,13 +19,15 @@ from metastore.port.feed import on_timeline
 
 __all__ = ["CACHED", "CLUSTER", "HIDDEN", "INFO", "NOTE", "START", "TIMELINE", "Home", "epoch_at"]
 
-TIMELINE = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint"
-"""The number of the timeline on which a primary writes. (pg_control_checkpoint() tells it only after a checkpoint.) A
-replica raises an error."""
+TIMELINE = """(CASE WHEN pg_is_in_recovery() OR to_regproc('aurora_version') IS NOT NULL THEN 1
+  ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint END)"""
+"""The number of the timeline on which a primary writes. (pg_control_checkpoint() tells it only after a checkpoint.)
 
-START = f"""SELECT compatible_from, epoch, origin, CASE WHEN pg_is_in_recovery() THEN 1 ELSE {TIMELINE} END,
-  collected_seq FROM info"""
-"""Where the feed begins. A replica's positions count as those of the first timeline: the primary looks closer then."""
+It is 1 on a replica: the primary looks at its positions more closely then. It is 1 on Aurora, where these functions may
+fail: its servers share one storage, so that a fail-over loses nothing."""
+
+START = f"SELECT compatible_from, epoch, origin, {TIMELINE}, collected_seq FROM info"
+"""Where the feed begins."""
 
 CACHED = """SELECT seqrelid::regclass::text FROM pg_sequence
   WHERE seqrelid IN (to_regclass('entity_id_seq'), to_regclass('change_seq')) AND seqcache <> 1"""
