@@ -269,7 +269,7 @@ soak-memory: $(STAMP) ## let batches fail for ten minutes: no session of the ser
 soak-leases: $(STAMP) ## 10,000 acquisitions of one lease by 32 processes, which are killed and stopped
 	$(BIN)/python -m tests.leases.many $(ARGS)
 
-drills: $(STAMP) ## kill and freeze nodes of a cluster, and judge: 15 minutes; ARGS="node-killed --mode synchronous"
+drills: $(STAMP) ## kill, cut and freeze nodes of a cluster, and judge: 25 minutes; ARGS="node-killed --mode synchronous"
 	-@$(MAKE) --no-print-directory build/patroni/lib $(if $(shell command -v etcd),,build/patroni/etcd)
 	$(BIN)/python -m tests.drills $(ARGS)
 

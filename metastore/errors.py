@@ -126,9 +126,10 @@ class OperationIdRefused(InvalidArgument):
 
 
 class HistoryGone(InvalidArgument):
-    """gc has removed the history that the call needs. Next step: use a position from ``since`` on.
+    """gc has removed the history that the call needs, or a fail-over may have lost it.
 
-    A consumer of the feed reads the tables again, and follows the feed from there.
+    Next step: use a position from ``since`` on. A consumer of the feed reads the tables again, and follows the feed
+    from there.
     """
 
     code = "history_gone"

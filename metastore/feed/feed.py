@@ -3,14 +3,19 @@
 A position is opaque and ordered. It has three parts: an epoch, which a restored copy of a database does not share; the
 number that the commit drew after its last lock; a random part of the operation's id. By that part a reader notices that
 a backup was put back in place: the change at the position is missing, or another operation made it.
+
+A fail-over begins another timeline, whose number is in the epoch. It may have lost changes, or none. A position of
+another timeline counts if its change is there, and if no change before it can be lost. Commits reach a replica in the
+order of the log, which may differ from that of the positions: so a gap shortly before the position speaks against it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 from uuid import UUID
 
 from metastore.arguments import positive_integer, shown
@@ -22,7 +27,7 @@ from metastore.kinds.entity import Change
 from metastore.managers.history import change_of
 from metastore.names import exact_text
 from metastore.port.backend import Backend
-from metastore.port.feed import Feed
+from metastore.port.feed import Feed, database_of
 from metastore.port.records import Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
@@ -69,11 +74,14 @@ def position_at(backend: Feed, seq: int) -> str:
 
 
 def number_in(backend: Feed, position: str) -> int:
-    """Return the number in a position. Raises InvalidArgument for one of another database, or a lost one."""
+    """Return the number in a position. Raises InvalidArgument for one of another database, or a lost one.
+
+    HistoryGone: another server has taken over, and may lack changes up to the position.
+    """
     epoch, collected = backend.feed_start()
     seq, mark = _parse(position, epoch)
     if mark:
-        _check_restored(backend, position, seq, mark, collected)
+        _check_there(backend, position, seq, mark, epoch, collected)
     return seq
 
 
@@ -94,7 +102,7 @@ def _parse(position: object, epoch: str) -> tuple[int, str]:
     of_epoch, dash, digits = position.rpartition("-")
     if not _DIGITS.fullmatch(digits) or (number := int(digits[:_NUMBER], 16)) >= 1 << 63:
         raise InvalidArgument(f"{shown(position)} is not a position of a change feed")
-    if not dash or of_epoch != epoch:
+    if not dash or database_of(of_epoch) != database_of(epoch):
         raise InvalidArgument(
             f"the position {shown(position)} is of another database, or of this one before it was restored; "
             "read the tables again, then follow the feed from its start"
@@ -135,28 +143,59 @@ def read(
     check_unreadable(unreadable)
     if limit is not None:
         limit = positive_integer(limit, "a limit", least=0)
+    return _follow(backend, clock, after, _begun(backend, after), limit, unreadable, sight)
+
+
+class _Start(NamedTuple):
+    """Where a read of the feed begins."""
+
+    epoch: str
+    seq: int
+    collected: int
+
+
+def _begun(backend: Feed, after: str | None) -> _Start:
+    """Return where to begin after a position. Raises InvalidArgument, HistoryGone."""
     epoch, collected = backend.feed_start()
-    seq = 0
-    if after is not None:
-        seq, mark = _parse(after, epoch)
-        if mark:
-            collected = _check_restored(backend, after, seq, mark, collected)
-        else:
-            check_drawn(backend, after, seq)
-        _check_collected(epoch, collected, seq)
-    return _follow(backend, clock, epoch, seq, collected, limit, unreadable, sight)
+    if after is None:
+        return _Start(epoch, 0, collected)
+    seq, mark = _parse(after, epoch)
+    if mark:
+        collected = _check_there(backend, after, seq, mark, epoch, collected)
+    else:
+        check_drawn(backend, after, seq)
+    _check_collected(epoch, collected, seq)
+    return _Start(epoch, seq, collected)
+
+
+def _check_there(backend: Feed, position: str, seq: int, mark: str, epoch: str, collected: int) -> int:
+    """Refuse a position whose change is missing, or which is of another timeline and of which one before it may be.
+
+    Return up to where gc has removed changes by now.
+    """
+    if position.startswith(f"{epoch}-"):
+        return _check_restored(backend, position, seq, mark, collected)
+    with suppress(InvalidArgument):
+        collected = _check_restored(backend, position, seq, mark, collected)
+        if seq <= collected or backend.unbroken(seq):
+            return collected
+    raise HistoryGone(
+        position_of(epoch, collected),
+        f"another server has taken over, and may lack changes up to the position {position}; "
+        "read the tables again, then follow the feed from its start",
+    )
 
 
 def _follow(
     backend: Backend,
     clock: Clock,
-    epoch: str,
-    seq: int,
-    collected: int,
+    after: str | None,
+    start: _Start,
     limit: int | None,
     unreadable: Unreadable | None,
     sight: Sight | None,
 ) -> Iterator[Change | Passed]:
+    epoch, seq, collected = start
     left, origin = limit, backend.origin
     patience = clock.monotonic() + _PATIENCE
     size, ahead = _PAGE, False
@@ -164,6 +203,9 @@ def _follow(
         # a limit does not bound how many changes are hidden
         size = size if sight is not None or left is None else min(_PAGE, left)
         page = backend.feed(seq, size, docs=not ahead, changes=not ahead)
+        if backend.origin.run != origin.run:  # another server answers: what was read may be lost there
+            origin, (epoch, _, collected) = backend.origin, _begun(backend, after)
+            continue
         _check_whole(backend, page.rows, seq, epoch, collected)
         rows = page.rows if sight is None else sight.shown(page.rows)[:left]
         given = 0
@@ -171,16 +213,16 @@ def _follow(
             given += 1
             seq = step.seq or seq
             position = f"{epoch}-{seq:016x}{step.operation_id.int & _MARKED:08x}"  # position_of, in place
-            if unreadable is None:
-                yield change_of(step, position, origin)
-            elif change := kept(partial(change_of, step, position, origin), unreadable):
+            made = partial(change_of, step, position, origin)
+            if change := made() if unreadable is None else kept(made, unreadable):
                 yield change
         left = None if left is None else left - given
         if page.rows:
             last = page.rows[-1]
             seq = last.seq or seq
+            after = position_of(epoch, seq, last.operation_id)
             if sight is not None and left != 0:
-                yield Passed(position_of(epoch, seq, last.operation_id), len(page.rows) - given)
+                yield Passed(after, len(page.rows) - given)
             patience = clock.monotonic() + _PATIENCE
         if page.held and len(page.rows) < size:
             return

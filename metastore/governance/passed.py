@@ -16,7 +16,7 @@ _COMMITS: Final = (
 )
 """An operation's calls after it was allowed, with its own entities and its own id."""
 
-_FEED: Final = ("feed", "steps_at", "hearing", "hint", "feed_start", "event_at", "watermark", "decided")
+_FEED: Final = ("feed", "steps_at", "hearing", "hint", "feed_start", "unbroken", "event_at", "watermark", "decided")
 """The feed, whose reader leaves out what the user does not see: :mod:`metastore.feed.visible`."""
 
 _PURGE: Final = ("below", "delete_relations", "delete_columns", "delete_entities", "delete_steps", "forget")

@@ -1,6 +1,6 @@
 """Leases with fencing tokens: time-limited ownership of a name, and the number that proves it inside a commit.
 
-*Time decides only who may take over; the token decides safety.* The token of a lease grows by one with each
+*Time decides only who may take over; the token decides safety.* The token of a lease grows with each
 acquisition, release and break. A commit under a lease requires its token in the same statement that writes. So a
 holder that was paused, cut off, or has a wrong clock changes nothing after another process has the lease.
 

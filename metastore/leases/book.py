@@ -1,7 +1,7 @@
 """The port of leases: what a book that keeps them promises. A book is a table of the database, or objects in a bucket.
 
 For each name a book has one entry, which is never deleted: a token, the holder, and the time when it expires. *Take*,
-*release* and *break* are compare-and-swap on the entry. Each makes the token grow by one; a renewal moves only the
+*release* and *break* are compare-and-swap on the entry. Each makes the token grow; a renewal moves only the
 time.
 
 A book answers only what is decided. If it sends a request again, or loses an answer, it settles the outcome before it

@@ -71,6 +71,8 @@ class Heartbeat:
         self._guard = threading.Lock()  # guards the next two
         self._keepers: list[Alive] = []
         self._beats = False
+        self._now = False
+        """The next renewal is due now."""
 
     def keep(self) -> Alive:
         """Renew the lease while the caller's thread (or task) lives, or until it leaves; return what to leave with."""
@@ -90,6 +92,11 @@ class Heartbeat:
     def sooner(self, every: float) -> None:
         """Renew at least every so many seconds, beginning now."""
         self._every = min(self._every, every)
+        self._wake.set()
+
+    def now(self) -> None:
+        """Renew now, if it is renewed at all."""
+        self._now = True  # before the thread wakes
         self._wake.set()
 
     def _is_kept(self) -> bool:
@@ -145,7 +152,7 @@ class Heartbeat:
                 self._wake.clear()  # cleared before the next check, so that no stop is missed
                 if self._stop.is_set():
                     return
-                wait = self._every
+                wait, self._now = 0.0 if self._now else self._every, False
                 continue
             if not self._is_kept():
                 return  # let it expire

@@ -197,6 +197,10 @@ class Hold:
         if self._validity is not None:
             self._heart.keep()
 
+    def _look_again(self) -> None:
+        """Renew it now, if it is renewed at all: another server answers, which may not have it."""
+        self._heart.now()
+
     def watch(self, on_lost: OnLost | None) -> None:
         """Call ``on_lost``, unless it is None, as soon as the lease is lost."""
         self._on_lost = on_lost or self._on_lost

@@ -222,6 +222,11 @@ class Leases:
         asked = Want((name,), holder.owner, holder.incarnation, ttl)
         return Lease(self._book, self._clock, (grant,), asked, None, staging=self._staging)
 
+    def _look_again(self) -> None:
+        """Renew now what is renewed: another server answers, which may lack the leases that it gave last."""
+        for hold in list(self._ours.held.values()):
+            hold._look_again()  # noqa: SLF001  (no user calls it)
+
     def close(self) -> None:
         """Release the leases that this process renews. The others last for their ttl."""
         ours = self._ours

@@ -19,6 +19,7 @@ from metastore.operation.recent import Recent
 from metastore.operation.request import Call, Request
 from metastore.operation.seals import Seals
 from metastore.port.backend import Backend, Reads
+from metastore.port.feed import database_of
 from metastore.port.records import Lookup, Node, Resolved
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
@@ -193,9 +194,9 @@ class Session(ManagerSession):
         return bound
 
     def epoch(self) -> str:
-        """Return the epoch of the database's feed, read once: a restored copy is opened again, and has another."""
+        """Return the epoch of the database's feed on all timelines, read once: a restored copy is opened again."""
         if self._epoch is None:
-            self._epoch = self.backend.feed_start()[0]
+            self._epoch = database_of(self.backend.feed_start()[0])
         return self._epoch
 
 

@@ -11,7 +11,20 @@ from metastore.port.records import RowPage, Step
 from metastore.port.snapshot import Watermark
 from metastore.port.touched import Touched
 
-__all__ = ["Feed", "Hearing"]
+__all__ = ["Feed", "Hearing", "database_of", "on_timeline"]
+
+
+def on_timeline(epoch: str, timeline: int) -> str:
+    """Return the epoch of a feed on a timeline of its database: a server that takes over begins another one.
+
+    The new one may lack changes of the one before. The first one has the epoch of the database.
+    """
+    return epoch if timeline == 1 else f"{epoch}t{timeline:08x}"
+
+
+def database_of(epoch: str) -> str:
+    """Return what the epochs of all timelines of a database share."""
+    return epoch.partition("t")[0]
 
 
 class Hearing(Protocol):
@@ -53,7 +66,14 @@ class Feed(Protocol):
         ...
 
     def feed_start(self) -> tuple[str, int]:
-        """Return the epoch and the last position that gc has removed."""
+        """Return the epoch and the last position that gc has removed. See :func:`on_timeline`."""
+        ...
+
+    def unbroken(self, seq: int) -> bool:
+        """Whether the steps that were made shortly before the one at a position leave no gap.
+
+        A gap is a position of a commit that failed, or of one that a fail-over lost. True on a replica.
+        """
         ...
 
     def event_at(self, seq: int) -> tuple[UUID | None, bool]:

@@ -19,6 +19,7 @@ from metastore.port.conditions import LeaseToken
 __all__ = [
     "ALIVE",
     "DOOMED",
+    "PER_TIMELINE",
     "PUBLISHED",
     "STAGED",
     "Fenced",
@@ -36,6 +37,10 @@ __all__ = [
 ALIVE = 3_000_000
 """How long a waiter counts as alive after its last request (µs). It must ask more often than that."""
 
+
+PER_TIMELINE = 1 << 40
+"""How many tokens a lease has on one timeline of its database (:func:`metastore.port.feed.on_timeline`): enough for
+2,000 acquisitions a second, for 8 years. Up to the timeline 8,192 a token is less than 2**53, where JSON is exact."""
 
 STAGED, PUBLISHED, DOOMED = 0, 1, 2
 """The states of staged values. A doomed one is being cleaned up: the same value cannot be staged meanwhile."""

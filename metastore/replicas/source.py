@@ -23,6 +23,7 @@ from metastore.errors import (
     PoolExhausted,
 )
 from metastore.feed.feed import number_in
+from metastore.port.feed import database_of
 from metastore.port.replica import NewestChange, ReplicaBackend, Shown
 
 __all__ = ["FAILURES", "Reached", "Source"]
@@ -98,7 +99,7 @@ class Source:
         """Raise InvalidArgument for another database than the primary's, MigrationNeeded for one without a schema."""
         if self.backend.format() is None:
             raise MigrationNeeded(f"{self.name} has no schema")
-        if self.backend.feed_start()[0] != self._epoch:
+        if database_of(self.backend.feed_start()[0]) != self._epoch:
             raise InvalidArgument(f"read_from has {self.name}, which is not a replica of this database")
 
     # --- after a failure

@@ -106,7 +106,8 @@ class Store(Managers):
         self._cache = StoreCache(None if cache is None else cached(session, cache), backend)
         session.cache = self._cache.used
         session.seals = Seals(backend)
-        forget_after_restarts(session)
+        self.leases = StoreLeases(session)
+        forget_after_restarts(session, self.leases)
         try:
             self._replicas = replicas_opened(session, replicas) if replicas else None
         except BaseException:
@@ -115,7 +116,6 @@ class Store(Managers):
             backend.close()
             raise
         self._stand_on(session)
-        self.leases = StoreLeases(self._session)
         self._hints = Hints(backend, session.metrics, clock) if url.is_postgres else None
 
     def _stand_on(self, session: Session) -> None:

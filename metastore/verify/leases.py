@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from metastore.port.leases import PER_TIMELINE
 from metastore.verify.history import Link
 from metastore.verify.violations import Violation
 
@@ -61,7 +62,9 @@ class Fencing:
 def check_lease(
     row_id: int, row: tuple[Any, ...] | None, links: Iterable[Link], *, complete: bool
 ) -> Iterator[Violation]:
-    """Check that the tokens of one lease grow by one; a token that another book keeps grows by any number.
+    """Check that the tokens of one lease grow by one, or begin again above all tokens of an earlier timeline.
+
+    A token that another book keeps grows by any number.
 
     ``row``: name, token and owner; None: the lease has no row, as in a database that was restored with its history.
     """
@@ -82,17 +85,22 @@ def check_lease(
         yield Violation(1, row_id, name, f"its last event is {last.action}, and it is held by {owner or 'nobody'}")
 
 
+def _follows(before: int, token: int) -> bool:
+    """Whether a token is the next one, or the first one of a later timeline."""
+    return token == before + 1 or (token > before and token % PER_TIMELINE == 1)
+
+
 def _problems(last: Link | None, link: Link, complete: bool) -> Iterator[tuple[int, str]]:
     token = link.version or 0
     if link.kind != LEASE or link.action not in _GIVEN + _TAKEN:
         yield 1, f"token {token} of a lease is the work of: {link.action} {link.kind}"
         return
     if last is None:
-        if complete and token != 1 and link.action != "mirror":
+        if complete and not _follows(0, token) and link.action != "mirror":
             yield 1, f"the tokens of the lease begin at {token}, although gc has removed none"
         return
     before = last.version or 0
-    if token <= before or (token != before + 1 and link.action != "mirror"):
+    if token <= before or not (_follows(before, token) or link.action == "mirror"):
         yield 1, f"after token {before} comes {token} ({link.action})"
     if link.seq is not None and last.seq is not None and link.seq <= last.seq:
         yield 8, f"token {token} is at position {link.seq}, token {before} before it at {last.seq}"

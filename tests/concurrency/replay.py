@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import metastore as ms
 from metastore.kinds.registry import KINDS
 from metastore.names import parse_path
+from metastore.port.leases import PER_TIMELINE
 
 __all__ = ["Replay", "broken_events", "tree_of"]
 
@@ -84,7 +85,8 @@ class Replay:
     def _apply_counted(self, change: ms.Change) -> None:
         """Count on: a lease's version is its token; a drop is a row of the root, which ids name."""
         last = self._counts.get(change.entity_id, 0)
-        jumps = change.action == "mirror" and change.version > last  # what is kept elsewhere
+        # what is kept elsewhere, and the first token on another timeline of the server
+        jumps = change.version > last and (change.action == "mirror" or change.version % PER_TIMELINE == 1)
         _must(jumps or change.version == last + 1, f"{last + 1}", change)
         self._counts[change.entity_id] = change.version
 

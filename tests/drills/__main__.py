@@ -73,6 +73,7 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--mode", choices=[*_MODES, "both"], default="both", help="how the cluster replicates")
     parser.add_argument("--drills", type=int, default=0, help="how many in all; without it each once")
     parser.add_argument("--unprotected", action="store_true", help="judge an asynchronous cluster as a synchronous one")
+    parser.add_argument("--keep", action="store_true", help="keep the records of clean drills, too")
     parser.add_argument("--judge", type=Path, metavar="FOLDER", help="judge a record that was kept, and run nothing")
     parser.add_argument("--json", action="store_true", help="write the verdicts as JSON")
     chosen = parser.parse_args(arguments)
@@ -97,19 +98,24 @@ def _drills(chosen: argparse.Namespace, console: Console) -> Iterator[Verdict]:
                     def say(what: str, about: str = f"{mode} {kind}") -> None:
                         progress.update(task, description=f"{about}: {what}")
 
-                    yield _drill(cluster, kind, number, chosen.unprotected or None, say, console)
+                    yield _drill(cluster, kind, number, chosen, say, console)
                     progress.advance(task)
 
 
 def _drill(
-    cluster: Cluster, kind: str, number: int, strict: bool | None, say: Callable[[str], None], console: Console
+    cluster: Cluster,
+    kind: str,
+    number: int,
+    chosen: argparse.Namespace,
+    say: Callable[[str], None],
+    console: Console,
 ) -> Verdict:
     folder = Path(tempfile.mkdtemp(prefix="metastore-drill-"))
     began = time.monotonic()
     run(cluster, kind, folder, number, say)
-    verdict = judged(folder, synchronous=strict)
+    verdict = judged(folder, synchronous=chosen.unprotected or None)
     console.print(f"{verdict.mode} {kind}: {verdict.word} in {time.monotonic() - began:.0f} s", highlight=False)
-    if verdict.word == "clean":
+    if verdict.word == "clean" and not chosen.keep:
         shutil.rmtree(folder)
     else:
         console.print(f"the record stays: --judge {folder}", highlight=False, soft_wrap=True)

@@ -6,6 +6,7 @@ Writers keep the ledgers of :mod:`tests.progress.accounts`, all others a journal
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import random
 import threading
@@ -15,14 +16,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import psycopg
+from prometheus_client import CollectorRegistry
 
 import metastore as ms
+from metastore.prometheus import register
 from tests.concurrency.raw import dsn
 from tests.joints.journal import Journal, opened
 from tests.progress.accounts import Ledger
 from tests.soak.client import DEADLINE, Calls
 
-__all__ = ["CREW", "LEASED", "WATCHED", "work"]
+__all__ = ["CREW", "LEASED", "SCRAPES", "WATCHED", "work"]
 
 WATCHED: Final = "lake.cat.w.t"
 """The table that one client writes and others read through caches."""
@@ -32,6 +35,8 @@ _THREADS: Final = 6
 """Of a writer: more than it has connections, so that its calls travel in batches."""
 _PAUSE: Final = 0.02
 """Between two calls of a client (seconds): the database is what a drill is about, and not the machine."""
+SCRAPES: Final = 5.0
+"""How often the metrics of a client are read (seconds)."""
 _TTL: Final = 3.0
 """Of the lease (seconds): it ends within a fail-over."""
 
@@ -51,9 +56,22 @@ class _Drill:
     def opened(self, url: str, name: str, **options: Any) -> ms.Store:
         while True:
             try:
-                return ms.open(url, principal=name, deadline=DEADLINE, **options)
+                store = ms.open(url, principal=name, deadline=DEADLINE, **options)
             except ms.BackendUnavailable:
                 time.sleep(_PAUSE)
+                continue
+            threading.Thread(target=self._scrape, args=(store, name), daemon=True).start()
+            return store
+
+    def _scrape(self, store: ms.Store, name: str) -> None:
+        """Write down what Prometheus would read of the store."""
+        registry = CollectorRegistry()
+        register(store, registry)
+        with (self.folder / "metrics" / f"{name}.jsonl").open("w", buffering=1) as file:
+            while not self.over():
+                samples = [sample for family in registry.collect() for sample in family.samples]
+                file.write(json.dumps([[one.name, one.labels, one.value] for one in samples]) + "\n")
+                time.sleep(SCRAPES)
 
 
 def write(url: str, name: str, folder: str) -> None:

@@ -45,6 +45,7 @@ class Node(Background):
         super().__init__()
         self.title, self.rest = f"n{number}", free_port()
         self._programs, self._way, self._synchronous = programs, Way(etcd), synchronous
+        self.to_replicas, self.to_clients = Way(self.port), Way(self.port)
         self._data, self._socket = self.folder / "data", self.own(self.folder / "socket")
         self.own(self._data)
         self._library = self._copied(_FETCHED / "lib")
@@ -61,6 +62,7 @@ class Node(Background):
 
     def command(self) -> Sequence[str | Path]:
         """Run it with a Python that the servers' user can reach, and of the version that it was fetched for."""
+        self.to_replicas.to = self.to_clients.to = self.port  # the first start may take another port
         python = Path(sys.executable).resolve()
         if server_user() is not None and not reachable_by_others(python):
             python = Path(f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}")
@@ -101,7 +103,7 @@ class Node(Background):
             },
             "postgresql": {
                 "listen": f"127.0.0.1:{self.port}",
-                "connect_address": f"127.0.0.1:{self.port}",
+                "connect_address": f"127.0.0.1:{self.to_replicas.port}",
                 "data_dir": str(self._data),
                 "bin_dir": str(self._programs.programs),
                 "pgpass": str(self.folder / "pgpass"),
@@ -148,11 +150,8 @@ class Node(Background):
     @contextmanager
     def cut_from_etcd(self) -> Iterator[None]:
         """Cut its way to etcd, and let it have another one at the end."""
-        self._way.close()
-        try:
+        with self._way.cut():
             yield
-        finally:
-            self._way.open()
 
     def freeze(self) -> None:
         """Stop Patroni; its PostgreSQL goes on."""
@@ -195,17 +194,22 @@ class Cluster:
         self.etcd.stop()
         self._programs.stop()
 
-    def create_database(self, name: str) -> str:
+    def create_database(self, name: str, *, by_ways: bool) -> str:
         """Make a database; return the URL that leads to it on whichever node is the primary."""
         with psycopg.connect(self.dsn("postgres"), autocommit=True) as raw:
             raw.execute(f"CREATE DATABASE {name}")
-        return self.dsn(name).replace("postgresql:", "postgresql+psycopg:", 1)
+        return self.dsn(name, by_ways=by_ways).replace("postgresql:", "postgresql+psycopg:", 1)
 
-    def dsn(self, database: str) -> str:
-        """Return the URL of a database for psycopg."""
+    def dsn(self, database: str, *, by_ways: bool = False) -> str:
+        """Return the URL of a database for psycopg; ``by_ways``: by ways that can be cut."""
         hosts = ",".join("127.0.0.1" for _ in self.nodes)
-        ports = ",".join(str(node.port) for node in self.nodes)
+        ports = ",".join(str(node.to_clients.port if by_ways else node.port) for node in self.nodes)
         return f"postgresql://postgres@/{database}?host={hosts}&port={ports}&target_session_attrs=read-write&connect_timeout=3"
+
+    def wait_for_none(self) -> None:
+        """Wait until no node is the primary. Raises TimeoutError."""
+        if not wait_until(lambda: all(node.role() != "primary" for node in self.nodes), _LONG):
+            raise TimeoutError(f"there is still a primary after {_LONG:.0f} s")
 
     def leader(self) -> Node:
         """Return the node whose PostgreSQL is the primary. Raises TimeoutError."""

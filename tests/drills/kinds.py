@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.drills.cluster import Cluster
 
-__all__ = ["KINDS"]
+__all__ = ["BY_WAYS", "KINDS"]
 
 
 @contextmanager
@@ -59,10 +59,50 @@ def frozen(cluster: Cluster) -> Iterator[None]:
         node.thaw()
 
 
+@contextmanager
+def quiet(cluster: Cluster) -> Iterator[None]:
+    """Do nothing: no alert fires then."""
+    cluster.leader()
+    yield
+
+
+@contextmanager
+def cut_from_replicas(cluster: Cluster) -> Iterator[None]:
+    """Cut the replicas off from the leader, which goes on to lead."""
+    with cluster.leader().to_replicas.cut():
+        yield
+
+
+@contextmanager
+def cut_from_clients(cluster: Cluster) -> Iterator[None]:
+    """Cut the clients off from the leader: nobody in the cluster notices."""
+    with cluster.leader().to_clients.cut():
+        yield
+
+
+@contextmanager
+def etcd_stopped(cluster: Cluster) -> Iterator[None]:
+    """Stop etcd until the leader has stepped down."""
+    cluster.etcd.halt()
+    try:
+        cluster.wait_for_none()
+    finally:
+        cluster.etcd.start()
+    cluster.leader()
+    yield
+
+
 KINDS: Final[Mapping[str, Callable[[Cluster], AbstractContextManager[None]]]] = {
     "node-killed": node_killed,
     "postgres-killed": postgres_killed,
     "switchover": switchover,
     "cut-from-etcd": cut_from_etcd,
+    "cut-from-replicas": cut_from_replicas,
+    "cut-from-clients": cut_from_clients,
+    "etcd-stopped": etcd_stopped,
     "frozen": frozen,
+    "quiet": quiet,
 }
+
+BY_WAYS: Final = ("cut-from-clients",)
+"""In these drills clients reach the nodes by ways that can be cut, which take time."""

@@ -16,7 +16,7 @@ from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import dsn, rows
 from tests.drills.clients import CREW, LEASED, WATCHED, work
 from tests.drills.cluster import Cluster
-from tests.drills.kinds import KINDS
+from tests.drills.kinds import BY_WAYS, KINDS
 from tests.leases.fencing import late_commits
 from tests.progress.accounts import written
 from tests.servers.process import wait_until
@@ -27,8 +27,10 @@ __all__ = ["run"]
 _SPAWN: Final = multiprocessing.get_context("spawn")
 _BEGIN: Final = 120.0
 """How long the clients may take to begin (seconds)."""
+_WARM: Final = 12.0
+"""How long they work before something happens: longer than a gap in the feed counts against a consumer."""
 _CALM: Final = 5.0
-"""How long they work before something happens, and after all is well again."""
+"""How long they work after all is well again."""
 _LED: Final = 6.0
 """How long the new leader leads before the old one comes back."""
 _END: Final = 60.0
@@ -39,7 +41,8 @@ def run(cluster: Cluster, kind: str, folder: Path, number: int, say: Callable[[s
     """Run a drill; leave its record in ``folder``. Raises TimeoutError if the cluster does not become whole again."""
     (folder / "journals").mkdir(parents=True)
     (folder / "ledgers").mkdir()
-    url = _prepared(cluster, f"drill{number}")
+    (folder / "metrics").mkdir()
+    url = _prepared(cluster, f"drill{number}", kind)
     processes = [_SPAWN.Process(target=work, args=(url, name, str(folder)), name=name, daemon=True) for name in CREW]
     for process in processes:
         process.start()
@@ -47,12 +50,12 @@ def run(cluster: Cluster, kind: str, folder: Path, number: int, say: Callable[[s
         say("clients begin")
         if not wait_until(lambda: _at_work(folder), _BEGIN):
             raise TimeoutError(f"the clients did not begin within {_BEGIN:.0f} s")
-        time.sleep(_CALM)
+        time.sleep(_WARM)
         before, began = cluster.leader().title, time.monotonic_ns()
         say("waits for a leader")
         with KINDS[kind](cluster):
             led, after = time.monotonic_ns(), cluster.leader().title
-            say("another one leads")
+            say("one leads")
             time.sleep(_LED)
         say("heals")
         cluster.wait_whole()
@@ -85,8 +88,8 @@ def run(cluster: Cluster, kind: str, folder: Path, number: int, say: Callable[[s
     (folder / "run.json").write_text(json.dumps(told))
 
 
-def _prepared(cluster: Cluster, name: str) -> str:
-    url = cluster.create_database(name)
+def _prepared(cluster: Cluster, name: str, kind: str) -> str:
+    url = cluster.create_database(name, by_ways=kind in BY_WAYS)
     ms.migrate(url)
     seed(url, HOT, "lake.cat.other", WATCHED, LEASED)
     with psycopg.connect(dsn(url), autocommit=True) as raw:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Iterator
 
 __all__ = ["Way"]
 
@@ -13,7 +14,7 @@ class Way:
     """It is open from the beginning, at a port of its own that stays."""
 
     def __init__(self, to: int) -> None:
-        self._to = to
+        self.to = to
         self._sockets: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._closed = False
@@ -32,6 +33,15 @@ class Way:
                 with contextlib.suppress(OSError):
                     one.shutdown(socket.SHUT_RDWR)  # its thread wakes, and closes it
 
+    @contextlib.contextmanager
+    def cut(self) -> Iterator[None]:
+        """Keep it closed while the block runs."""
+        self.close()
+        try:
+            yield
+        finally:
+            self.open()
+
     def _accept(self) -> None:
         while True:
             near, _ = self._listener.accept()
@@ -40,7 +50,7 @@ class Way:
                     near.close()
                     continue
                 try:
-                    far = socket.create_connection(("127.0.0.1", self._to))
+                    far = socket.create_connection(("127.0.0.1", self.to))
                 except OSError:
                     near.close()
                     continue

@@ -2,11 +2,50 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tests.faults.fault import Fault
 
 __all__ = ["IN_LEASES"]
 
+_LOST: Final = "tests/concurrency/test_timelines.py"
+
 IN_LEASES = (
+    Fault(
+        "Fail-over: a token of a lease that it lost is given again",
+        "metastore/backends/postgres/lease_sql.py",
+        '_FIRST = f"({TIMELINE} - 1) * {PER_TIMELINE} + 1"',
+        '_FIRST = "1"',
+        _LOST,
+    ),
+    Fault(
+        "Fail-over: a lease that it lost is renewed when its time comes, and not at once",
+        "metastore/store/restarts.py",
+        "            holds._look_again()  # noqa: SLF001  (no user calls it)\n",
+        "            pass\n",
+        _LOST,
+    ),
+    Fault(
+        "Fail-over: a change that it lost is not missed before one that it kept",
+        "metastore/feed/feed.py",
+        "if seq <= collected or backend.unbroken(seq):",
+        "if True:",
+        _LOST,
+    ),
+    Fault(
+        "Fail-over: a position of the new server is refused beside a gap",
+        "metastore/feed/feed.py",
+        'if position.startswith(f"{epoch}-"):',
+        "if False:",
+        _LOST,
+    ),
+    Fault(
+        "Fail-over: a reader of the feed goes on where the server before ended",
+        "metastore/feed/feed.py",
+        "if backend.origin.run != origin.run:",
+        "if False:",
+        _LOST,
+    ),
     Fault(
         "a lease that comes when its store was closed meanwhile is kept for its ttl",
         "metastore/leases/leases.py",

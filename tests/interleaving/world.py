@@ -24,7 +24,7 @@ WRITES = ("commit", "write_down", "help", "mark")
 """Calls whose answer can be lost: they return Unknown then."""
 READS = frozenset(
     {"resolve", "by_id", "hold", "has_children", "children", "named", "names", "gone", "owned", "owned_by_name"}
-    | {"history", "event_at", "feed", "feed_start"}
+    | {"history", "event_at", "unbroken", "feed", "feed_start"}
     | {"rights", "scopes", "resolve_rights", "resolve_holding", "by_id_holding", "children_chosen", "names_chosen"}
     | {"related", "related_page", "relating", "relations", "owning"}
     | {"now", "dropped_before", "purging", "below", "pending", "steps", "marked", "turn", "line"}

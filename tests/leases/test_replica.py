@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import metastore as ms
+from metastore.port.leases import PER_TIMELINE
 from tests.concurrency.checks import violations
 from tests.leases.fencing import late_commits
 from tests.leases.kinds_of_work import S, furnish
@@ -19,7 +20,7 @@ NOTHING = (ms.BackendUnavailable, ms.DeadlineExceeded)
 
 
 def test_a_replica_grants_nothing_until_it_is_the_primary(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Then tokens go on where they were: nothing that was granted is forgotten, and no old token passes."""
+    """Then nothing that was granted is forgotten, and no old token passes; new ones are far above."""
     with primary() as leader:
         name = urlsplit(leader.create_database()).path.lstrip("/")
         ms.migrate(leader.url(name))
@@ -77,5 +78,5 @@ def _goes_on(store: ms.Store, old: ms.Lease, new: ms.Lease, kept: ms.Lease) -> N
         with pytest.raises(ms.LeaseLost):
             late()
     assert new.release()
-    assert store.leases.acquire("work").token == 11
+    assert store.leases.acquire("work").token == PER_TIMELINE + 2
     assert store.tables.load(PATH).comment == "after"

@@ -265,6 +265,9 @@ class MemoryReads:
         with self._lock:
             return self._epoch, self._collected
 
+    def unbroken(self, seq: int) -> bool:
+        return True
+
     def event_at(self, seq: int) -> tuple[UUID | None, bool]:
         with self._lock:
             return next((s.operation_id for s in self._tables.steps if s.seq == seq), None), False

@@ -4,6 +4,10 @@
 that is unknown. A copy elsewhere (a restored dump, CREATE DATABASE … TEMPLATE) has another epoch. The first store
 that opens the copy, sees the difference and may write, notes the new place. A reader never writes: until a place is
 noted it derives an epoch. A part that a role may not ask for is unknown, and unknown is never different.
+
+A server that was promoted, or recovered to an instant, writes on another *timeline*, which may lack changes of the one
+before. The number of the timeline is a part of the epoch. So nothing has to be noted, and each answer says on which
+timeline it was given.
 """
 
 from __future__ import annotations
@@ -11,7 +15,19 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import NamedTuple
 
-__all__ = ["CACHED", "CLUSTER", "HIDDEN", "INFO", "NOTE", "Home", "epoch_at"]
+from metastore.port.feed import on_timeline
+
+__all__ = ["CACHED", "CLUSTER", "HIDDEN", "INFO", "NOTE", "START", "TIMELINE", "Home", "epoch_at"]
+
+TIMELINE = """(CASE WHEN pg_is_in_recovery() OR to_regproc('aurora_version') IS NOT NULL THEN 1
+  ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint END)"""
+"""The number of the timeline on which a primary writes. (pg_control_checkpoint() tells it only after a checkpoint.)
+
+It is 1 on a replica: the primary looks at its positions more closely then. It is 1 on Aurora, where these functions may
+fail: its servers share one storage, so that a fail-over loses nothing."""
+
+START = f"SELECT compatible_from, epoch, origin, {TIMELINE}, collected_seq FROM info"
+"""Where the feed begins."""
 
 CACHED = """SELECT seqrelid::regclass::text FROM pg_sequence
   WHERE seqrelid IN (to_regclass('entity_id_seq'), to_regclass('change_seq')) AND seqcache <> 1"""
@@ -64,8 +80,8 @@ class Home(NamedTuple):
         return self if self.differs(other) else Home(self.cluster or other.cluster, self.database or other.database)
 
 
-def epoch_at(here: Home, epoch: str, noted: str) -> str:
+def epoch_at(here: Home, epoch: str, noted: str, timeline: int = 1) -> str:
     """Return the epoch of the feed: the stored one, or a derived one in a copy whose place is not noted yet."""
-    if not here.differs(Home.parse(noted)):
-        return epoch
-    return f"{epoch}c{sha256(str(here).encode()).hexdigest()[:12]}"
+    if here.differs(Home.parse(noted)):
+        epoch = f"{epoch}c{sha256(str(here).encode()).hexdigest()[:12]}"
+    return on_timeline(epoch, timeline)

@@ -8,8 +8,9 @@ order of their names. The position of an event is drawn after the statement's la
 from __future__ import annotations
 
 from metastore.backends.postgres.fragments import CONFIRM, DURABLE, NOW, WRITER
+from metastore.backends.postgres.home import TIMELINE
 from metastore.backends.sql.comments import without_comments
-from metastore.port.leases import ALIVE, DOOMED, PUBLISHED, STAGED
+from metastore.port.leases import ALIVE, DOOMED, PER_TIMELINE, PUBLISHED, STAGED
 
 __all__ = [
     "BREAK",
@@ -34,6 +35,10 @@ __all__ = [
 
 CHANNEL = "metastore_lease_"
 """With a waiter's ticket: the channel that wakes the waiter when it is next. A hint: a waiter also looks by itself."""
+
+_FIRST = f"({TIMELINE} - 1) * {PER_TIMELINE} + 1"
+"""The first token of this timeline: above all of those before, also those that a fail-over lost."""
+_NEXT = f"greatest(l.token + 1, {_FIRST})"
 
 # History and change event of a lease, one for each name. The positions are drawn from the rows that were written
 # (done), after the statement's last lock.
@@ -71,9 +76,9 @@ wanted AS MATERIALIZED (
 -- evaluates its WHERE on the newest row version after a wait, so that of two takers one finds the lease held.
 taken AS (
   INSERT INTO lease AS l (name, id, token, owner, incarnation, took_over, acquired_at, expires_at)
-  SELECT name, id, 1, %(owner)s::text, %(incarnation)s::text, false, {NOW}, {NOW} + %(ttl)s::bigint
+  SELECT name, id, {_FIRST}, %(owner)s::text, %(incarnation)s::text, false, {NOW}, {NOW} + %(ttl)s::bigint
   FROM wanted ORDER BY name COLLATE "C"
-  ON CONFLICT (name) DO UPDATE SET token = l.token + 1, owner = excluded.owner, incarnation = excluded.incarnation,
+  ON CONFLICT (name) DO UPDATE SET token = {_NEXT}, owner = excluded.owner, incarnation = excluded.incarnation,
     took_over = l.owner IS NOT NULL, acquired_at = {NOW}, expires_at = {NOW} + %(ttl)s::bigint
   WHERE l.owner IS NULL OR l.expires_at <= {NOW}
   RETURNING name, id, token, took_over, acquired_at, expires_at),
@@ -135,7 +140,7 @@ ours AS MATERIALIZED (
   WHERE name = ANY(%(names)s::text[]) AND {whose} ORDER BY name FOR UPDATE),
 -- The next token: a commit that is sent later under the old one finds its lease gone, even if its holder only slept.
 freed AS (
-  UPDATE lease l SET token = l.token + 1, owner = NULL, incarnation = NULL, took_over = false, acquired_at = NULL,
+  UPDATE lease l SET token = {_NEXT}, owner = NULL, incarnation = NULL, took_over = false, acquired_at = NULL,
     expires_at = NULL
   FROM ours o WHERE l.name = o.name AND l.name = ANY(%(names)s::text[])
   RETURNING l.name, l.id, l.token, o.owner, o.incarnation),
@@ -169,8 +174,8 @@ wanted AS MATERIALIZED (
 -- hold the old token.
 taken AS (
   INSERT INTO lease AS l (name, id, token, incarnation, took_over)
-  SELECT name, id, coalesce(%(token)s::bigint, 1), %(incarnation)s::text, false FROM wanted
-  ON CONFLICT (name) DO UPDATE SET token = coalesce(%(token)s::bigint, l.token + 1),
+  SELECT name, id, coalesce(%(token)s::bigint, {_FIRST}), %(incarnation)s::text, false FROM wanted
+  ON CONFLICT (name) DO UPDATE SET token = coalesce(%(token)s::bigint, {_NEXT}),
     incarnation = excluded.incarnation, owner = NULL, acquired_at = NULL, expires_at = NULL
   WHERE l.token < coalesce(%(token)s::bigint, l.token + 1)
   RETURNING name, id, token),

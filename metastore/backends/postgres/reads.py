@@ -19,7 +19,7 @@ from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.connection import Connection, OutOfTime
 from metastore.backends.postgres.fragments import CONFIRM, DURABLE
 from metastore.backends.postgres.hints import FOLLOWED, HINT, hearing
-from metastore.backends.postgres.home import Home, epoch_at
+from metastore.backends.postgres.home import START, Home, epoch_at
 from metastore.backends.postgres.parameters import Statement, plain, texts
 from metastore.backends.postgres.read_errors import raise_read_error, refused_here
 from metastore.backends.postgres.read_sql import READ as _READ
@@ -267,10 +267,12 @@ class PostgresReads(Questions):
         return bool(self._rows(HINT if send else FOLLOWED, {}))
 
     def feed_start(self) -> tuple[str, int]:
-        (row,) = self._rows("SELECT compatible_from, epoch, origin, collected_seq FROM info", {})
-        compatible_from, epoch, noted, collected = row
+        ((compatible_from, *epoch, collected),) = self._rows(START, {})
         check_compatible(compatible_from)
-        return epoch_at(self._here, epoch, noted), collected
+        return epoch_at(self._here, *epoch), collected
+
+    def unbroken(self, seq: int) -> bool:
+        return bool(self._rows(_UNBROKEN, {"seq": seq})[0][0])
 
     def event_at(self, seq: int) -> tuple[UUID | None, bool]:
         ((operation_id, replica),) = self._rows(_EVENT_AT, {"seq": seq})
@@ -323,6 +325,15 @@ FROM info i CROSS JOIN (SELECT pg_current_snapshot() AS now) s LEFT JOIN ({_NEWE
 whether it is a replica's."""
 
 _EVENT_AT = "SELECT (SELECT operation_id FROM operation WHERE seq = %(seq)s::bigint), pg_is_in_recovery()"
+
+_UNBROKEN = """WITH before AS (
+  SELECT seq, time, seq - lag(seq) OVER (ORDER BY seq) AS step FROM (
+    SELECT seq, time FROM operation WHERE seq <= %(seq)s::bigint AND seq > (SELECT collected_seq FROM info)
+    ORDER BY seq DESC LIMIT 50000) AS newest)
+SELECT pg_is_in_recovery() OR NOT EXISTS (SELECT FROM before
+  WHERE step > 1 AND time > (SELECT max(time) FROM before WHERE seq = %(seq)s::bigint) - 10000000)"""
+"""A commit draws its position last, after all locks, so that it ends within 10 seconds. In this time there are fewer
+changes than it looks at."""
 
 _HEAD = "i.epoch, i.origin, i.collected_seq, pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 _GAPS = f"FROM unnest(%(gaps)s::bigint[]) AS w(seq) CROSS JOIN {each('operation', 'o', 'o.seq = w.seq')}"

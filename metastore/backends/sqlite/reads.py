@@ -173,6 +173,9 @@ class SqliteReads(Questions):
         check_compatible(compatible_from)
         return epoch, collected
 
+    def unbroken(self, seq: int) -> bool:
+        return True
+
     def event_at(self, seq: int) -> tuple[UUID | None, bool]:
         rows = self._rows("SELECT operation_id FROM operation WHERE seq = :seq", {"seq": seq})
         return UUID(rows[0][0]) if rows else None, False

@@ -38,6 +38,7 @@ from metastore.names import format_path, parse_path
 from metastore.operation.session import Session
 from metastore.past.pins import add_pin
 from metastore.port.backend import Backend
+from metastore.port.feed import database_of
 from metastore.spark.context import workers_like_us
 from metastore.spark.source.tables import BY_ID, BY_POSITION, ddl, ranges, rows_by_id, rows_by_position
 from metastore.spark.source.wanted import Wanted
@@ -297,7 +298,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._seen = high
         with self._options.open() as store:
             backend = store._session.backend  # noqa: SLF001
-            if start["epoch"] != backend.feed_start()[0]:
+            if database_of(start["epoch"]) != database_of(backend.feed_start()[0]):
                 raise InvalidArgument("the stream's checkpoint is of another database; begin with a new checkpoint")
             if "change" in start:
                 number_in(backend, start["change"])

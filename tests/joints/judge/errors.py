@@ -38,7 +38,12 @@ def untrue_errors(evidence: Evidence) -> Iterator[Found]:
         ],
         default=float("inf"),
     )
+    others_lead = min(
+        [one.get("since", one["at"]) for one in evidence.weather if one["what"] == "fail_over"], default=float("inf")
+    )
     for call in evidence.calls:
+        if call.error == "HistoryGone" and call.after is not None and (call.end or 0) >= others_lead:
+            continue  # beside a gap, the new leader may lack a change
         if call.error is None or call.error in _ANSWERS | _STOPPED:
             continue
         if call.error in _NETWORK and call.end is not None and call.end >= network:

@@ -1,0 +1,115 @@
+"""A replica that lacks commits takes over: the store notices, and what it gave before is not given again."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+
+import metastore as ms
+from metastore.feed import feed
+from metastore.port.leases import PER_TIMELINE
+from tests.concurrency.checks import seed, violations
+from tests.progress.replica import Replica, primary
+from tests.servers.postgres import PostgresServer, database_of
+from tests.servers.process import wait_until
+
+pytestmark = pytest.mark.postgres
+T, LOST = "lake.cat.s.t", "lake.cat.s.lost"
+LONG = 30.0
+_ANOTHER = """INSERT INTO operation SELECT (jsonb_populate_record(o, jsonb_build_object(
+  'operation_id', gen_random_uuid(), 'version', o.version + 1000, 'seq', nextval('change_seq')))).*
+FROM operation o WHERE seq = (SELECT max(seq) FROM operation)"""
+"""A change that has drawn its position, and commits later."""
+
+
+@dataclass
+class _World:
+    """A leader, and a replica that follows it until it is halted; one URL for both."""
+
+    leader: PostgresServer
+    replica: Replica
+    url: str
+
+    def raw(self) -> psycopg.Connection:
+        return psycopg.connect(self.leader.dsn(database_of(self.url.partition("?")[0])), autocommit=True)
+
+    def halt_replica(self) -> None:
+        """Let it get what was committed by now, and nothing more."""
+        with self.raw() as raw, psycopg.connect(self.replica.dsn(), autocommit=True) as other:
+            ((end,),) = raw.execute("SELECT pg_current_wal_flush_lsn()::text").fetchall()
+            there = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
+            assert wait_until(lambda: other.execute(there, [end]).fetchone() == (True,), LONG)
+            raw.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
+            raw.execute("SELECT pg_reload_conf()")
+        self.replica.halt()
+
+    def fail_over(self) -> None:
+        self.leader.kill()
+        PostgresServer.start(self.replica)
+        self.replica.promote()
+
+
+@pytest.fixture
+def world() -> Iterator[_World]:
+    with primary() as leader:
+        name = database_of(leader.create_database(f"t{secrets.token_hex(4)}"))
+        ms.migrate(leader.url(name))
+        seed(leader.url(name), T)
+        with Replica(leader) as replica:
+            hosts = f"host=127.0.0.1,127.0.0.1&port={leader.port},{replica.port}&target_session_attrs=read-write"
+            yield _World(leader, replica, f"postgresql+psycopg://{leader.user}@/{name}?{hosts}")
+
+
+def _newest(store: ms.Store) -> str:
+    return list(store.changes())[-1].position
+
+
+def test_lost_commits_are_noticed(world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "_PAGE", 1)  # so that a reader asks between two changes
+    gone = threading.Event()
+    with ms.open(world.url, cache=ms.Cache("validate"), deadline=LONG) as store:
+        store.leases.acquire("work").release()
+        store.tables.load(T)
+        kept = _newest(store)
+        with world.raw() as late:
+            late.execute("BEGIN")
+            late.execute(_ANOTHER)
+            store.tables.alter(T, ms.SetComment("kept"))
+            world.halt_replica()
+            late.execute("COMMIT")
+        before_lost = _newest(store)  # its change is kept; one with a lower position is lost
+        reader = store.changes(after=kept)
+        next(reader)
+        lost_table = store.tables.create(LOST)
+        held = store.tables.alter(T, ms.SetComment("lost"))
+        tokens = {name: store.leases.acquire(name, ttl=1.0).token or 0 for name in ("work", "a new name")}
+        store.leases.acquire("renewed", ttl=3600.0, renew_every=900.0, on_lost=lambda _: gone.set())
+        lost = _newest(store)
+
+        world.fail_over()
+
+        assert store.tables.load(T).comment == "kept"
+        assert gone.wait(LONG), "the lease that is lost is renewed at once, and not in 15 minutes"
+        with pytest.raises(ms.EntityNotFound):
+            store.tables.load(LOST)
+        made = store.tables.create("lake.cat.s.made")
+        assert made.id >= lost_table.id  # perhaps the same id: nothing that was remembered of it counts
+        assert store.tables.alter(held, ms.SetProperty("k", "v")).comment == "kept"
+        assert [change.path_after for change in store.changes(after=kept)][-1] == T
+        for position in (before_lost, lost):
+            with pytest.raises(ms.HistoryGone, match="another server has taken over"):
+                list(store.changes(after=position))
+        with pytest.raises(ms.HistoryGone):
+            list(reader)
+        again = list(store.changes(limit=3))[-1].position
+        assert list(store.changes(after=again)), "positions of this timeline go on"
+        assert list(store.changes(after=before_lost.replace("-", "t00000002-"))), "also beside the gap"
+        for name, token in tokens.items():
+            assert (store.leases.acquire(name, timeout=LONG).token or 0) > PER_TIMELINE
+            assert token < PER_TIMELINE
+    assert violations(world.replica.url(database_of(world.url.partition("?")[0]))) == []
