@@ -46,6 +46,9 @@ class ForgetfulMap(Generic[V]):
     def clear(self) -> None:
         self._values = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
 
 class Hot:
     """Entities on which a change lost a moment ago: the next one is announced at once."""
