@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from metastore.combine.chain import Chain, Seat, chain_at
@@ -111,15 +110,15 @@ class InChain:
             after = before._replace(version=result.version, doc=write.doc, modified_at=result.time)
             chain.keep(after._replace(modified_by=commit.principal))
 
-    def settled(self, reads: Callable[[], Commit]) -> bool | None:
+    def settled(self, reads: Commit) -> bool | None:
         """After an error of the function: whether the state that it saw is committed. None: it must be checked.
 
-        ``reads``: returns what it has read.
+        ``reads``: what it has read.
         """
         seat, chain = self._seat, self._chain
         if seat is None or chain is None or seat.term is not None:
             return None
-        simple = seat.base is not None and fits(reads(), seat.base)
+        simple = seat.base is not None and fits(reads, seat.base)
         told = self._told(chain, seat, "value" if simple else "cut")
         if told == SETTLED:
             return True if simple and not seat.link.cuts else None

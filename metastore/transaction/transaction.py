@@ -168,13 +168,13 @@ class Transaction(Managers):
             with cleaning(self._outer.clock.monotonic() + GRACE), suppress(MetastoreError):
                 self._mark.remove()
 
-    def _reads(self) -> Commit:
-        """Return what the block has read, as a commit that writes nothing."""
-        return self._overlay.reads_value(self._outer.clock.operation_id())
-
-    def holds(self) -> bool:
-        """Whether all that the block has read is still so, at one instant."""
-        commit = self._reads()
+    def holds(self, error: Exception) -> bool:
+        """Whether an error of the block rests on reads of one instant, and not on what was never committed."""
+        commit = self._overlay.reads_value(self._outer.clock.operation_id())
+        if self._line is not None:
+            settled, guesses = self._line.chained.settled(commit), self._line.chained.guesses
+            if settled is not None or not (guesses or isinstance(error, MetastoreError)):
+                return settled is not False
         if not commit.guards and not commit.reads:
             return True
         return isinstance(self._outer.backend.commit(commit), Committed)
@@ -324,13 +324,7 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
         except Exception as error:
             # an error that fn raises is the caller's, unless it rests on reads of different instants, or on what others
             # of this process had not committed
-            settled = chained.settled(transaction._reads) if transaction.sent is None else None
-            checked = settled is None and (chained.guesses or isinstance(error, MetastoreError))
-            if (
-                transaction.refused
-                or settled is False
-                or (checked and transaction.sent is None and not transaction.holds())
-            ):
+            if transaction.refused or (transaction.sent is None and not transaction.holds(error)):
                 raise Conflict("read", str(error), 0.0 if transaction.queues else None) from None
             raise
         finally:
