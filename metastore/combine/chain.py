@@ -29,7 +29,7 @@ from metastore.clock import Alive, Clock
 from metastore.combine.decided import MOST_BYTES, commit
 from metastore.combine.group import Group
 from metastore.combine.handle import Batch as Taken
-from metastore.combine.lane import Handle, Lane, Tell, Term
+from metastore.combine.lane import PATIENCE, Handle, Lane, Tell, Term
 from metastore.combine.link import ALONE, SETTLED, SLOW, Answer, Link
 from metastore.combine.reads import batches
 from metastore.deadlines import GRACE, cleaning
@@ -50,7 +50,7 @@ __all__ = ["Chain", "Seat", "chain_at", "chain_for"]
 Rider = Handle[Any, Any]
 """An alter (:class:`~.waiting.Waiting`) or a function (:class:`~.link.Link`) that waits."""
 _PATIENCE: Final = 5.0
-"""After how long another caller leads beside one that does not come back from the database (seconds)."""
+"""After how long another caller leads beside one that waits in line, or for its commit (seconds)."""
 _STEPS: Final = 64
 _COMPETES, _STAYS = 1.0, 0.1
 """For how long another process counts as a competitor; for how long a chain begins with what the last one left, and
@@ -58,52 +58,53 @@ alters wait for it (seconds)."""
 
 
 class _ChainLane(Lane[Any, Any]):
-    """The lane of a chain. A leader is stuck if its function takes long, or if it does not move at all."""
+    """The lane of a chain. How long its leader may take depends on what it does."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock, _STEPS, patience=SLOW)
-        self.runs = False
-        """The leader's function runs."""
-        self.moved = 0.0
+        self._may_take, self._moved = 0.0, 0.0
 
-    def move(self, *, runs: bool) -> None:
-        """Note that the leader does the next thing."""
-        self.runs, self.moved = runs, self._clock.monotonic()
+    def move(self, may_take: float) -> None:
+        """Note that the leader does the next thing, and how long that may take (seconds)."""
+        self._may_take, self._moved = may_take, self._clock.monotonic()
 
     @property
     def is_stuck(self) -> bool:
-        return self._clock.monotonic() - self.moved > (SLOW if self.runs else _PATIENCE)
+        """Whether the leader takes longer."""
+        return self._clock.monotonic() - self._moved > self._may_take
 
     @property
     def is_led(self) -> bool:
+        """Whether there is a leader."""
         return self._token.locked()
+
+    def _leads(self, handle: Rider) -> bool:
+        self.move(PATIENCE)  # an interrupt may have stopped it before it could leave the queue
+        return super()._leads(handle)
 
     def _take_over(self, term: Term) -> None:
         if self.is_stuck:
-            self.move(runs=False)  # the next leader has as much time
             super()._take_over(term)
 
-    def more(self, term: Term, batch: Taken) -> list[Handle[Any, Any]]:
+    def more(self, term: Term, batch: Taken) -> list[Rider]:
         """Take those that wait; return all that were taken in this term, the oldest first."""
         self._take(term, batch.members)
         return sorted([one for one in batch.members if one.stay.is_in(term)], key=_number)
 
-    def turn(self, handle: Handle[Link, Any]) -> None:
+    def wait(self, handle: Rider) -> None:
         """Wait until a function has its turn, leads, or goes alone. Raises DeadlineExceeded."""
-        link = handle.request
-        try:
-            while not (link.base is not None or handle.goes_on):
-                if not self._woken(handle):
-                    raise DeadlineExceeded(_LATE)
-                if not handle.stay.waits and not handle.leads and self._clock.monotonic() >= handle.ends:
-                    handle.stay.end()
-        except BaseException:
-            link.end("gone")
-            handle.stay.decide("left")
-            if handle.leads:
-                self.leave(handle.stay.term)
-            self._let_watch()
-            raise
+        while not (handle.request.base is not None or handle.goes_on):
+            if not self._woken(handle):
+                raise DeadlineExceeded(_LATE)
+            if not handle.stay.waits and not handle.leads and self._clock.monotonic() >= handle.ends:
+                handle.stay.end()
+
+    def give_up(self, handle: Rider) -> None:
+        """Leave the queue, or let the next one lead."""
+        handle.stay.decide("left")
+        if handle.leads:
+            self.leave(handle.stay.term)
+        self._let_watch()
 
 
 class Seat:
@@ -144,26 +145,23 @@ class Chain:
         me = self._clock.runner()
         if me in self._inside:
             return None
-        link, handle = Link(self._clock), None
-        term = self.lane.lead()
+        link, term, handle = Link(self._clock), self.lane.lead(), None
         try:
             if term is None:
                 handle = self.lane.submit(link, ends)
-                self.lane.turn(handle)
+                self.lane.wait(handle)
                 term = handle.stay.term if handle.leads else None
-                if term is None and link.base is None:
-                    link.end("gone")
-                    return None
-            seat = Seat(link, term, handle)
-            if term is not None:
-                self.lane.move(runs=False)
+            if term is None and link.base is None:
+                link.end("gone")
+                return None
+            self.lane.move(_PATIENCE)
             self._inside.append(me)
+            return Seat(link, term, handle)
         except BaseException:
-            if term is None and handle is not None and handle.leads:
-                term = handle.stay.term
+            if handle is not None:
+                self.lane.give_up(handle)
             self.leave(Seat(link, term, handle))
             raise
-        return seat
 
     def leave(self, seat: Seat) -> None:
         """End the part of a run, whatever became of it."""
@@ -214,7 +212,7 @@ class Chain:
             return ALONE
         mine: Rider = Handle(seat.link, 0.0, -1, self._clock.waker())
         with Taken(term) as batch:
-            lane.move(runs=False)
+            lane.move(_PATIENCE)
             others = lane.more(term, batch)
             if not others or not seat.link.end(step):
                 lane.back(others)
@@ -232,12 +230,12 @@ class Chain:
         """Send a chain that an alter leads, for the lane."""
         leader = next(one for one in handles if one.leads)
         term, base, ticket, seen = leader.stay.term, self.kept(), None, None
-        self.lane.move(runs=False)
+        self.lane.move(_PATIENCE)
         try:
             if base is None:
                 ticket = OwnTicket(self._session)
                 ticket.take([self._id], leader.ends)
-                self.lane.move(runs=False)
+                self.lane.move(_PATIENCE)
                 seen = ticket.seen.get(self._id) or self._session.backend.pending(self._id, None, BATCH)
                 if not _is_plain(seen):
                     return _tells_nothing  # each goes alone
@@ -287,7 +285,7 @@ class Chain:
             group.tell(altered, None)
             for one in links:
                 if not one.answered:
-                    one.answer(self._answer(one.request, sent=group.together is not None, applied=applied))
+                    one.answer(self._answer(one.request, group, applied=applied))
 
         return tell
 
@@ -334,9 +332,9 @@ class Chain:
         if (group.together is not None and self._kept is None) or (ticket is not None and not ticket.alone):
             self._competes = now + _COMPETES
 
-    def _answer(self, link: Link, *, sent: bool, applied: bool) -> Answer:
+    def _answer(self, link: Link, group: Group, *, applied: bool) -> Answer:
         """Return the answer to a link whose step was not applied, or that has none."""
-        if not sent:
+        if group.together is None and (link.base is None or link.base.version == group.first.version):
             return ALONE
         if link.step is None:
             return SETTLED if applied else self._lost()

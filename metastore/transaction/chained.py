@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from metastore.combine.chain import Chain, Seat, chain_at
-from metastore.combine.link import ALONE, SETTLED, Answer, End, fits
+from metastore.combine.link import ALONE, SETTLED, SLOW, Answer, End, fits
 from metastore.kinds.registry import kind_named
 from metastore.names import format_path
 from metastore.operation.helping import leads_to
@@ -66,7 +66,7 @@ class InChain:
     def begin(self) -> None:
         """Note that the function of a run that leads begins, or goes on."""
         if self.leads and self._chain is not None:
-            self._chain.lane.move(runs=True)
+            self._chain.lane.move(SLOW)
 
     def began(self, seen: Pending) -> None:
         """Note what the turn of a run that leads began with."""

@@ -200,13 +200,15 @@ class Transaction(Managers):
             advance=self.advance,
             reason=self._inner.reason,
         )
-        outcome = None if self._line is None else self._line.together(commit)
-        if outcome is None:
-            outcome = self._committed(self._in_line(commit))
+        together = None if self._line is None else self._line.together(commit)
+        outcome = together or self._committed(self._in_line(commit))
         if isinstance(outcome, Conflicted):
             self._refused(outcome, commit)
         if isinstance(outcome, Unknown):
             claim = ask_until_it_answers(self._outer, self._id, self._outer.policy_of(self._call).deadline, ends)
+            if claim is not None and together is not None:
+                # what the block saw was perhaps never committed, and another commit may have made that version since
+                self._refused(Conflicted("self"), commit)
             if claim is not None:
                 self._claim = claim
                 raise Conflict("lost", f"the connection was lost before the commit was applied ({outcome.reason})")
