@@ -25,15 +25,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from metastore.clock import Alive, Clock
+from metastore.clock import Alive
 from metastore.combine.decided import MOST_BYTES, commit
 from metastore.combine.group import Group
 from metastore.combine.handle import Batch as Taken
-from metastore.combine.lane import PATIENCE, Handle, Lane, Tell, Term
-from metastore.combine.link import ALONE, SETTLED, SLOW, Answer, Link
+from metastore.combine.lane import Handle, Tell, Term
+from metastore.combine.link import ALONE, SETTLED, SLOW, STEPS, Answer, ChainLane, Link, Rider, oldest
 from metastore.combine.reads import batches
 from metastore.deadlines import GRACE, cleaning
-from metastore.errors import DeadlineExceeded
 from metastore.kinds.registry import kind_named
 from metastore.operation.guards import key_under
 from metastore.operation.helping import BATCH
@@ -47,64 +46,11 @@ from metastore.port.records import Pending, Record
 
 __all__ = ["Chain", "Seat", "chain_at", "chain_for"]
 
-Rider = Handle[Any, Any]
-"""An alter (:class:`~.waiting.Waiting`) or a function (:class:`~.link.Link`) that waits."""
 _PATIENCE: Final = 5.0
 """After how long another caller leads beside one that waits in line, or for its commit (seconds)."""
-_STEPS: Final = 64
 _COMPETES, _STAYS = 1.0, 0.1
 """For how long another process counts as a competitor; for how long a chain begins with what the last one left, and
 alters wait for it (seconds)."""
-
-
-class _ChainLane(Lane[Any, Any]):
-    """The lane of a chain. How long its leader may take depends on what it does."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock, _STEPS, patience=SLOW)
-        self._may_take, self._moved = 0.0, 0.0
-
-    def move(self, may_take: float) -> None:
-        """Note that the leader does the next thing, and how long that may take (seconds)."""
-        self._may_take, self._moved = may_take, self._clock.monotonic()
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether the leader takes longer."""
-        return self._clock.monotonic() - self._moved > self._may_take
-
-    @property
-    def is_led(self) -> bool:
-        """Whether there is a leader."""
-        return self._token.locked()
-
-    def _leads(self, handle: Rider) -> bool:
-        self.move(PATIENCE)  # an interrupt may have stopped it before it could leave the queue
-        return super()._leads(handle)
-
-    def _take_over(self, term: Term) -> None:
-        if self.is_stuck:
-            super()._take_over(term)
-
-    def more(self, term: Term, batch: Taken) -> list[Rider]:
-        """Take those that wait; return all that were taken in this term, the oldest first."""
-        self._take(term, batch.members)
-        return sorted([one for one in batch.members if one.stay.is_in(term)], key=_number)
-
-    def wait(self, handle: Rider) -> None:
-        """Wait until a function has its turn, leads, or goes alone. Raises DeadlineExceeded."""
-        while not (handle.request.base is not None or handle.goes_on):
-            if not self._woken(handle):
-                raise DeadlineExceeded(_LATE)
-            if not handle.stay.waits and not handle.leads and self._clock.monotonic() >= handle.ends:
-                handle.stay.end()
-
-    def give_up(self, handle: Rider) -> None:
-        """Leave the queue, or let the next one lead."""
-        handle.stay.decide("left")
-        if handle.leads:
-            self.leave(handle.stay.term)
-        self._let_watch()
 
 
 class Seat:
@@ -123,7 +69,7 @@ class Chain:
 
     def __init__(self, session: Session, entity_id: int) -> None:
         self._session, self._clock, self._id = session, session.clock, entity_id
-        self.lane = _ChainLane(session.clock)
+        self.lane = ChainLane(session.clock)
         self._inside: list[Alive] = []
         """Those that lead, or have their turn: what they call in their functions goes alone."""
         self._kept: tuple[Record, str | None] | None = None
@@ -220,7 +166,7 @@ class Chain:
             group = Group(base, fresh=False)
             group.helps = seen is not None
             group.decide(mine, base, set())
-            tell = self._travel(group, others, seen, ticket, [mine])
+            tell = self._travel(group, others, seen, ticket, step.run, [mine])
             lane.leave(term)
             tell()
         answer: Answer = mine.take(lambda _: Unknown("its chain was interrupted"))
@@ -229,6 +175,7 @@ class Chain:
     def together(self, handles: Sequence[Rider]) -> Tell:
         """Send a chain that an alter leads, for the lane."""
         leader = next(one for one in handles if one.leads)
+        run = self._session.backend.origin.run  # before anything is read
         term, base, ticket, seen = leader.stay.term, self.kept(), None, None
         self.lane.move(_PATIENCE)
         try:
@@ -245,7 +192,7 @@ class Chain:
             group.helps = seen is not None
             # those that came meanwhile take part
             others = [] if term.batch is None else self.lane.more(term, term.batch)
-            return self._travel(group, [leader, *others], seen, ticket, [])
+            return self._travel(group, [leader, *others], seen, ticket, run, [])
         finally:
             if ticket is not None:
                 with cleaning(self._clock.monotonic() + GRACE):
@@ -257,10 +204,11 @@ class Chain:
         handles: Sequence[Rider],
         seen: Pending | None,
         ticket: OwnTicket | None,
+        run: str | None,
         led: list[Rider],
     ) -> Tell:
         """Let all take part, commit, and return what tells them. ``led``: the leader's own link, which has its step."""
-        chain, run = object(), self._session.backend.origin.run
+        chain, self._kept = object(), None
         for one in handles:
             one.request.taken = True
             one.request.under_way.add(chain)
@@ -276,7 +224,7 @@ class Chain:
                 # they go with the next chain, which has a ticket, and carries what is announced
                 lost = altered._replace(pending=altered.pending or altered.queued, queued=False)
                 later += list(group.behind(lost, None))
-            self.lane.back(sorted(later, key=_number))
+            self.lane.back(sorted(later, key=oldest))
         finally:
             for one in handles:
                 one.request.under_way.discard(chain)
@@ -295,7 +243,7 @@ class Chain:
         ends, cut = self._clock.monotonic() + SLOW, False
         for one in sorted(handles, key=_alters):
             link = one.request if isinstance(one.request, Link) else None
-            if cut or left <= 0 or len(group.steps) >= _STEPS or (link is not None and self._clock.monotonic() > ends):
+            if cut or left <= 0 or len(group.steps) >= STEPS or (link is not None and self._clock.monotonic() > ends):
                 later.append(one)
             elif link is not None:
                 link.handle = one
@@ -313,7 +261,8 @@ class Chain:
         number = None if ticket is None else ticket.number
         leaves = ticket is not None and ticket.is_short
         alters = group.alters()._replace(ticket=number, leaves=leaves)
-        written = commit(group.members, Batch(alters=[alters], run=run), batches(self._session))
+        backend, batch = batches(self._session), Batch(alters=[alters], run=run)
+        written = backend.in_one_go(lambda: commit(group.members, batch, backend))
         if written is None:
             return None
         if written.alters[0].time is not None and leaves and ticket is not None:
@@ -323,9 +272,9 @@ class Chain:
     def _note(self, group: Group, altered: Altered | None, run: str | None, ticket: OwnTicket | None) -> None:
         """Note what the chain left, and whether others compete."""
         now = self._clock.monotonic()
-        self._until = now + _STAYS
-        self._session.hot.note(self._id)
-        self._kept = None
+        if len(group.members) > 1:  # one that is alone for long goes as it went before there was a chain
+            self._until = now + _STAYS
+            self._session.hot.note(self._id)
         if altered is not None and altered.time is not None:
             self._kept = group.record._replace(modified_at=altered.time), run
             self._session.metrics.batch(len(group.steps))
@@ -386,12 +335,5 @@ def _tells_nothing() -> None:
     """Answer nobody: each goes alone."""
 
 
-def _number(handle: Rider) -> int:
-    return handle.number
-
-
 def _alters(handle: Rider) -> tuple[bool, int]:
     return not isinstance(handle.request, Link), handle.number
-
-
-_LATE: Final = "the transaction was not run: others of this process were in line before it; call again"

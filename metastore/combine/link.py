@@ -1,4 +1,4 @@
-"""One run of a function that takes part in a chain (:mod:`~.chain`): its turn, and how that ended."""
+"""One run of a function that takes part in a chain (:mod:`~.chain`), and the lane in which it waits for its turn."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import Any, Final, Literal
 from uuid import UUID
 
 from metastore.clock import Clock, Waker
-from metastore.combine.lane import Handle
+from metastore.combine.handle import Batch as Taken
+from metastore.combine.lane import PATIENCE, Handle, Lane, Term
 from metastore.combine.waiting import Left
+from metastore.errors import DeadlineExceeded
 from metastore.operation.guards import guards_of
 from metastore.operation.request import Proposal
 from metastore.port.commit import Commit, CommitOutcome, Committed, Unknown
@@ -15,10 +17,14 @@ from metastore.port.conditions import Expect
 from metastore.port.records import Record
 from metastore.port.writes import Update
 
-__all__ = ["ALONE", "SETTLED", "SLOW", "Answer", "End", "Link", "fits"]
+__all__ = ["ALONE", "SETTLED", "SLOW", "STEPS", "Answer", "ChainLane", "End", "Link", "Rider", "fits", "oldest"]
 
 SLOW: Final = 0.02
 """A function that takes longer cuts its chain, and no function begins in a chain that has taken longer (seconds)."""
+STEPS: Final = 64
+"""How many steps a chain has at most."""
+Rider = Handle[Any, Any]
+"""An alter (:class:`~.waiting.Waiting`) or a function (:class:`~.link.Link`) that waits."""
 SETTLED: Final = "settled"
 """The answer to a run without a step: the state that it saw was committed."""
 ALONE: Final = "alone"
@@ -131,3 +137,61 @@ def fits(one: Commit, base: Record) -> bool:
 
 def _committed(results: Any) -> CommitOutcome:
     return Committed(results)
+
+
+class ChainLane(Lane[Any, Any]):
+    """The lane of a chain. How long its leader may take depends on what it does."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock, STEPS, patience=SLOW)
+        self._may_take, self._moved = 0.0, 0.0
+
+    def move(self, may_take: float) -> None:
+        """Note that the leader does the next thing, and how long that may take (seconds)."""
+        self._may_take, self._moved = may_take, self._clock.monotonic()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the leader takes longer."""
+        return self._clock.monotonic() - self._moved > self._may_take
+
+    @property
+    def is_led(self) -> bool:
+        """Whether there is a leader."""
+        return self._token.locked()
+
+    def _leads(self, handle: Rider) -> bool:
+        self.move(PATIENCE)  # an interrupt may have stopped it before it could leave the queue
+        return super()._leads(handle)
+
+    def _take_over(self, term: Term) -> None:
+        if self.is_stuck:
+            super()._take_over(term)
+
+    def more(self, term: Term, batch: Taken) -> list[Rider]:
+        """Take those that wait; return all that were taken in this term, the oldest first."""
+        self._take(term, batch.members)
+        return sorted([one for one in batch.members if one.stay.is_in(term)], key=oldest)
+
+    def wait(self, handle: Rider) -> None:
+        """Wait until a function has its turn, leads, or goes alone. Raises DeadlineExceeded."""
+        while not (handle.request.base is not None or handle.goes_on):
+            if not self._woken(handle):
+                raise DeadlineExceeded(_LATE)
+            if not handle.stay.waits and not handle.leads and self._clock.monotonic() >= handle.ends:
+                handle.stay.end()
+
+    def give_up(self, handle: Rider) -> None:
+        """Leave the queue, or let the next one lead."""
+        handle.stay.decide("left")
+        if handle.leads:
+            self.leave(handle.stay.term)
+        self._let_watch()
+
+
+def oldest(handle: Rider) -> int:
+    """Return what sorts those that wait: who came first is first."""
+    return handle.number
+
+
+_LATE: Final = "the transaction was not run: others of this process were in line before it; call again"

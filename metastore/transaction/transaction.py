@@ -171,7 +171,7 @@ class Transaction(Managers):
     def holds(self, error: Exception) -> bool:
         """Whether an error of the block rests on reads of one instant, and not on what was never committed."""
         commit = self._overlay.reads_value(self._outer.clock.operation_id())
-        if self._line is not None:
+        if self._line is not None and not self._is_inherited:
             settled, guesses = self._line.chained.settled(commit), self._line.chained.guesses
             if settled is not None or not (guesses or isinstance(error, MetastoreError)):
                 return settled is not False

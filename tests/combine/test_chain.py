@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 from collections import Counter
@@ -16,6 +17,7 @@ import metastore as ms
 from metastore import Store
 from metastore.combine import chain, link
 from metastore.combine.chain import Chain, chain_at
+from metastore.operation import tickets
 from metastore.port.batches import Batch, Written
 from metastore.port.commit import Conflicted, Unknown
 from metastore.transaction import chained
@@ -26,6 +28,18 @@ from tests.servers.process import wait_until
 
 T0 = f"{SCHEMA}.t0"
 Sent = Callable[[Batch, Callable[[], Any]], Any]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no function, and no turn, count as long on a busy machine."""
+    _take_for_slow(monkeypatch, 10.0)
+    monkeypatch.setattr(tickets, "_LONG", 10.0)
+
+
+def _take_for_slow(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    for module in (link, chain, chained):
+        monkeypatch.setattr(module, "SLOW", seconds)
 
 
 def count(store: Store, path: str = T0, meanwhile: Callable[[int], object] = lambda _: None) -> int:
@@ -59,7 +73,7 @@ def started(
     """Let all calls wait for the chain, in this order; then let the first one lead."""
     futures: list[Future[Any]] = []
     with held(one.lane):
-        one.lane._patience = link.SLOW
+        one.lane._patience = 0.02
         one.lane.move(LONGEST)
         for number, call in enumerate(calls, 1):
             futures.append(pool.submit(call))
@@ -187,7 +201,8 @@ def test_a_function_that_does_more_cuts_the_chain(store: Store) -> None:
     assert not store.verify()
 
 
-def test_a_slow_function_holds_up_nobody(store: Store) -> None:
+def test_a_slow_function_holds_up_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    _take_for_slow(monkeypatch, 0.3)
     one, waits, others = chain_of(store), threading.Event(), list[int]()
 
     def slow(value: int) -> None:
@@ -293,12 +308,52 @@ def test_callers_of_one_process_lose_no_update(store: Store) -> None:
     assert (table.properties["counter"], table.version) == ("48", before + 12 * 12)
 
 
+def test_tasks_of_one_process_lose_no_update(store: Store, url: str) -> None:
+    """As threads: each function runs in its own task, which may wait in it."""
+    counted, chains = list[int](), list[int]()
+    count(store)
+    original = Chain._commit
+
+    async def client(astore: Any, number: int) -> None:
+        async def fn(tx: Any) -> int:
+            table = await tx.tables.load(T0)
+            value = int(table.properties.get("counter", "0")) + 1
+            await asyncio.sleep(0)
+            await tx.tables.alter(table, ms.SetProperty("counter", str(value)))
+            return value
+
+        for n in range(6):
+            if n % 3:
+                await astore.tables.alter(T0, ms.SetProperty(f"k{number}", str(n)))
+            else:
+                counted.append(await astore.run(fn))
+
+    def noted(self: Chain, group: Any, *more: Any) -> Any:
+        chains.append(len(group.steps))
+        return original(self, group, *more)
+
+    async def main() -> None:
+        async with await ms.open_async(url) as astore:
+            await asyncio.gather(*[client(astore, n) for n in range(12)])
+
+    Chain._commit = noted  # type: ignore[method-assign, assignment]
+    try:
+        asyncio.run(main())
+    finally:
+        Chain._commit = original  # type: ignore[method-assign]
+    assert sorted(counted) == list(range(2, 26))
+    assert max(chains) > 1, "they have travelled together"
+
+
 _CODE = {chain.__file__, link.__file__, chained.__file__}
 
 
 @pytest.mark.parametrize("role", ["leads", "follows", "alters"])
-def test_an_interrupt_between_any_two_lines_is_its_own_threads(store: Store, role: str) -> None:
+def test_an_interrupt_between_any_two_lines_is_its_own_threads(
+    store: Store, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No update is lost, none is told that was not made, and nobody waits for the one that was interrupted."""
+    _take_for_slow(monkeypatch, 0.3)
     for at in range(1, 2_000, 7):
         one, raising = chain_of(store), Raising(_CODE, at, KeyboardInterrupt)
         own: Callable[[], Any] = (lambda: alter(store, "own")) if role == "alters" else (lambda: count(store))
