@@ -203,17 +203,18 @@ def test_a_function_that_does_more_cuts_the_chain(store: Store) -> None:
 
 def test_a_slow_function_holds_up_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     _take_for_slow(monkeypatch, 0.3)
-    one, waits, others = chain_of(store), threading.Event(), list[int]()
+    one, waits, held_up = chain_of(store), threading.Event(), list[int]()
 
     def slow(value: int) -> None:
-        waits.wait(10)
+        if not waits.wait(5):
+            held_up.append(value)
 
     with ThreadPoolExecutor(4) as pool:
         calls = [lambda: count(store), lambda: count(store, meanwhile=slow), lambda: alter(store, "a")]
         futures = started(pool, one, calls)
         others = results([futures[0], futures[2]])
         assert others[0] == 2
-        assert not futures[1].done()
+        assert not held_up
         waits.set()
         assert results(futures)[1] == 3
 
@@ -240,7 +241,18 @@ def test_a_lost_answer_is_told_once(store: Store, applied: bool) -> None:
 
 def test_a_state_that_was_never_committed_is_not_written(store: Store, url: str) -> None:
     """The answer is lost, nothing was applied, and another process has made the version that the second one expects."""
-    one, first = chain_of(store), [True]
+    one, first, told = chain_of(store), [True], threading.Event()
+
+    def again(_: int) -> None:
+        if not first:
+            told.wait(1)  # the second one would write first
+
+    def second() -> int:
+        try:
+            return count(store)
+        finally:
+            told.set()
+
     with ms.open(url) as other:
 
         def gate(_: Batch, send: Callable[[], Any]) -> Any:
@@ -252,7 +264,7 @@ def test_a_state_that_was_never_committed_is_not_written(store: Store, url: str)
 
         begin_without_a_ticket(store, one)
         with sending(store, gate), ThreadPoolExecutor(2) as pool:
-            found = results(started(pool, one, [lambda: count(store), lambda: count(store)]))
+            found = results(started(pool, one, [lambda: count(store, meanwhile=again), second]))
     assert sorted(found) == [2, 3]
     assert {**store.tables.load(T0).properties}.items() >= {("counter", "3"), ("other", "1")}
 
