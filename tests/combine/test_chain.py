@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -56,7 +57,8 @@ def count(store: Store, path: str = T0, meanwhile: Callable[[int], object] = lam
 
 
 def alter(store: Store, key: str) -> int:
-    return store.tables.alter(T0, ms.SetProperty(key, "1")).version
+    """Give a property another value; return the version that this makes."""
+    return store.tables.alter(T0, ms.SetProperty(key, str(uuid4()))).version
 
 
 def chain_of(store: Store) -> Chain:
@@ -366,6 +368,7 @@ def test_an_interrupt_between_any_two_lines_is_its_own_threads(
 ) -> None:
     """No update is lost, none is told that was not made, and nobody waits for the one that was interrupted."""
     _take_for_slow(monkeypatch, 0.3)
+    counted, versions = list[int](), list[int]()
     for at in range(1, 2_000, 7):
         one, raising = chain_of(store), Raising(_CODE, at, KeyboardInterrupt)
         own: Callable[[], Any] = (lambda: alter(store, "own")) if role == "alters" else (lambda: count(store))
@@ -385,6 +388,17 @@ def test_an_interrupt_between_any_two_lines_is_its_own_threads(
         assert mine is None or isinstance(mine, KeyboardInterrupt)
         least = 1 + (mine is None and role != "alters")
         assert least <= after - before <= 1 + (role != "alters")
+        for value, kind in zip(told, (counted, versions), strict=True):
+            assert isinstance(value, int)
+            kind.append(value)
+        if mine is None:
+            own_answer: Any = futures[calls.index(hurt)].result()
+            (versions if role == "alters" else counted).append(own_answer)
         if raising.left:
-            return
-    raise AssertionError("it has no end")
+            break
+    assert raising.left, "it has no end"
+    made = [one.version for one in store.tables.history(T0)]
+    assert len(set(made)) == len(made) == store.tables.load(T0).version
+    assert max(Counter(counted).values()) == max(Counter(versions).values()) == 1, "none is told twice"
+    assert set(versions) <= set(made)
+    assert not store.verify()
