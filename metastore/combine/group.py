@@ -58,7 +58,12 @@ class Group:
             return
         self.first = self.record = seen.known.record
         self.helps = True
-        planned = plan(seen, None, BatchSize())
+        self.resolve(seen)
+
+    def resolve(self, seen: Pending) -> None:
+        """Resolve the intents of a snapshot on the present record, as the next steps."""
+        assert seen.known is not None
+        planned = plan(seen._replace(known=seen.known._replace(record=self.record)), None, BatchSize())
         for one in () if planned is None else planned.help.resolutions:
             self.steps.append(AlterStep(one.operation_id, one.principal, one.doc, one.changes, one))
             if one.action == "alter" and one.doc is not None:

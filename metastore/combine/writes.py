@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from metastore.combine.batch import BatchSender
+from metastore.combine.chain import chain_for
 from metastore.combine.decided import Waiter
-from metastore.combine.lane import Lane, Resign, Tell
+from metastore.combine.lane import Lane, Resign, Tell, Together
 from metastore.combine.waiting import Waiting, waiting
 from metastore.deadlines import until
 from metastore.operation.once import once
@@ -50,13 +51,18 @@ class Writes:
         why = call.reason or session.reason
         if not travels or why or call.lease is not None or call.operation_id is not None:
             return once(session, request, call)
+        chain = chain_for(session, request) if session.chains.values else None
+        if chain is not None and (one := waiting(session, request, call)) is not None:
+            return self._with_others(one, chain.lane, chain.together)
         me, lane = object(), self._lane
         self._active.add(me)
         try:
             term = lane.lead() if len(self._active) == 1 else None
             if term is None:
                 one = waiting(session, request, call)
-                return once(session, request, call) if one is None else self._with_others(one)
+                return (
+                    once(session, request, call) if one is None else self._with_others(one, lane, self._messages.send)
+                )
             try:
                 return once(session, request, call, lambda: lane.leave(term))
             finally:
@@ -64,15 +70,15 @@ class Writes:
         finally:
             self._active.discard(me)
 
-    def _with_others(self, one: Waiting[T]) -> T:
-        metrics, lane = one.session.metrics, self._lane
+    def _with_others(self, one: Waiting[T], lane: Lane[Any, Any], send: Together[Any, Any]) -> T:
+        metrics = one.session.metrics
 
         def alone(_: Resign) -> T:  # no deadline around this call: it withdraws its leftovers after its own deadline
             return one.alone(lambda: None)
 
         def together(handles: Sequence[Waiter]) -> Tell:
             with until(one.ends):
-                return self._messages.send(handles)
+                return send(handles)
 
         metrics.begun()
         try:

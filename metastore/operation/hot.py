@@ -27,24 +27,25 @@ class ForgetfulMap(Generic[V]):
     """A mapping that forgets what was set longest ago. Without a lock, which a forked child could find held."""
 
     def __init__(self) -> None:
-        self._values: dict[Hashable, V] = {}
+        self.values: dict[Hashable, V] = {}
+        """What is remembered. (To look whether that is anything takes no call.)"""
 
     def get(self, key: Hashable) -> V | None:
-        return self._values.get(key)
+        return self.values.get(key)
 
     def set(self, key: Hashable, value: V) -> None:
-        self._values.pop(key, None)
-        self._values[key] = value
-        if len(self._values) > _MOST:
+        self.values.pop(key, None)
+        self.values[key] = value
+        if len(self.values) > _MOST:
             # another thread removed entries too: one entry too many does no harm
             with suppress(RuntimeError, StopIteration):
-                self._values.pop(next(iter(self._values)), None)
+                self.values.pop(next(iter(self.values)), None)
 
     def remove(self, key: Hashable) -> None:
-        self._values.pop(key, None)
+        self.values.pop(key, None)
 
     def clear(self) -> None:
-        self._values = {}
+        self.values = {}
 
 
 class Hot:

@@ -101,6 +101,8 @@ class ManagerSession:
     recent: Recent = field(default_factory=Recent)
     doors: ForgetfulMap[Any] = field(default_factory=ForgetfulMap)
     """Orders threads of this process that wait for the same entities: see :mod:`metastore.transaction.turns`."""
+    chains: ForgetfulMap[Any] = field(default_factory=ForgetfulMap)
+    """Lets callers of this process that write one entity commit together: see :mod:`metastore.combine.chain`."""
     outer: Session | None = None
     """The store's session, of a transaction's."""
     bounds_reads: bool = False

@@ -78,6 +78,10 @@ class AlterTogether(NamedTuple):
     steps: tuple[AlterStep, ...]
     helps: bool = False
     """The version was read with the intents that were pending then, and the steps carry all of them."""
+    ticket: int | None = None
+    """The number of the ticket on which they go: only older ones hinder them. One that is gone: each one does."""
+    leaves: bool = False
+    """The ticket is removed with them."""
 
     @property
     def last_version(self) -> int:

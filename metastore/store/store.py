@@ -402,6 +402,8 @@ class Store(Managers):
     ) -> T:
         """Run ``fn(tx)`` in a transaction, and again after each conflict; return its result.
 
+        A run that is repeated may have seen what was never committed: nothing that it returned or raised is told.
+
         ``deadline`` (seconds) holds for all attempts. ``reason``: why, for history and feed. Raises DeadlineExceeded,
         LeaseLost, InvalidArgument, and what ``fn`` raises.
         """

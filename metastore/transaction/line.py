@@ -18,12 +18,13 @@ from metastore.operation.helping import BATCH, leads_to
 from metastore.operation.marks import OwnMark
 from metastore.operation.session import Session
 from metastore.operation.tickets import OwnTicket, Seen
-from metastore.port.commit import Commit, Committed
+from metastore.port.commit import Commit, CommitOutcome, Committed
 from metastore.port.conditions import ROOT_ID, Absent, Children, Expect, Listing, Newest, Relations
 from metastore.port.intents import Mark
 from metastore.port.records import ROOT, Lookup, Pending, Record
 from metastore.port.writes import Update
 from metastore.retry.runner import Conflict
+from metastore.transaction.chained import InChain
 from metastore.transaction.turns import Door, door_at
 
 __all__ = ["InLine"]
@@ -42,8 +43,10 @@ _FRESH = 0.005
 class InLine:
     """See the module. One for all runs of a function."""
 
-    def __init__(self, session: Session, ends: float) -> None:
+    def __init__(self, session: Session, ends: float, chained: InChain | None = None) -> None:
         self._session = session
+        self.chained = InChain(session, None) if chained is None else chained
+        """The part that the runs have in a chain; None: none."""
         self._ids: set[int] = set()
         self._barred: int | None = None
         self._ends = ends
@@ -76,11 +79,14 @@ class InLine:
             # a transaction that needs more entities gives its tickets up first: each wait is for an older ticket
             self.leave()
         self._at = ids
-        if self._door is None and self._enter(door_at(self._session, ids)):
+        if self._door is None and self.chained.enter(ids, self._ends):
+            return
+        if self._door is None and not self.chained.leads and self._enter(door_at(self._session, ids)):
             return
         self._ticket = OwnTicket(self._session) if self._ticket is None else self._ticket
         self._ticket.take(ids, self._ends, self._run)
         self._began_with, self._read_at = self._ticket.seen, self._session.clock.monotonic()
+        self.chained.begin()
         if self._door is not None:
             self._door.begin()
 
@@ -117,9 +123,10 @@ class InLine:
                     self._take()
             except Conflict as late:  # the caller's function must not see this error
                 raise DeadlineExceeded(f"the transaction was not run: {late.detail}; call again") from None
-        if self.ticket is None or len(lookups) != 1 or lookups[0].start is not ROOT:
+        if len(lookups) != 1 or lookups[0].start is not ROOT:
             return {}
-        return self._begun(lookups[0], hot.find(None, _address(lookups[0])))
+        shown = self.chained.show(lookups[0])
+        return shown or self._begun(lookups[0], hot.find(None, _address(lookups[0])))
 
     def _begun(self, lookup: Lookup, entity_id: int | None) -> dict[Lookup, Record]:
         """Read an entity and its intents in one snapshot, if the path leads to it still."""
@@ -135,6 +142,7 @@ class InLine:
         ):
             return {}
         self._seen, self._read_at = {entity_id: seen}, read_at
+        self.chained.began(seen)
         return {lookup: seen.known.record}
 
     @property
@@ -175,10 +183,23 @@ class InLine:
         """Leave the line: the runs are over, or an operation with a mark comes first."""
         door, self._door, ticket, self._ticket = self._door, None, self._ticket, None
         with cleaning(self._session.clock.monotonic() + GRACE):
-            if door is not None:
-                door.leave(self._term, ticket)
-            elif ticket is not None:
-                ticket.leave()
+            try:
+                if door is not None:
+                    door.leave(self._term, ticket)
+                elif ticket is not None:
+                    ticket.leave()
+            finally:
+                self.chained.leave()
+
+    def together(self, commit: Commit) -> CommitOutcome | None:
+        """Commit with the chain; None: the run goes alone."""
+        ticket = self.ticket
+        outcome = self.chained.send(commit, ticket)
+        if outcome is not None and ticket is not None:
+            self._ticket = None
+            with cleaning(self._session.clock.monotonic() + GRACE):
+                ticket.leave()  # the next run waits for another turn, if this one was lost
+        return outcome
 
 
 def _address(lookup: Lookup) -> tuple[str, tuple[str, ...]]:

@@ -33,6 +33,7 @@ from metastore.port.writes import Advance, Update
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
+from metastore.transaction.chained import InChain
 from metastore.transaction.changed import Changed
 from metastore.transaction.line import InLine
 from metastore.transaction.one_at_a_time import OneAtATime
@@ -167,9 +168,13 @@ class Transaction(Managers):
             with cleaning(self._outer.clock.monotonic() + GRACE), suppress(MetastoreError):
                 self._mark.remove()
 
-    def holds(self) -> bool:
-        """Whether all that the block has read is still so, at one instant."""
+    def holds(self, error: Exception) -> bool:
+        """Whether an error of the block rests on reads of one instant, and not on what was never committed."""
         commit = self._overlay.reads_value(self._outer.clock.operation_id())
+        if self._line is not None and not self._is_inherited:
+            settled, guesses = self._line.chained.settled(commit), self._line.chained.guesses
+            if settled is not None or not (guesses or isinstance(error, MetastoreError)):
+                return settled is not False
         if not commit.guards and not commit.reads:
             return True
         return isinstance(self._outer.backend.commit(commit), Committed)
@@ -195,11 +200,15 @@ class Transaction(Managers):
             advance=self.advance,
             reason=self._inner.reason,
         )
-        outcome = self._committed(self._in_line(commit))
+        together = None if self._line is None else self._line.together(commit)
+        outcome = together or self._committed(self._in_line(commit))
         if isinstance(outcome, Conflicted):
             self._refused(outcome, commit)
         if isinstance(outcome, Unknown):
             claim = ask_until_it_answers(self._outer, self._id, self._outer.policy_of(self._call).deadline, ends)
+            if claim is not None and together is not None:
+                # what the block saw was perhaps never committed, and another commit may have made that version since
+                self._refused(Conflicted("self"), commit)
             if claim is not None:
                 self._claim = claim
                 raise Conflict("lost", f"the connection was lost before the commit was applied ({outcome.reason})")
@@ -230,6 +239,8 @@ class Transaction(Managers):
             and self._line.ticket is not None
         ):
             self._line.ticket.passed()
+        if self._line is not None and isinstance(outcome, Committed):
+            self._line.chained.committed(commit, outcome.results)
         if any(one.resolutions for one in commit.carries) and isinstance(outcome, Committed):
             self._outer.metrics.batch(sum(len(one.resolutions) for one in commit.carries))
         return outcome
@@ -312,18 +323,25 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
                 # measured before the commit: a run that loses there has taken its time too, and the next turn must last
                 # as long
                 line.took(session.clock.monotonic() - transaction.began)
-        except MetastoreError as error:
-            # an error that fn raises is the caller's, unless it rests on reads of different instants
-            if transaction.refused or (transaction.sent is None and not transaction.holds()):
+        except Exception as error:
+            # an error that fn raises is the caller's, unless it rests on reads of different instants, or on what others
+            # of this process had not committed
+            if transaction.refused or (transaction.sent is None and not transaction.holds(error)):
                 raise Conflict("read", str(error), 0.0 if transaction.queues else None) from None
             raise
         finally:
+            chained.ended()
             transaction.leave_scope()
         return result
 
     policy = session.policy_of(call)
     ends = session.clock.monotonic() + policy.deadline
-    line = InLine(session, ends)
+    # a user's rights, a lease and a reason need statements of their own
+    rare = (
+        session.access or session.combiner is None or call.lease or call.operation_id or call.reason or session.reason
+    )
+    chained = InChain(session, None if rare else getattr(fn, "__code__", type(fn)))
+    line = InLine(session, ends, chained)
     try:
         with until(ends):
             try:

@@ -9,7 +9,44 @@ __all__ = ["IN_BATCHES"]
 _ANCESTORS = "tests/combine/test_ancestors.py"
 _BY_NAME = "tests/contract/test_by_name_contract.py"
 
+_CHAIN = "tests/combine/test_chain.py"
+
 IN_BATCHES: tuple[Fault, ...] = (
+    Fault(
+        "Chain: a value is told before the commit of what it rests on",
+        "metastore/transaction/chained.py",
+        "            return chain.answer(seat)\n",
+        "            return SETTLED if end == 'value' else chain.answer(seat)\n",
+        _CHAIN,
+    ),
+    Fault(
+        "Chain: an error is told before the commit of what it rests on",
+        "metastore/transaction/transaction.py",
+        "settled, guesses = self._line.chained.settled(commit), self._line.chained.guesses",
+        "settled, guesses = None, False",
+        _CHAIN,
+    ),
+    Fault(
+        "Chain: half of one is written, without what it rests on",
+        "metastore/transaction/transaction.py",
+        "if claim is not None and together is not None:",
+        "if claim is not None and together is None:",
+        _CHAIN,
+    ),
+    Fault(
+        "Chain: what is in doubt is made, and told, twice",
+        "metastore/combine/chain.py",
+        "return self._lost() if link.doubt is None else link.doubt",
+        "return self._lost()",
+        _CHAIN,
+    ),
+    Fault(
+        "Chain: a function that takes long does not give the turn back",
+        "metastore/combine/link.py",
+        "(left := ends - self._clock.monotonic()) > 0",
+        "(left := ends - self._clock.monotonic() + 60) > 0",
+        _CHAIN,
+    ),
     Fault(
         "Batch of reads: a fresh scope version vouches for an outdated one",
         "metastore/backends/postgres/together/below.py",

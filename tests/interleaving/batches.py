@@ -13,7 +13,7 @@ from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.memory.commit import apply
 from metastore.backends.memory.intents import carry
 from metastore.backends.memory.tables import Tables
-from metastore.backends.memory.tickets import line
+from metastore.backends.memory.tickets import check_line
 from metastore.backends.precondition import PreconditionFailed
 from metastore.port.batches import TAKEN, Altered, AlterTogether, Batch, Below, Single, Taken, Written
 from metastore.port.commit import Commit, Conflicted
@@ -72,12 +72,14 @@ class MemoryBatches(MemoryBackend):
         there = tables.pending(one.id)
         understood = [intent for intent in there if (intent.format or 0) <= FORMAT]
         met = {intent.operation_id for intent in there}.issuperset(carried) and (one.helps or not understood)
-        queued = line(tables, [one.id], None, now).head is not None
+        queued = _is_hindered(tables, one, now)
         body = tables.bodies.get(one.id)
         if body is None:
             return Altered(None)
         if free and met and not queued and body.version == one.version:
             _apply(tables, one, now)
+            if one.ticket is not None and one.leaves:
+                tables.tickets.pop((one.id, one.ticket), None)
             return Altered(now)
         if not free or not met or queued:
             return Altered(None, pending=free and not met, queued=free and queued)
@@ -100,6 +102,15 @@ class MemoryBatches(MemoryBackend):
             return TAKEN if failed.conflict.cause == "name" and _taken(tables, one.write) else None
         vars(tables).update(vars(changed))
         return result
+
+
+def _is_hindered(tables: Tables, one: AlterTogether, now: int) -> bool:
+    """Whether a ticket hinders a member: any, or with a ticket of its own an older one."""
+    try:
+        check_line(tables, one.id, one.ticket, now)
+    except PreconditionFailed:
+        return True
+    return False
 
 
 def _taken(tables: Tables, write: Insert | Update) -> bool:

@@ -62,7 +62,12 @@ def bars() -> dict[str, Bar]:
         "hot_table_16_vs_for_update": Bar(">=", 0.6),
         "hot_table_16_worst_attempts": Bar("<=", 4),
         "hot_table_16_fairness": Bar(">=", 0.7),
-        "hot_table_2x16_vs_for_update": Bar(">=", 1.5),
+        "hot_table_1x16_vs_for_update": Bar(">=", 2.5),
+        "hot_table_2x16_vs_for_update": Bar(">=", 2.5),
+        "hot_table_2x16_fairness": Bar(">=", 0.5),
+        "hot_table_2x16_worst_attempts": Bar("<=", 4),
+        "hot_table_2x16_trips": Bar("<=", 0.7),
+        "hot_table_1x16_trips": reported,
         **{f"{one.name}_{name}_per_s": reported for one in HOT_TABLE for name in (OURS, PEER)},
         **{f"{one.name}_{name}_p99_ms": reported for one in HOT_TABLE for name in (OURS, PEER)},
         "sqlite_16_threads_vs_before": Bar(">=", 3),
@@ -162,7 +167,8 @@ class Run:
         done, name = [one.done for one in clients], f"{cell.arrangement.name} {cell.contender}"
         self.setting.console.print(
             f"{name}: {_rate(clients, cell.length):,.0f}/s, p99 {_p99(clients):.0f} ms, slowest/fastest "
-            f"{min(done) / max(done):.2f}, attempts worst {max(attempts)}, mean {sum(attempts) / len(attempts):.2f}"
+            f"{min(done) / max(done):.2f}, attempts worst {max(attempts)}, mean {sum(attempts) / len(attempts):.2f}, "
+            f"{_trips(clients):.2f} round trips"
         )
 
     def _record_hot(self) -> None:
@@ -171,9 +177,16 @@ class Run:
             rates[arrangement, name] = [_rate(clients, self.length) for clients in turns]
             note(f"{arrangement}_{name}_per_s", rates[arrangement, name])
             note(f"{arrangement}_{name}_p99_ms", [_p99(clients) for clients in turns])
-        for arrangement in ("hot_table_16", "hot_table_2x16"):
+        for arrangement in ("hot_table_16", "hot_table_1x16", "hot_table_2x16"):
             if (arrangement, OURS) in rates:
                 note(f"{arrangement}_vs_for_update", ratios(rates[arrangement, OURS], rates[arrangement, PEER]))
+        for arrangement in ("hot_table_1x16", "hot_table_2x16"):
+            if (arrangement, OURS) in rates:
+                note(f"{arrangement}_trips", [_trips(turn) for turn in self.hot[arrangement, OURS]])
+        if ("hot_table_2x16", OURS) in rates:
+            threads = self.hot["hot_table_2x16", OURS]
+            note("hot_table_2x16_worst_attempts", [max(n for one in turn for n in one.attempts) for turn in threads])
+            note("hot_table_2x16_fairness", [min(c.done for c in t) / max(c.done for c in t) for t in threads])
         if ("hot_table_16", OURS) in rates:
             sixteen = self.hot["hot_table_16", OURS]
             note("hot_table_16_worst_attempts", [max(n for one in turn for n in one.attempts) for turn in sixteen])
@@ -228,6 +241,10 @@ def _rate(clients: Sequence[Counted], length: float) -> float:
 
 def _p99(clients: Sequence[Counted]) -> float:
     return 1000 * percentile([second for one in clients for second in one.seconds], 0.99)
+
+
+def _trips(clients: Sequence[Counted]) -> float:
+    return sum(one.trips for one in clients) / max(1, sum(len(one.seconds) for one in clients))
 
 
 def main() -> int:

@@ -20,6 +20,7 @@ import metastore as ms
 from metastore.retry.policy import Attempt
 from tests.bench.combining.window import Arrangement, Cell
 from tests.bench.contention.crew import Meet
+from tests.bench.peers.contender import WAITS, count_waits
 from tests.bench.peers.in_database import ForUpdate
 from tests.bench.peers.mix import Lake
 from tests.bench.peers.session import place
@@ -30,6 +31,7 @@ __all__ = ["COUNTER", "HOT_TABLE", "PEER", "Counted", "hot_windows"]
 HOT_TABLE = (
     Arrangement("hot_table_1", 1, 1),
     Arrangement("hot_table_16", 16, 1),
+    Arrangement("hot_table_1x16", 1, 16),
     Arrangement("hot_table_2x16", 2, 16),
 )
 PEER = "for_update"
@@ -47,6 +49,8 @@ class Counted:
     """Of each transaction."""
     seconds: list[float] = field(default_factory=list)
     """Of each operation."""
+    trips: int = 0
+    """How often it waited for an answer of the database, for others of its process too."""
 
 
 class _Client(Protocol):
@@ -118,6 +122,7 @@ class _Peer:
 
 def hot_windows(meet: Meet, cells: Sequence[Cell], lake: Lake, process: int) -> list[list[Counted]]:
     """Measure the cells one after the other; return what each client of this process did."""
+    count_waits()
     found = []
     for cell in cells:
         mine = range(process, cell.arrangement.clients, cell.arrangement.processes)
@@ -159,7 +164,8 @@ def _client(
 
 
 def _through(client: _Client, length: float, number: int, dice: random.Random) -> Counted:
-    found, ends = Counted(), time.monotonic() + length
+    found, me, ends = Counted(), threading.get_ident(), time.monotonic() + length
+    before_all = WAITS[me]
     while (begun := time.monotonic()) < ends:
         drawn, before = dice.randrange(10), client.lost
         if drawn < 7:
@@ -173,4 +179,5 @@ def _through(client: _Client, length: float, number: int, dice: random.Random) -
         over = time.monotonic()
         found.done += over <= ends
         found.seconds.append(over - begun)
+    found.trips = WAITS[me] - before_all
     return found

@@ -48,7 +48,7 @@ judged AS MATERIALIZED (
     (SELECT count(*) FROM mine m WHERE m.entity_id = w.id) <> w.carried
       OR NOT w.helps AND EXISTS (SELECT FROM operation o WHERE o.entity_id = w.id AND o.{PENDING_HERE}) AS pending,
     -- a transaction is in line: the members have to be announced
-    {in_line("w.id")} AS queued
+    {{queued}} AS queued
   FROM wanted w JOIN rows r ON r.id = w.id
     LEFT JOIN {each("guard", "own", "own.id = w.id AND own.scope_version = w.scope AND own.mark IS NULL")} ON true),
 -- The gate of each member, and one reading of the clock.
@@ -97,7 +97,7 @@ logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS})
   SELECT {WRITER}, generation, operation_id, 0, seq, id, version, NULL, kind, 'alter', principal, at, path, path,
     changes, scope_version, in_use, doc, NULL, parent_id, name, fold, state
-  FROM steps WHERE NOT carried)
+  FROM steps WHERE NOT carried){{gone}}
 -- One row for each entity that was not skipped. A member that lost by the version alone gets the newest document.
 SELECT j.id, go.at, CASE WHEN j.behind THEN j.found END,
   CASE WHEN j.behind AND sum(length(j.found_doc)) FILTER (WHERE j.behind) OVER (ORDER BY j.id) <= {_MOST_RETURNED}
@@ -106,7 +106,20 @@ SELECT j.id, go.at, CASE WHEN j.behind THEN j.found END,
   j.free AND j.queued
 FROM (SELECT *, free AND NOT fits AND NOT pending AND NOT queued AS behind FROM judged) j
   LEFT JOIN go ON go.id = j.id""")
-_ALTER: Final = {skip: ALTER_TOGETHER.format(skip=" SKIP LOCKED" if skip else "") for skip in (False, True)}
+_GONE: Final = """,
+gone AS (
+  DELETE FROM ticket t USING go WHERE t.entity_id = go.id AND t.number = %(leaves)s::bigint)"""
+"""The turn of a chain ends with its commit."""
+_ALTER: Final = {
+    (skip, turn): ALTER_TOGETHER.format(
+        skip=" SKIP LOCKED" if skip else "",
+        queued=in_line("w.id", "%(ticket)s::bigint" if turn else None),
+        gone=_GONE if turn else "",
+    )
+    for skip in (False, True)
+    for turn in (False, True)
+}
+"""By whether it passes over rows that are locked, and whether it goes on a ticket: others pay nothing for that."""
 
 
 def alter_statement(alters: Sequence[AlterTogether], patience: int | None) -> Statement:
@@ -136,7 +149,10 @@ def alter_statement(alters: Sequence[AlterTogether], patience: int | None) -> St
         "s_results": texts([None if step.carried is None else step.carried.result for _, step in steps]),
         "s_carried": plain([step.carried is not None for _, step in steps]),
     }
-    return Statement(_ALTER[patience == 0], values, writes=True)
+    ticket = rows[0].ticket
+    if ticket is not None:  # the one member of its batch
+        values |= {"ticket": ticket, "leaves": ticket if rows[0].leaves else None}
+    return Statement(_ALTER[patience == 0, ticket is not None], values, writes=True)
 
 
 def _versions(one: AlterTogether) -> list[int | None]:

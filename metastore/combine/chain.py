@@ -1,0 +1,339 @@
+"""A chain: the callers of one process that write one entity go one after the other, and commit once.
+
+Functions that run in transactions (``store.run``) and plain alters take part. One of them *leads*. A function that
+leads runs on what the database has. At its end its caller takes those that wait along: it gives each function its turn,
+in the function's own thread, on the state that the one before left uncommitted. Then it decides the alters, and sends
+all of it as one :class:`~metastore.port.batches.AlterTogether`. An alter that leads does the same, without a function
+of its own. Each step keeps its operation id, its principal, its version and its row of history.
+
+* Nothing is told before that commit: no result, no value of a function that writes nothing, and no error. If the commit
+  is lost, the functions run again, and the alters go with the next chain.
+* A function is a *simple link* if it reads and alters this one entity, and nothing else. Any other one *cuts* the
+  chain, as does one that takes longer than ``SLOW``. What was done before it is committed. Then it goes as it would go
+  alone.
+* If nobody waits when a function ends, its caller commits as one that is alone.
+* While another process competes, whoever leads takes a ticket first (:mod:`metastore.operation.tickets`). Otherwise it
+  begins with what the last chain left, without a read. The commit checks the version either way.
+
+Each decision between two threads is one atomic step: who leads is the lane's (:mod:`~.lane`), and how a turn ended is
+:meth:`Link.end`. So an interrupt between any two lines costs a chain, and no answer: a function that does not come back
+cuts the chain, and one whose leader does not come back asks by its operation id what became of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from metastore.clock import Alive
+from metastore.combine.decided import MOST_BYTES, commit
+from metastore.combine.group import Group
+from metastore.combine.handle import Batch as Taken
+from metastore.combine.lane import Handle, Tell, Term
+from metastore.combine.link import ALONE, SETTLED, SLOW, STEPS, Answer, ChainLane, Link, Rider, oldest
+from metastore.combine.reads import batches
+from metastore.deadlines import GRACE, cleaning
+from metastore.kinds.registry import kind_named
+from metastore.operation.guards import key_under
+from metastore.operation.helping import BATCH
+from metastore.operation.hot import ForgetfulMap
+from metastore.operation.request import Request
+from metastore.operation.session import ManagerSession, Session
+from metastore.operation.tickets import OwnTicket
+from metastore.port.batches import Altered, Batch
+from metastore.port.commit import Commit, Conflicted, Unknown
+from metastore.port.records import Pending, Record
+
+__all__ = ["Chain", "Seat", "chain_at", "chain_for"]
+
+_PATIENCE: Final = 5.0
+"""After how long another caller leads beside one that waits in line, or for its commit (seconds)."""
+_COMPETES, _STAYS = 1.0, 0.1
+"""For how long another process counts as a competitor; for how long a chain begins with what the last one left, and
+alters wait for it (seconds)."""
+
+
+class Seat:
+    """The place of one run in a chain: it leads, or it has its turn on an uncommitted state."""
+
+    def __init__(self, link: Link, term: Term | None, handle: Handle[Link, Any] | None) -> None:
+        self.link, self.handle = link, handle
+        self.term = term
+        """None: it follows."""
+        self.base = link.base
+        """What its function is shown; None: what it reads, or what its ticket's turn began with."""
+
+
+class Chain:
+    """The chain of one entity; see the module."""
+
+    def __init__(self, session: Session, entity_id: int) -> None:
+        self._session, self._clock, self._id = session, session.clock, entity_id
+        self.lane = ChainLane(session.clock)
+        self._inside: list[Alive] = []
+        """Those that lead, or have their turn: what they call in their functions goes alone."""
+        self._kept: tuple[Record, str | None] | None = None
+        self._until = self._competes = 0.0
+        self.unfit: ForgetfulMap[float] = ForgetfulMap()
+        """Functions that have cut a chain, and until when they go alone."""
+
+    # --- who takes part
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an alter waits for the chain."""
+        if self._clock.runner() in self._inside:
+            return False
+        return (self.lane.is_led and not self.lane.is_stuck) or self._until > self._clock.monotonic()
+
+    def enter(self, ends: float) -> Seat | None:
+        """Wait until a function leads, or has its turn. None: it goes alone. Raises DeadlineExceeded."""
+        me = self._clock.runner()
+        if me in self._inside:
+            return None
+        link, term, handle = Link(self._clock), self.lane.lead(), None
+        try:
+            if term is None:
+                handle = self.lane.submit(link, ends)
+                self.lane.wait(handle)
+                term = handle.stay.term if handle.leads else None
+            if term is None and link.base is None:
+                link.end("gone")
+                return None
+            self.lane.move(_PATIENCE)
+            self._inside.append(me)
+            return Seat(link, term, handle)
+        except BaseException:
+            if handle is not None:
+                self.lane.give_up(handle)
+            self.leave(Seat(link, term, handle))
+            raise
+
+    def leave(self, seat: Seat) -> None:
+        """End the part of a run, whatever became of it."""
+        if self._clock.runner() in self._inside:
+            self._inside.remove(self._clock.runner())
+        seat.link.end("gone")
+        if seat.term is not None:
+            self.lane.leave(seat.term)
+
+    def kept(self) -> Record | None:
+        """Return what the last chain left, if no other process competes: a guess, which the commit checks."""
+        now, kept = self._clock.monotonic(), self._kept
+        if kept is None or self._competes > now or self._until < now:
+            return None
+        return kept[0] if kept[1] == self._session.backend.origin.run else None
+
+    def goes_alone(self) -> Record | None:
+        """Forget what the last chain left: a leader that goes alone writes behind it."""
+        kept, self._kept = self.kept(), None
+        return kept
+
+    def keep(self, record: Record | None) -> None:
+        """Note what a leader left that went alone."""
+        self._kept = None if record is None else (record, self._session.backend.origin.run)
+
+    def answer(self, seat: Seat) -> Answer:
+        """Wait until the state on which a function ran is committed, or is not."""
+
+        def unanswered(_: object) -> Answer:
+            # its leader was interrupted, or its time is over: a message with its step may be under way
+            return self._lost() if seat.link.step is None else Unknown("its chain has no answer")
+
+        assert seat.handle is not None
+        answer: Answer = self.lane.result(seat.handle, unanswered, _leads_nothing)
+        return answer
+
+    # --- a chain
+
+    def lead(self, seat: Seat, step: Commit, base: Record, seen: Pending | None, ticket: OwnTicket | None) -> Answer:
+        """Commit a leader's step with those that wait. ALONE: nobody waits, and it goes alone.
+
+        ``seen``: what its ticket's turn began with.
+        """
+        term, lane = seat.term, self.lane
+        assert term is not None
+        is_plain = seen is None or _is_plain(seen)
+        if lane._term is not term or not lane._queue or not is_plain:  # noqa: SLF001  (our own)
+            return ALONE
+        mine: Rider = Handle(seat.link, 0.0, -1, self._clock.waker())
+        with Taken(term) as batch:
+            lane.move(_PATIENCE)
+            others = lane.more(term, batch)
+            if not others or not seat.link.end(step):
+                lane.back(others)
+                return ALONE
+            group = Group(base, fresh=False)
+            group.helps = seen is not None
+            group.decide(mine, base, set())
+            tell = self._travel(group, others, seen, ticket, step.run, [mine])
+            lane.leave(term)
+            tell()
+        answer: Answer = mine.take(lambda _: Unknown("its chain was interrupted"))
+        return answer
+
+    def together(self, handles: Sequence[Rider]) -> Tell:
+        """Send a chain that an alter leads, for the lane."""
+        leader = next(one for one in handles if one.leads)
+        run = self._session.backend.origin.run  # before anything is read
+        term, base, ticket, seen = leader.stay.term, self.kept(), None, None
+        self.lane.move(_PATIENCE)
+        try:
+            if base is None:
+                ticket = OwnTicket(self._session)
+                ticket.take([self._id], leader.ends)
+                self.lane.move(_PATIENCE)
+                seen = ticket.seen.get(self._id) or self._session.backend.pending(self._id, None, BATCH)
+                if not _is_plain(seen):
+                    return _tells_nothing  # each goes alone
+                assert seen.known is not None
+                base = seen.known.record
+            group = Group(base, fresh=False)  # some of those that take part came after it was read
+            group.helps = seen is not None
+            # those that came meanwhile take part
+            others = [] if term.batch is None else self.lane.more(term, term.batch)
+            return self._travel(group, [leader, *others], seen, ticket, run, [])
+        finally:
+            if ticket is not None:
+                with cleaning(self._clock.monotonic() + GRACE):
+                    ticket.leave()
+
+    def _travel(
+        self,
+        group: Group,
+        handles: Sequence[Rider],
+        seen: Pending | None,
+        ticket: OwnTicket | None,
+        run: str | None,
+        led: list[Rider],
+    ) -> Tell:
+        """Let all take part, commit, and return what tells them. ``led``: the leader's own link, which has its step."""
+        chain, self._kept = object(), None
+        for one in handles:
+            one.request.taken = True
+            one.request.under_way.add(chain)
+        try:
+            if seen is not None:
+                group.resolve(seen)
+            begun, later = self._decide(group, handles)
+            links = [*led, *begun]
+            altered = self._commit(group, ticket, run)
+            applied = altered is not None and altered.time is not None
+            self._note(group, altered, run, ticket)
+            if altered is not None and not applied:
+                # they go with the next chain, which has a ticket, and carries what is announced
+                lost = altered._replace(pending=altered.pending or altered.queued, queued=False)
+                later += list(group.behind(lost, None))
+            self.lane.back(sorted(later, key=oldest))
+        finally:
+            for one in handles:
+                one.request.under_way.discard(chain)
+
+        def tell() -> None:
+            group.tell(altered, None)
+            for one in links:
+                if not one.answered:
+                    one.answer(self._answer(one.request, group, applied=applied))
+
+        return tell
+
+    def _decide(self, group: Group, handles: Sequence[Rider]) -> tuple[list[Rider], list[Rider]]:
+        """Let the functions run, then decide the alters. Return the links that had a turn, and who waits still."""
+        begun, later, left = list[Rider](), list[Rider](), MOST_BYTES
+        ends, cut = self._clock.monotonic() + SLOW, False
+        for one in sorted(handles, key=_alters):
+            link = one.request if isinstance(one.request, Link) else None
+            if cut or left <= 0 or len(group.steps) >= STEPS or (link is not None and self._clock.monotonic() > ends):
+                later.append(one)
+            elif link is not None:
+                link.handle = one
+                begun.append(one)
+                left -= group.decide(one, group.first, set())
+                cut = link.cuts
+            elif _leads_to(one.request, group.first):
+                left -= group.decide(one, group.first, set())
+        return begun, later
+
+    def _commit(self, group: Group, ticket: OwnTicket | None, run: str | None) -> Altered | None:
+        """Send the steps. None: nothing was sent, or nothing was applied, or the outcome is unknown."""
+        if group.together is None:
+            return None
+        number = None if ticket is None else ticket.number
+        leaves = ticket is not None and ticket.is_short
+        alters = group.alters()._replace(ticket=number, leaves=leaves)
+        backend, batch = batches(self._session), Batch(alters=[alters], run=run)
+        written = backend.in_one_go(lambda: commit(group.members, batch, backend))
+        if written is None:
+            return None
+        if written.alters[0].time is not None and leaves and ticket is not None:
+            ticket.passed()
+        return written.alters[0]
+
+    def _note(self, group: Group, altered: Altered | None, run: str | None, ticket: OwnTicket | None) -> None:
+        """Note what the chain left, and whether others compete."""
+        now = self._clock.monotonic()
+        if len(group.members) > 1:  # one that is alone for long goes as it went before there was a chain
+            self._until = now + _STAYS
+            self._session.hot.note(self._id)
+        if altered is not None and altered.time is not None:
+            self._kept = group.record._replace(modified_at=altered.time), run
+            self._session.metrics.batch(len(group.steps))
+        if (group.together is not None and self._kept is None) or (ticket is not None and not ticket.alone):
+            self._competes = now + _COMPETES
+
+    def _answer(self, link: Link, group: Group, *, applied: bool) -> Answer:
+        """Return the answer to a link whose step was not applied, or that has none."""
+        if group.together is None and (link.base is None or link.base.version == group.first.version):
+            return ALONE
+        if link.step is None:
+            return SETTLED if applied else self._lost()
+        return self._lost() if link.doubt is None else link.doubt
+
+    def _lost(self) -> Conflicted:
+        return Conflicted("self", self._id)
+
+
+def chain_at(session: Session, entity_id: int) -> Chain:
+    """Return the chain of an entity. One that was forgotten costs a lost commit."""
+    chain: Chain | None = session.chains.get(entity_id)
+    if chain is None:
+        chain = Chain(session, entity_id)
+        session.chains.set(entity_id, chain)
+    return chain
+
+
+def chain_for(session: ManagerSession, request: Request[Any]) -> Chain | None:
+    """Return the chain that an alter waits for; None: there is none."""
+    merge = request.merge
+    if merge is None or request.verb != "alter":
+        return None
+    entity_id = session.hot.find(merge.entity_id, merge.names and (merge.kind, merge.names))
+    chain: Chain | None = session.chains.get(entity_id)
+    return chain if chain is not None and chain.is_open else None
+
+
+def _leads_to(request: Any, record: Record) -> bool:
+    """Whether an alter is of this entity, as far as its path says."""
+    below = request.below
+    if request.path is None or below is None:
+        return request.record is not None and request.record.chain[-1].id == record.chain[-1].id
+    *_, parent, node = (None, *record.chain)
+    key = node.name if parent is None else key_under(parent, node.name)
+    return bool(below.parents == record.chain[:-1] and (below.family, below.key) == (kind_named(node.kind).family, key))
+
+
+def _is_plain(seen: Pending) -> bool:
+    """Whether a chain may begin with this: the entity is live, and no announced change needs a user's rights."""
+    return seen.known is not None and seen.known.live and all(intent.fences is None for intent in seen.intents)
+
+
+def _leads_nothing(_: Sequence[Rider]) -> Tell:
+    return _tells_nothing  # a function that has had its turn is never elected
+
+
+def _tells_nothing() -> None:
+    """Answer nobody: each goes alone."""
+
+
+def _alters(handle: Rider) -> tuple[bool, int]:
+    return not isinstance(handle.request, Link), handle.number

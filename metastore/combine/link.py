@@ -1,0 +1,197 @@
+"""One run of a function that takes part in a chain (:mod:`~.chain`), and the lane in which it waits for its turn."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+from uuid import UUID
+
+from metastore.clock import Clock, Waker
+from metastore.combine.handle import Batch as Taken
+from metastore.combine.lane import PATIENCE, Handle, Lane, Term
+from metastore.combine.waiting import Left
+from metastore.errors import DeadlineExceeded
+from metastore.operation.guards import guards_of
+from metastore.operation.request import Proposal
+from metastore.port.commit import Commit, CommitOutcome, Committed, Unknown
+from metastore.port.conditions import Expect
+from metastore.port.records import Record
+from metastore.port.writes import Update
+
+__all__ = ["ALONE", "SETTLED", "SLOW", "STEPS", "Answer", "ChainLane", "End", "Link", "Rider", "fits", "oldest"]
+
+SLOW: Final = 0.02
+"""A function that takes longer cuts its chain, and no function begins in a chain that has taken longer (seconds)."""
+STEPS: Final = 64
+"""How many steps a chain has at most."""
+Rider = Handle[Any, Any]
+"""An alter (:class:`~.waiting.Waiting`) or a function (:class:`~.link.Link`) that waits."""
+SETTLED: Final = "settled"
+"""The answer to a run without a step: the state that it saw was committed."""
+ALONE: Final = "alone"
+"""The answer to a run without a step: the chain has sent nothing, so the run rests on nothing uncommitted."""
+Answer = CommitOutcome | Literal["settled", "alone"]
+
+End = Commit | Literal["value", "cut", "gone"]
+"""How a turn ended: with a step; with a value or an error; with something else; or its caller was interrupted."""
+
+
+class Link:
+    """One run of a function that waits for its turn. It has all that a :class:`~.group.Group` asks of a request."""
+
+    __slots__ = ("_clock", "_end", "_turn", "doubt", "handle", "taken", "under_way")
+    path = None
+    may_return = False
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._turn: tuple[Record, Waker] | None = None
+        self._end: dict[None, End] = {}
+        self.handle: Handle[Any, Any] | None = None
+        self.doubt: Unknown | None = None
+        self.taken = False
+        self.under_way = set[object]()
+
+    @property
+    def request(self) -> Link:
+        """The link itself, which has the verb of a request."""
+        return self
+
+    @property
+    def verb(self) -> str:
+        return "alter"
+
+    @property
+    def base(self) -> Record | None:
+        """The state on which its function runs; None: it has no turn yet."""
+        return None if self._turn is None else self._turn[0]
+
+    def end(self, end: End) -> bool:
+        """Let its turn end; False: it had ended, because the leader waits no longer. (``setdefault`` is atomic.)"""
+        mine = self._end.setdefault(None, end) is end
+        if self._turn is not None:
+            self._turn[1].wake()
+        return mine
+
+    @property
+    def step(self) -> Commit | None:
+        """What it adds to the chain."""
+        end = self._end.get(None)
+        return end if isinstance(end, Commit) else None
+
+    @property
+    def cuts(self) -> bool:
+        """Whether the chain ends before it."""
+        return self._end.get(None) == "cut"
+
+    @property
+    def id(self) -> UUID:
+        assert self.step is not None
+        return self.step.operation_id
+
+    @property
+    def principal(self) -> str | None:
+        assert self.step is not None
+        return self.step.principal
+
+    def decide(self, record: Record) -> Proposal[CommitOutcome] | str:
+        """Give the function its turn on ``record``; return its step, or SETTLED if it has none. Raises Left."""
+        if not self._end and self.handle is not None:
+            back = self._clock.waker()
+            self._turn = record, back
+            self.handle._waker.wake()  # noqa: SLF001  (as the lane wakes it)
+            ends = self._clock.monotonic() + SLOW
+            while not self._end and (left := ends - self._clock.monotonic()) > 0:
+                back.wait(left)
+            self._end.setdefault(None, "cut")
+        end = self._end[None]
+        if isinstance(end, Commit):
+            return Proposal(guards_of(record.chain[:-1]), end.writes, _committed)
+        if end == "value":
+            return SETTLED
+        raise Left
+
+    def note(self, *_: object) -> None:
+        """Do nothing: its caller counts its attempts by the answer."""
+
+    overtaken = outdated = hindered = queued = ended = note
+
+
+def fits(one: Commit, base: Record) -> bool:
+    """Whether a commit does nothing but alter this entity, or read it, on this state."""
+    rare = one.leases or one.evidence or one.publishes or one.carries or one.skip_existing or one.overlook
+    bound = (one.caller, one.held, one.advance, one.reason, one.ticket)
+    node, parents = base.chain[-1], {n.id: n.scope_version for n in base.chain[:-1]}
+    above = {g.id: g.scope_version for g in one.guards if (g.id, g.scope_version) != (node.id, node.scope_version)}
+    if not parents or rare or one.claim or any(part is not None for part in bound) or above != parents:
+        return False
+    if any(guard.exclusive or guard.bump for guard in one.guards):
+        return False
+    if not one.writes:
+        return one.reads == (Expect(node.id, base.version),)
+    write = one.writes[0]
+    if one.reads or len(one.writes) > 1 or not isinstance(write, Update) or write.doc is None:
+        return False
+    event, plain = write.event, Update(node.id, base.version, write.event, write.doc)
+    return write == plain and event.action == "alter" and event.path_before == event.path_after is not None
+
+
+def _committed(results: Any) -> CommitOutcome:
+    return Committed(results)
+
+
+class ChainLane(Lane[Any, Any]):
+    """The lane of a chain. How long its leader may take depends on what it does."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock, STEPS, patience=SLOW)
+        self._may_take, self._moved = 0.0, 0.0
+
+    def move(self, may_take: float) -> None:
+        """Note that the leader does the next thing, and how long that may take (seconds)."""
+        self._may_take, self._moved = may_take, self._clock.monotonic()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the leader takes longer."""
+        return self._clock.monotonic() - self._moved > self._may_take
+
+    @property
+    def is_led(self) -> bool:
+        """Whether there is a leader."""
+        return self._token.locked()
+
+    def _leads(self, handle: Rider) -> bool:
+        self.move(PATIENCE)  # an interrupt may have stopped it before it could leave the queue
+        return super()._leads(handle)
+
+    def _take_over(self, term: Term) -> None:
+        if self.is_stuck:
+            super()._take_over(term)
+
+    def more(self, term: Term, batch: Taken) -> list[Rider]:
+        """Take those that wait; return all that were taken in this term, the oldest first."""
+        self._take(term, batch.members)
+        return sorted([one for one in batch.members if one.stay.is_in(term)], key=oldest)
+
+    def wait(self, handle: Rider) -> None:
+        """Wait until a function has its turn, leads, or goes alone. Raises DeadlineExceeded."""
+        while not (handle.request.base is not None or handle.goes_on):
+            if not self._woken(handle):
+                raise DeadlineExceeded(_LATE)
+            if not handle.stay.waits and not handle.leads and self._clock.monotonic() >= handle.ends:
+                handle.stay.end()
+
+    def give_up(self, handle: Rider) -> None:
+        """Leave the queue, or let the next one lead."""
+        handle.stay.decide("left")
+        if handle.leads:
+            self.leave(handle.stay.term)
+        self._let_watch()
+
+
+def oldest(handle: Rider) -> int:
+    """Return what sorts those that wait: who came first is first."""
+    return handle.number
+
+
+_LATE: Final = "the transaction was not run: others of this process were in line before it; call again"

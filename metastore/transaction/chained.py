@@ -1,0 +1,156 @@
+"""The part that the runs of one function have in the chain of an entity: see :mod:`metastore.combine.chain`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from metastore.combine.chain import Chain, Seat, chain_at
+from metastore.combine.link import ALONE, SETTLED, SLOW, Answer, End, fits
+from metastore.kinds.registry import kind_named
+from metastore.names import format_path
+from metastore.operation.helping import leads_to
+from metastore.operation.session import Session
+from metastore.operation.tickets import OwnTicket
+from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
+from metastore.port.records import Lookup, Pending, Record
+from metastore.port.writes import Result, Update
+
+__all__ = ["InChain"]
+
+_MOST_LOST: Final = 2
+"""How many chains a function loses at most. Then it waits in line by itself."""
+_UNFIT: Final = 1.0
+"""For how long a function goes alone that has cut a chain (seconds)."""
+
+
+class InChain:
+    """See the module. ``function``: what identifies the function; None: it takes part in no chain."""
+
+    def __init__(self, session: Session, function: object | None) -> None:
+        self._session, self._function = session, function
+        self._chain: Chain | None = None
+        self._seat: Seat | None = None
+        self._seen: Pending | None = None
+        self._lost = 0
+        self._outdated: Record | None = None
+        """What the last chain left, before a run that leads goes alone."""
+        self.guesses = False
+        """The run began with a state that is not committed, or may be outdated: its errors are checked."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether the run leads the chain."""
+        return self._seat is not None and self._seat.term is not None
+
+    def enter(self, ids: tuple[int, ...], ends: float) -> bool:
+        """Wait for the run's part in the chain. False: it needs a turn among the processes, and a ticket for that."""
+        self.guesses, self._seen = False, None
+        if self._seat is not None:
+            self._seat.base = None  # it leads on, behind a run that lost on this
+            return False
+        if self._function is None or len(ids) != 1 or self._lost >= _MOST_LOST:
+            return False
+        chain = chain_at(self._session, ids[0])
+        if (chain.unfit.get(self._function) or 0.0) > self._session.clock.monotonic():
+            return False
+        self._chain = chain
+        self._seat = seat = chain.enter(ends)
+        if seat is None:
+            return False
+        if seat.term is not None:
+            seat.base = chain.kept()
+            self.begin()
+        self.guesses = seat.base is not None
+        return self.guesses
+
+    def begin(self) -> None:
+        """Note that the function of a run that leads begins, or goes on."""
+        if self.leads and self._chain is not None:
+            self._chain.lane.move(SLOW)
+
+    def began(self, seen: Pending) -> None:
+        """Note what the turn of a run that leads began with."""
+        if self.leads and self._seat is not None and seen.known is not None:
+            self._seen, self._seat.base = seen, seen.known.record
+
+    def show(self, lookup: Lookup) -> dict[Lookup, Record]:
+        """Return the state on which the run goes, if a path leads there."""
+        base = None if self._seat is None else self._seat.base
+        if base is None or self._seen is not None:
+            return {}
+        same = kind_named(base.chain[-1].kind).family == lookup.families[-1]
+        return {lookup: base} if same and leads_to(format_path(lookup.names), base.chain) else {}
+
+    def send(self, commit: Commit, ticket: OwnTicket | None) -> CommitOutcome | None:
+        """Commit with the others of the chain; None: the run goes alone, as if there were no chain."""
+        seat, chain, self._outdated = self._seat, self._chain, None
+        if seat is None or chain is None:
+            return None
+        simple = seat.base is not None and fits(commit, seat.base)
+        if seat.term is None:
+            told = self._told(chain, seat, (commit if commit.writes else "value") if simple else "cut")
+            return (
+                (Committed(()) if simple and not seat.link.cuts else None) if told == SETTLED else self._counted(told)
+            )
+        if simple and seat.base is not None and commit.writes and not self._is_slow(chain):
+            answer = chain.lead(seat, commit, seat.base, self._seen, ticket)
+            if answer != ALONE:
+                self.leave()
+                return self._counted(answer)
+        self._outdated = chain.goes_alone()
+        return None
+
+    def committed(self, commit: Commit, results: tuple[Result | None, ...]) -> None:
+        """Note what a run that leads has committed alone: the next chain begins with it."""
+        before, chain = self._outdated, self._chain
+        if before is None or chain is None or not fits(commit, before) or not commit.writes:
+            return
+        write, result = commit.writes[0], results[0]
+        if isinstance(write, Update) and write.doc is not None and result is not None:
+            after = before._replace(version=result.version, doc=write.doc, modified_at=result.time)
+            chain.keep(after._replace(modified_by=commit.principal))
+
+    def settled(self, reads: Commit) -> bool | None:
+        """After an error of the function: whether the state that it saw is committed. None: it must be checked.
+
+        ``reads``: what it has read.
+        """
+        seat, chain = self._seat, self._chain
+        if seat is None or chain is None or seat.term is not None:
+            return None
+        simple = seat.base is not None and fits(reads, seat.base)
+        told = self._told(chain, seat, "value" if simple else "cut")
+        if told == SETTLED:
+            return True if simple and not seat.link.cuts else None
+        return None if self._counted(told) is None else False
+
+    def _told(self, chain: Chain, seat: Seat, end: End) -> Answer:
+        """End the turn of a run that follows, and wait for the answer."""
+        seat.link.end(end)
+        if seat.link.cuts:
+            chain.unfit.set(self._function, self._session.clock.monotonic() + _UNFIT)
+        try:
+            return chain.answer(seat)
+        finally:
+            self.leave()
+
+    def _counted(self, answer: Answer) -> CommitOutcome | None:
+        self._lost += isinstance(answer, Conflicted)
+        return None if isinstance(answer, str) else answer
+
+    def _is_slow(self, chain: Chain) -> bool:
+        if not chain.lane.is_stuck:
+            return False
+        chain.unfit.set(self._function, self._session.clock.monotonic() + _UNFIT)
+        return True
+
+    def ended(self) -> None:
+        """Note that a run is over: one that leads keeps its place for the next run."""
+        if self._seat is not None and self._seat.term is None:
+            self.leave()
+
+    def leave(self) -> None:
+        """Leave the chain."""
+        seat, self._seat = self._seat, None
+        if seat is not None and self._chain is not None:
+            self._chain.leave(seat)

@@ -1,0 +1,404 @@
+"""A chain: callers of one process on one entity commit together, and each is told what became of its own call."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+import metastore as ms
+from metastore import Store
+from metastore.combine import chain, link
+from metastore.combine.chain import Chain, chain_at
+from metastore.operation import tickets
+from metastore.port.batches import Batch, Written
+from metastore.port.commit import Conflicted, Unknown
+from metastore.transaction import chained
+from tests.combine.conftest import SCHEMA
+from tests.combine.gate import LONGEST, held, until_waiting, waiting
+from tests.interrupts.raising import Raising
+from tests.servers.process import wait_until
+
+T0 = f"{SCHEMA}.t0"
+Sent = Callable[[Batch, Callable[[], Any]], Any]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no function, and no turn, count as long on a busy machine."""
+    _take_for_slow(monkeypatch, 10.0)
+    monkeypatch.setattr(tickets, "_LONG", 10.0)
+
+
+def _take_for_slow(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    for module in (link, chain, chained):
+        monkeypatch.setattr(module, "SLOW", seconds)
+
+
+def count(store: Store, path: str = T0, meanwhile: Callable[[int], object] = lambda _: None) -> int:
+    """Count one up in a transaction; return the number."""
+
+    def fn(tx: Any) -> int:
+        table = tx.tables.load(path)
+        value = int(table.properties.get("counter", "0")) + 1
+        tx.tables.alter(table, ms.SetProperty("counter", str(value)))
+        meanwhile(value)
+        return value
+
+    return store.run(fn)
+
+
+def alter(store: Store, key: str) -> int:
+    """Give a property another value; return the version that this makes."""
+    return store.tables.alter(T0, ms.SetProperty(key, str(uuid4()))).version
+
+
+def chain_of(store: Store) -> Chain:
+    """Return the chain of the table, on which others have just met."""
+    table, session = store.tables.load(T0), store._session
+    count(store)  # from here on the settings of the catalog are known
+    session.hot.note(table.id, ("table", table.names))
+    return chain_at(session, table.id)
+
+
+def started(
+    pool: ThreadPoolExecutor, one: Chain, calls: Sequence[Callable[[], Any]], longest: float = LONGEST
+) -> list[Future[Any]]:
+    """Let all calls wait for the chain, in this order; then let the first one lead."""
+    futures: list[Future[Any]] = []
+    with held(one.lane):
+        one.lane._patience = 0.02
+        one.lane.move(LONGEST)
+        for number, call in enumerate(calls, 1):
+            futures.append(pool.submit(call))
+            if longest == LONGEST:
+                until_waiting(one.lane, number, futures)
+            else:  # one is interrupted: perhaps it does not wait any more
+                wait_until(lambda n=number: futures[-1].done() or waiting(one.lane) >= n, longest)  # type: ignore[misc]
+    return futures
+
+
+def begin_without_a_ticket(store: Store, one: Chain) -> None:
+    """Let the next chain begin with what is there: a ticket would keep other processes out."""
+    one._kept, one._until = (store.tables.load(T0).record, store._session.backend.origin.run), math.inf
+
+
+@contextmanager
+def sending(store: Store, sent: Sent) -> Iterator[list[Batch]]:
+    """Let ``sent`` stand between a store and its batches; give the batches of chains."""
+    backend: Any = store._session.backend
+    original, batches = backend.write_together, list[Batch]()
+
+    def write_together(batch: Batch, patience: int) -> Any:
+        batches.append(batch)
+        return sent(batch, lambda: original(batch, patience))
+
+    backend.write_together = write_together
+    try:
+        yield batches
+    finally:
+        del backend.write_together
+
+
+def results(futures: Sequence[Future[Any]]) -> list[Any]:
+    return [one.exception(LONGEST) or one.result() for one in futures]
+
+
+def test_functions_and_alters_are_one_commit(store: Store) -> None:
+    """Each has its own version, operation and principal; the ticket is taken once, and leaves with the commit."""
+    one, before = chain_of(store), store.tables.load(T0)
+    calls = [lambda: count(store), lambda: alter(store, "a"), lambda: count(store), lambda: alter(store, "b")]
+    with sending(store, lambda _, send: send()) as batches, ThreadPoolExecutor(4) as pool:
+        found = results(started(pool, one, calls))
+    assert [len(batch.alters[0].steps) for batch in batches] == [4]
+    assert batches[0].alters[0].leaves
+    assert found == [2, before.version + 3, 3, before.version + 4], "functions go first"
+    table = store.tables.load(T0)
+    assert (table.version, table.properties["counter"]) == (before.version + 4, "3")
+    history = [one for one in store.tables.history(table) if one.version > before.version]
+    assert len({one.operation_id for one in history}) == len({one.version for one in history}) == 4
+    assert not store.verify()
+
+
+def test_nothing_is_told_before_the_commit(store: Store) -> None:
+    """Neither results nor a value without a write, nor an error that rests on what is not committed."""
+    one, told, sent = chain_of(store), threading.Event(), threading.Event()
+
+    def gate(batch: Batch, send: Callable[[], Any]) -> Any:
+        sent.set()
+        assert told.wait(LONGEST)
+        return send()
+
+    def fails(value: int) -> None:
+        raise ValueError(value)
+
+    def reads(tx: Any) -> str:
+        return str(tx.tables.load(T0).properties["counter"])
+
+    calls = [
+        lambda: count(store),
+        lambda: store.run(reads),
+        lambda: count(store, meanwhile=fails),
+        lambda: alter(store, "a"),
+        lambda: store.tables.alter(T0, ms.RemoveProperty("counter"), ms.SetProperty("counter", "x")).version,
+    ]
+    with sending(store, gate), ThreadPoolExecutor(5) as pool:
+        futures = started(pool, one, calls)
+        assert sent.wait(LONGEST)
+        assert not any(future.done() for future in futures)
+        told.set()
+        found = results(futures)
+    assert found[:2] == [2, "2"]
+    assert isinstance(found[2], ValueError)
+    assert found[2].args == (3,)
+    assert found[4] == found[3] + 1
+
+
+def test_an_error_on_what_was_never_committed_is_not_told(store: Store, url: str) -> None:
+    """The chain loses to another process. The function runs again, and on what is there it does not fail."""
+    one, first = chain_of(store), [True]
+    with ms.open(url) as other:
+
+        def gate(_: Batch, send: Callable[[], Any]) -> Any:
+            if first:
+                first.clear()
+                other.tables.alter(T0, ms.SetProperty("counter", "100"))
+            return send()
+
+        def fails(value: int) -> None:
+            if value == 3:
+                raise ValueError(value)
+
+        begin_without_a_ticket(store, one)
+        with sending(store, gate), ThreadPoolExecutor(2) as pool:
+            found = results(started(pool, one, [lambda: count(store), lambda: count(store, meanwhile=fails)]))
+    assert sorted(found) == [101, 102]
+    assert store.tables.load(T0).properties["counter"] == "102"
+
+
+def test_a_function_that_does_more_cuts_the_chain(store: Store) -> None:
+    """What was done before it is committed first, then it commits alone on that; the rest goes in the next chain."""
+    one = chain_of(store)
+
+    def more(tx: Any) -> int:
+        value = int(tx.tables.load(T0).properties["counter"]) + 1
+        tx.tables.alter(T0, ms.SetProperty("counter", str(value)))
+        tx.tables.alter(f"{SCHEMA}.t1", ms.SetProperty("more", "2"))
+        return value
+
+    with sending(store, lambda _, send: send()) as batches, ThreadPoolExecutor(3) as pool:
+        calls = [lambda: count(store), lambda: store.run(more), lambda: count(store)]
+        found = results(started(pool, one, calls))
+    assert sorted(found) == [2, 3, 4]
+    assert len(batches[0].alters[0].steps) == 1, "that of the first one"
+    assert store.tables.load(T0).properties["counter"] == "4"
+    assert not store.verify()
+
+
+def test_a_slow_function_holds_up_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    _take_for_slow(monkeypatch, 0.3)
+    one, waits, held_up = chain_of(store), threading.Event(), list[int]()
+
+    def slow(value: int) -> None:
+        if not waits.wait(5):
+            held_up.append(value)
+
+    with ThreadPoolExecutor(4) as pool:
+        calls = [lambda: count(store), lambda: count(store, meanwhile=slow), lambda: alter(store, "a")]
+        futures = started(pool, one, calls)
+        others = results([futures[0], futures[2]])
+        assert others[0] == 2
+        assert not held_up
+        waits.set()
+        assert results(futures)[1] == 3
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_lost_answer_is_told_once(store: Store, applied: bool) -> None:
+    """Each asks by its own operation id what became of it."""
+    one, first = chain_of(store), [True]
+
+    def gate(_: Batch, send: Callable[[], Any]) -> Any:
+        if not first:
+            return send()
+        first.clear()
+        if applied:
+            assert isinstance(send(), Written)
+        return Unknown("cut")
+
+    calls = [lambda: count(store), lambda: alter(store, "a"), lambda: count(store), lambda: count(store)]
+    with sending(store, gate), ThreadPoolExecutor(4) as pool:
+        found = results(started(pool, one, calls))
+    assert sorted([found[0], *found[2:]]) == [2, 3, 4]
+    assert store.tables.load(T0).properties["counter"] == "4"
+
+
+def test_a_state_that_was_never_committed_is_not_written(store: Store, url: str) -> None:
+    """The answer is lost, nothing was applied, and another process has made the version that the second one expects."""
+    one, first, told = chain_of(store), [True], threading.Event()
+
+    def again(_: int) -> None:
+        if not first:
+            told.wait(1)  # the second one would write first
+
+    def second() -> int:
+        try:
+            return count(store)
+        finally:
+            told.set()
+
+    with ms.open(url) as other:
+
+        def gate(_: Batch, send: Callable[[], Any]) -> Any:
+            if not first:
+                return send()
+            first.clear()
+            other.tables.alter(T0, ms.SetProperty("other", "1"))
+            return Unknown("cut")
+
+        begin_without_a_ticket(store, one)
+        with sending(store, gate), ThreadPoolExecutor(2) as pool:
+            found = results(started(pool, one, [lambda: count(store, meanwhile=again), second]))
+    assert sorted(found) == [2, 3]
+    assert {**store.tables.load(T0).properties}.items() >= {("counter", "3"), ("other", "1")}
+
+
+def test_a_chain_that_the_database_refuses_costs_each_one_run(store: Store) -> None:
+    one, refused = chain_of(store), [True, True]
+
+    def gate(_: Batch, send: Callable[[], Any]) -> Any:
+        return Conflicted("serialization") if refused and refused.pop() else send()
+
+    with sending(store, gate), ThreadPoolExecutor(3) as pool:
+        found = results(started(pool, one, [lambda: count(store) for _ in range(3)]))
+    assert sorted(found) == [2, 3, 4]
+
+
+def test_a_run_inside_of_a_run_goes_alone(store: Store) -> None:
+    one = chain_of(store)
+
+    def outer(value: int) -> None:
+        if value == 3:
+            alter(store, "inside")
+
+    with ThreadPoolExecutor(3) as pool:
+        found = results(started(pool, one, [lambda: count(store), lambda: count(store, meanwhile=outer)]))
+    assert len(set(found)) == 2
+    assert store.tables.load(T0).properties["counter"] == str(max(found))
+
+
+def test_callers_of_one_process_lose_no_update(store: Store) -> None:
+    """Each count is told once, and each version is one answer's."""
+    counted, versions, errors = list[int](), list[int](), list[BaseException]()
+
+    def client(number: int) -> None:
+        try:
+            for n in range(12):
+                if n % 3:
+                    versions.append(store.tables.alter(T0, ms.SetProperty(f"k{number}", str(n))).version)
+                else:
+                    counted.append(count(store))
+        except BaseException as error:  # noqa: BLE001  (it is looked at)
+            errors.append(error)
+
+    before = store.tables.load(T0).version
+    threads = [threading.Thread(target=client, args=(n,)) for n in range(12)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not errors
+    assert sorted(counted) == list(range(1, 49))
+    assert max(Counter(versions).values()) == 1
+    table = store.tables.load(T0)
+    assert (table.properties["counter"], table.version) == ("48", before + 12 * 12)
+
+
+def test_tasks_of_one_process_lose_no_update(store: Store, url: str) -> None:
+    """As threads: each function runs in its own task, which may wait in it."""
+    counted, chains = list[int](), list[int]()
+    count(store)
+    original = Chain._commit
+
+    async def client(astore: Any, number: int) -> None:
+        async def fn(tx: Any) -> int:
+            table = await tx.tables.load(T0)
+            value = int(table.properties.get("counter", "0")) + 1
+            await asyncio.sleep(0)
+            await tx.tables.alter(table, ms.SetProperty("counter", str(value)))
+            return value
+
+        for n in range(6):
+            if n % 3:
+                await astore.tables.alter(T0, ms.SetProperty(f"k{number}", str(n)))
+            else:
+                counted.append(await astore.run(fn))
+
+    def noted(self: Chain, group: Any, *more: Any) -> Any:
+        chains.append(len(group.steps))
+        return original(self, group, *more)
+
+    async def main() -> None:
+        async with await ms.open_async(url) as astore:
+            await asyncio.gather(*[client(astore, n) for n in range(12)])
+
+    Chain._commit = noted  # type: ignore[method-assign, assignment]
+    try:
+        asyncio.run(main())
+    finally:
+        Chain._commit = original  # type: ignore[method-assign]
+    assert sorted(counted) == list(range(2, 26))
+    assert max(chains) > 1, "they have travelled together"
+
+
+_CODE = {chain.__file__, link.__file__, chained.__file__}
+
+
+@pytest.mark.parametrize("role", ["leads", "follows", "alters"])
+def test_an_interrupt_between_any_two_lines_is_its_own_threads(
+    store: Store, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No update is lost, none is told that was not made, and nobody waits for the one that was interrupted."""
+    _take_for_slow(monkeypatch, 0.3)
+    counted, versions = list[int](), list[int]()
+    for at in range(1, 2_000, 7):
+        one, raising = chain_of(store), Raising(_CODE, at, KeyboardInterrupt)
+        own: Callable[[], Any] = (lambda: alter(store, "own")) if role == "alters" else (lambda: count(store))
+
+        def hurt(raising: Raising = raising, own: Callable[[], Any] = own) -> Any:
+            return raising.run(own)
+
+        others: list[Callable[[], Any]] = [lambda: count(store), lambda: alter(store, "a")]
+        calls = [*others, hurt] if role == "follows" else [hurt, *others]
+        before = int(store.tables.load(T0).properties["counter"])
+        with ThreadPoolExecutor(3) as pool:
+            futures = started(pool, one, calls, 0.05)
+            told = [one.exception(LONGEST) or one.result() for one in futures if one is not futures[calls.index(hurt)]]
+            mine = futures[calls.index(hurt)].exception(LONGEST)
+        after = int(store.tables.load(T0).properties["counter"])
+        assert all(isinstance(value, int) for value in told), told
+        assert mine is None or isinstance(mine, KeyboardInterrupt)
+        least = 1 + (mine is None and role != "alters")
+        assert least <= after - before <= 1 + (role != "alters")
+        for value, kind in zip(told, (counted, versions), strict=True):
+            assert isinstance(value, int)
+            kind.append(value)
+        if mine is None:
+            own_answer: Any = futures[calls.index(hurt)].result()
+            (versions if role == "alters" else counted).append(own_answer)
+        if raising.left:
+            break
+    assert raising.left, "it has no end"
+    made = [one.version for one in store.tables.history(T0)]
+    assert len(set(made)) == len(made) == store.tables.load(T0).version
+    assert max(Counter(counted).values()) == max(Counter(versions).values()) == 1, "none is told twice"
+    assert set(versions) <= set(made)
+    assert not store.verify()
