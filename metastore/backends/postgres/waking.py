@@ -87,9 +87,12 @@ def told_by_help(help_: Help) -> Statement | None:
 
 
 def told_by_batch(batch: Batch) -> Statement | None:
-    """Return what to send behind a batch; None: it carries nothing."""
-    carrying = [(one.id, step.operation_id) for one in batch.alters for step in one.steps if step.carried is not None]
-    return _tell(list(dict(carrying)), [owner for _, owner in carrying]) if carrying else None
+    """Return what to send behind a batch; None: it carries nothing, and leaves no line."""
+    owners = {one.id: [s.operation_id for s in one.steps if s.carried is not None] for one in batch.alters}
+    left = {one.id: one.ticket for one in batch.alters if one.leaves}  # a chain, which is alone in its batch
+    ids = [i for i, carried in owners.items() if carried or i in left]
+    every = [owner for carried in owners.values() for owner in carried]
+    return _tell(ids, every, next(iter(left.values()), None)) if ids else None
 
 
 def told_by_leaving(ids: Sequence[int], ticket: int) -> Statement:
