@@ -153,7 +153,7 @@ _WITH_A_CODE: tuple[Fault, ...] = (
     Fault(
         "Sign-in: cookies without TLS",
         _CODE,
-        'return self.client.public_url.startswith("https:")',
+        'return urlsplit(self.client.public_url).scheme == "https"',
         "return False",
         f"{_FLOW} -k tls",
     ),
