@@ -314,6 +314,13 @@ IN_SIGN_IN: tuple[Fault, ...] = (
         _USERS,
     ),
     Fault(
+        "Sign-in: a page that stays open moves its user between groups",
+        "metastore/serve/console/app.py",
+        "self._view(replace(principal, groups=None))",
+        "self._view(replace(principal))",
+        f"{_USERS} -k stays_open",
+    ),
+    Fault(
         "Sign-in: another list of groups counts a second later",
         "metastore/serve/memberships.py",
         "known is None or known[0] != claimed or",
