@@ -16,7 +16,7 @@ from metastore.errors import PermissionDenied
 from metastore.governance.access import Access, Probed, Want
 from metastore.governance.evidence import KnownFacts, Nodes
 from metastore.governance.passed import PASSED, REFUSED
-from metastore.kinds.registry import kind_named
+from metastore.governance.privileges import WAY
 from metastore.port.backend import Backend, Guards
 from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Resolved, RowPage, Step
@@ -27,6 +27,9 @@ from metastore.port.search import Matches, Search
 __all__ = ["Seen", "seen_by"]
 
 T = TypeVar("T")
+
+_CLOSED = frozenset(("metalake", *WAY))
+"""The kinds below which a user sees nothing if it does not see them; the rules ask for no right to other containers."""
 
 
 def seen_by(step: Step) -> list[int]:
@@ -318,9 +321,9 @@ class Seen:
     # --- search
 
     def find(self, search: Search) -> Matches:
-        """Return the matches that the user sees, and the containers among them: below others all is hidden."""
+        """Return the matches that the user sees, and the containers below which it may see something."""
         matches = self._base.find(search)
-        containers = [one.id for one in matches.scanned if kind_named(one.kind).container]
+        containers = [one.id for one in matches.scanned if one.kind in _CLOSED]
         hidden = {*containers} - self._sees(containers)
         shown = self._access.visible([record.chain for record in matches.records])
         records = [record for record, known in zip(matches.records, shown, strict=True) if known is not None]

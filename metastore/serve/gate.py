@@ -64,7 +64,7 @@ class Gate:
                 "Host is not a loopback address; ask http://127.0.0.1, or let the server authenticate",
             )
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and not _is_own(origin, host):
             return 403, "a page of another origin may not ask this server"
         return None
 
@@ -73,6 +73,13 @@ def _is_loopback(host: str) -> bool:
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_own(origin: str, host: str) -> bool:
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower()
     except ValueError:
         return False
 

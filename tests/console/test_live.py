@@ -166,6 +166,37 @@ def test_a_page_that_comes_during_a_look_misses_nothing(monkeypatch: pytest.Monk
         asyncio.run(scenario())
 
 
+def test_the_trouble_of_one_user_delays_no_other_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A membership that cannot follow its token, or rights that take too long to read."""
+
+    def view(principal: Principal) -> ms.Store:
+        if principal.name == "locked out":
+            raise ms.PermissionDenied("locked out", "use_catalog", "lake", "no")
+        return store.as_user("slow") if principal.name == "slow" else store
+
+    def listener(name: str, *, gauges: bool = False) -> Listener:
+        return Listener(Principal(name), Wanted(gauges=gauges), lambda: Principal(name), sent=store.position())
+
+    async def scenario() -> None:
+        hub = Hub(store, view, Workers())
+        locked, slow, ada = (listener(name) for name in ("locked out", "slow", "ada"))
+        watching = listener("locked out", gauges=True)
+        for one in (locked, watching, slow, ada):
+            hub.add(one)
+        await _until(lambda: ada in hub._listeners and slow in hub._listeners)
+        store.metalakes.create("made")
+        await _until(lambda: [item.position for item in ada.waiting] == [store.position()])
+        assert [one.more for one in (locked, slow, ada)] == [True, True, False]
+        assert watching.is_over
+        assert not any(one.notices for one in (locked, slow, ada))
+        hub.close()
+
+    monkeypatch.setattr("metastore.serve.console.hub._LONGEST", -1.0)
+    with ms.open("memory://", principal="ada") as store:
+        store.metalakes.create("lake")
+        asyncio.run(scenario())
+
+
 async def _until(holds: Callable[[], bool]) -> None:
     for _ in range(1000):
         if holds():

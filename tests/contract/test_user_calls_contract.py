@@ -15,6 +15,7 @@ from metastore import Store
 from metastore.governance.seen import Seen
 from metastore.kinds.entity import Entity
 from metastore.managers.pages.page import TokenScope, write_token
+from tests.contract import boards
 from tests.contract.authorized import Lake, prepare
 from tests.docs.examples import ROOT
 
@@ -135,6 +136,19 @@ def test_a_search_does_not_look_below_what_is_hidden(lake: Lake, ann: Store, mon
     assert lake.store.catalogs.load("lake.sales").id in looked
     assert lake.hr.id not in looked
     assert lake.store.schemas.load("lake.hr.people").id not in looked
+
+
+def test_a_search_looks_below_a_declared_container_that_is_hidden(lake: Lake, ann: Store) -> None:
+    """The rules ask for a right to each catalog and schema above an object, to no other container."""
+    lake.store.manager(boards.BOARD.name).create("lake.sales.eu.b", owner="bob")
+    lake.store.manager(boards.NOTE.name).create("lake.sales.eu.b.n")
+    assert not ann.manager("note").exists("lake.sales.eu.b.n")
+    lake.role("reader", ("select_note", "catalog", "lake.sales"))
+    assert ann.manager("note").load("lake.sales.eu.b.n").path == "lake.sales.eu.b.n"
+    assert not ann.manager("board").exists("lake.sales.eu.b")
+    for under in ("lake", "lake.sales.eu"):
+        assert [one.path for one in ann.find(under, kind="note")] == ["lake.sales.eu.b.n"]
+        assert [one.path for one in ann.find(under, name="n")] == ["lake.sales.eu.b.n"]
 
 
 def test_the_feed_shows_nothing_hidden(lake: Lake, ann: Store) -> None:

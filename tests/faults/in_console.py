@@ -69,6 +69,17 @@ IN_CONSOLE: tuple[Fault, ...] = (
         "seen[user] = all_items",
         _LIVE,
     ),
+    *(
+        Fault(f"Console: the trouble of one user stops all streams, in {where}", f"{_CONSOLE}/hub.py", old, new, _LIVE)
+        for where, old, new in (
+            ("a look", "except (MetastoreError, _TooMuch) as error:", "except ZeroDivisionError as error:"),
+            (
+                "a welcome",
+                "except MetastoreError as error:\n            _missed",
+                "except BufferError as error:\n            _missed",
+            ),
+        )
+    ),
     Fault(
         "Console: a stream outlives its session",
         f"{_CONSOLE}/hub.py",

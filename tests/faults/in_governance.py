@@ -148,6 +148,13 @@ _SHOWN = (
 
 _TOLD = (
     Fault(
+        "a user's search looks below no container that is hidden",
+        f"{_RIGHTS}/seen.py",
+        "if one.kind in _CLOSED]",
+        "if one.kind in (*_CLOSED, 'board')]",
+        "tests/contract/test_user_calls_contract.py -k declared_container",
+    ),
+    Fault(
         "an outcome looks at the first of its entities alone",
         "metastore/store/views.py",
         "ends = {i for step in steps for i in seen_by(step)} | entities_in(found.result)",

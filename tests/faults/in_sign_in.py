@@ -153,7 +153,7 @@ _WITH_A_CODE: tuple[Fault, ...] = (
     Fault(
         "Sign-in: cookies without TLS",
         _CODE,
-        'return self.client.public_url.startswith("https:")',
+        'return urlsplit(self.client.public_url).scheme == "https"',
         "return False",
         f"{_FLOW} -k tls",
     ),
@@ -312,6 +312,13 @@ IN_SIGN_IN: tuple[Fault, ...] = (
         "self._store.users.groups(user) if _follows(group, claimed)}",
         "self._store.users.groups(user)}",
         _USERS,
+    ),
+    Fault(
+        "Sign-in: a page that stays open moves its user between groups",
+        "metastore/serve/console/app.py",
+        "self._view(replace(principal, groups=None))",
+        "self._view(replace(principal))",
+        f"{_USERS} -k stays_open",
     ),
     Fault(
         "Sign-in: another list of groups counts a second later",

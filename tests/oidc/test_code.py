@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +19,8 @@ import pytest
 import metastore as ms
 from metastore.serve.console.session import COOKIE
 from metastore.serve.console.signin import BEGUN
-from metastore.serve.oidc import Client, asking
+from metastore.serve.oidc import Client, Issuer, asking
+from metastore.serve.principals import IssuerAway
 from tests.console.server import Page
 from tests.iceberg.server import served
 from tests.loadtest.browser import chromium
@@ -75,6 +78,10 @@ def test_behind_tls_cookies_are_secure_and_clients_prove_who_they_are(
 ) -> None:
     with served(sqlite_url, tmp_path / "w", principals(own, "https://lake.example/")) as address:
         answer = Browser(address).get("login")
+    spelled = principals(own, "HTTPS://lake.example").issuer
+    assert spelled is not None
+    assert spelled.code_flow is not None
+    assert spelled.code_flow.is_secure
     assert "secure" in answer.headers["set-cookie"].lower()
     assert "redirect_uri=https%3A%2F%2Flake.example%2Fconsole%2Fcallback&" in answer.headers["location"]
 
@@ -285,6 +292,39 @@ def test_an_issuer_that_does_not_answer_delays_nobody(
         own.answers.clear()
         monkeypatch.undo()
         assert browser.back(said).status_code == 200  # the sign-in went on: the page loads itself again
+
+
+def test_a_resolver_of_names_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client("console", "https://lake.example")
+    flow = Issuer("https://idp.example", "lake", client=client).code_flow
+    over, resolved = threading.Event(), threading.Event()
+
+    def hanging(*_: object, **__: object) -> list[Any]:
+        over.wait(30.0)
+        resolved.set()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", hanging)
+    monkeypatch.setattr(asking, "SECONDS", 0.1)
+    assert flow is not None
+    try:
+        with pytest.raises(IssuerAway):
+            flow.begin("")
+        assert not resolved.is_set()
+    finally:
+        over.set()
+
+
+def test_a_token_that_is_too_long_for_a_cookie_is_in_the_audit_log_once(
+    own: OwnIssuer, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "metastore.audit")
+    browser, token = Browser(address), own.token(groups=["x" * 100] * 28)
+    browser.client.post(f"{browser.base}signin", data={"token": token}, headers={"Sec-Fetch-Site": "same-origin"})
+    answer = httpx.get(f"{address}/v1/config?warehouse=lake.ice", headers={"Authorization": f"Bearer {token}"})
+    assert answer.status_code == 200
+    lines = [json.loads(record.message) for record in caplog.records if record.name == "metastore.audit"]
+    assert [(line["outcome"], line["user"]) for line in lines] == [("signed_in", "4711"), ("refused", None)]
 
 
 def test_a_client_of_the_issuer_needs_an_address(tmp_path: Path) -> None:

@@ -18,9 +18,13 @@ from pyiceberg.types import LongType, NestedField
 
 import metastore as ms
 from metastore.serve import Principals
+from metastore.serve.actors import Actors
+from metastore.serve.console import Console
+from metastore.serve.iceberg.warehouses import Warehouses
 from metastore.serve.oidc import Issuer
 from metastore.serve.oidc.tokens import Wanted, groups_of
-from metastore.serve.principals import NotAuthenticated
+from metastore.serve.principals import Claimed, NotAuthenticated, Principal
+from metastore.store.views import UserStore
 from tests.iceberg.server import served
 from tests.oidc.issuer import AUDIENCE, MovedClock, OwnIssuer
 
@@ -122,6 +126,28 @@ def test_groups_follow_the_token(address: str, own: OwnIssuer, url: str) -> None
         assert list(store.groups.members(theirs)) == []
         written = [one for one in store.changes(kinds=["membership"]) if one.principal == own.url]
         assert {one.reason for one in written} == {"the groups of a token"}
+
+
+def test_a_page_that_stays_open_moves_nobody_between_groups() -> None:
+    """It reads each second: its token would count again and again beside a newer one."""
+    issuer = "https://idp.example"
+    with ms.open("memory://") as store:
+        store.metalakes.create("lake")
+        ann = store.users.create("lake.ann", external_id=f"{issuer}#1")
+        store.groups.create("lake.readers", external_id=f"{issuer}#readers")
+        actors = Actors(store, Principals(issuer=Issuer(issuer, AUDIENCE)), authorization=True)
+        console = Console(store, actors, Warehouses(store, actors, {}, {}))
+        older, newer = (
+            Principal("ann", f"{issuer}#1", Claimed(issuer, frozenset(names))) for names in ((), ("readers",))
+        )
+        for view, principal, groups in (
+            (console._view, newer, ["readers"]),
+            (console._hub._view, older, ["readers"]),
+            (console._view, older, []),
+        ):
+            assert isinstance(view(principal), UserStore)
+            assert [group.name for group in store.users.groups(ann)] == groups
+        console.close()
 
 
 def test_groups_may_lie_below_another_claim_and_a_dot_is_part_of_a_name() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -49,7 +50,7 @@ class Console:
         self._workers = Workers()
         self._files = Snapshots(warehouses)
         self._reports = reports
-        self._hub = Hub(store, self._view, self._workers)
+        self._hub = Hub(store, self._watched, self._workers)
 
     def routes(self) -> Sequence[BaseRoute]:
         """Return the routes: the console below ``/console/``, and ``/``, which leads there."""
@@ -75,6 +76,10 @@ class Console:
 
     def _view(self, principal: Principal) -> Store:
         return self._actors.of(principal).bind(deadline=_DEADLINE)
+
+    def _watched(self, principal: Principal) -> Store:
+        """Return the view of an open stream. It is not a request: its token's groups counted when it began."""
+        return self._view(replace(principal, groups=None))
 
     def _principal(self, request: Request) -> Principal:
         """Return who asks, without waiting. Raises NotAuthenticated, IssuerAway, ValueError."""

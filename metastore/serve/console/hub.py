@@ -17,6 +17,7 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from metastore import errors
 from metastore.clock import SYSTEM
 from metastore.errors import HistoryGone, InvalidArgument, MetastoreError, UnreadableRow
 from metastore.kinds.entity import Change
@@ -50,6 +51,9 @@ _MOST: Final = 2000
 """How many streams a server has at most."""
 _MOST_EACH: Final = 200
 """How many of them one user has at most, so that it leaves some to others."""
+_AWAY: Final = (errors.BackendUnavailable, errors.StoreClosed)
+"""What all streams wait for. Any other error of a read for one user, such as a membership that cannot be written,
+delays nobody else: this user's streams are told that they missed something."""
 
 
 class Item(NamedTuple):
@@ -207,21 +211,30 @@ class Hub:
         for one in self._new:
             groups.setdefault((one.principal, "" if one.wanted.gauges else one.sent), []).append(one)
         for (principal, after), members in groups.items():
-            items, more = list[Item](), False
-            try:
-                if after and after < position:
-                    work = partial(_items_between, self._view, principal, after, position)
-                    items, more = await self._workers.run(work)
-                elif after:
-                    await self._workers.run(partial(_check, self._view, principal, after))
-            except (HistoryGone, InvalidArgument):
-                for one in members:
-                    one.end("gone")
+            missed = await self._since(principal, after, position)
             for one in members:
-                if one in self._new and not one.is_over:
+                if missed is None:
+                    one.end("gone")
+                elif one in self._new and not one.is_over:
                     self._new.remove(one)
                     self._listeners.add(one)
-                    one.catch_up(items, more=more)
+                    one.catch_up(missed[0], more=missed[1])
+
+    async def _since(self, principal: Principal, after: str, position: str) -> tuple[list[Item], bool] | None:
+        """Return what a stream missed since ``after``, and whether there is more; None: nobody knows any more."""
+        try:
+            if after and after < position:
+                return await self._workers.run(partial(_items_between, self._view, principal, after, position))
+            if after:
+                await self._workers.run(partial(_check, self._view, principal, after))
+        except (HistoryGone, InvalidArgument):
+            return None
+        except _AWAY:
+            raise
+        except MetastoreError as error:
+            _missed(error)
+            return [], True
+        return [], False
 
     def _end_sessions(self) -> None:
         for listener in [*self._listeners, *self._new]:
@@ -245,6 +258,8 @@ class Hub:
         self._arrived.set()  # for pages that came before the first look, or while the database was away
         for count, listener in enumerate(listeners, 1):
             listener.offer(look.items.get(listener.principal, ()))
+            if listener.principal in look.missed and not listener.wanted.gauges:
+                listener.catch_up((), more=True)
             if listener.wanted.gauges:
                 if listener.principal in look.admins:
                     listener.gauges = look.gauges
@@ -276,24 +291,37 @@ class Hub:
         changes = list(self._store.changes(after=before, limit=_CHANGES, unreadable=_left_out))
         position = changes[-1].position if changes else before
         seen: dict[Principal, Sequence[Item]] = {}
+        missed = set[Principal]()
         if changes:
             all_items = [_item(change) for change in changes]
             known = {item.position: item for item in all_items}
             for user in users:
-                view = self._view(user)
-                if isinstance(view, UserStore):
-                    seen[user] = _seen(view, before, position, known)
-                else:
-                    seen[user] = all_items
+                try:
+                    view = self._view(user)
+                    seen[user] = _seen(view, before, position, known) if isinstance(view, UserStore) else all_items
+                except _AWAY:
+                    raise
+                except (MetastoreError, _TooMuch) as error:
+                    _missed(error)
+                    missed.add(user)
         self._position = position
         self.gauges.count(len(changes))
-        admins = {one for one in watchers if not isinstance(self._view(one), UserStore)}
+        admins = {one for one in watchers if self._is_admin(one)}
         gauges = event_of("gauges", rendered("gauges.html", self.gauges.values())) if admins else None
-        return _Look(seen, admins, gauges)
+        return _Look(seen, missed, admins, gauges)
+
+    def _is_admin(self, principal: Principal) -> bool:
+        try:
+            return not isinstance(self._view(principal), UserStore)
+        except _AWAY:
+            raise
+        except MetastoreError:
+            return False
 
 
 class _Look(NamedTuple):
     items: dict[Principal, Sequence[Item]]
+    missed: set[Principal]
     admins: set[Principal]
     gauges: bytes | None
 
@@ -324,6 +352,10 @@ def _between(store: Store, after: str, until: str) -> Iterator[Change]:
 
 class _TooMuch(Exception):
     """So many changes lie between two positions that nobody reads them all."""
+
+
+def _missed(error: Exception) -> None:
+    _LOG.info("a user's streams miss changes: %s: %s", type(error).__name__, error)
 
 
 def _left_out(error: MetastoreError) -> None:

@@ -46,18 +46,17 @@ class Sessions:
         """Whether a browser signs in here. With a proxy's header, the proxy signs users in."""
         return self.principals.authenticates and self.principals.header is None
 
-    def sign_in(self, token: str) -> tuple[Principal, str]:
-        """Return who has a token, and the cookie of a new session. Raises NotAuthenticated, IssuerAway."""
-        principal = self.principals.principal(_bearing(token))
+    def cookie(self, token: str) -> str:
+        """Return the cookie of a new session with a valid token. Raises TooLong."""
         end = str(_now() + LIFE)
         digest = _digest_of(token)
         if digest in self.principals.tokens:
-            return principal, f"1.{end}.{_proof(digest, end)}"
+            return f"1.{end}.{_proof(digest, end)}"
         if len(token) > _LONGEST:
             raise TooLong(
                 f"the token has {len(token)} characters; a cookie holds {_LONGEST}: let the issuer write less"
             )
-        return principal, f"3.{end}.{token}"  # as it is: a JWT has no character that a cookie may not have
+        return f"3.{end}.{token}"  # as it is: a JWT has no character that a cookie may not have
 
     async def ready(self, headers: Mapping[str, str], cookie: str | None) -> None:
         """Wait, where an issuer has to be asked, until ``principal`` can tell. Raises NotAuthenticated."""

@@ -87,15 +87,17 @@ class SignIn:
             problem = _sentence(error) if isinstance(error, TooLong) else "This token is not valid here."
             return self._shown_form(following, problem)
         answer = RedirectResponse(_own_page(following), 303, render.HEADERS)
-        _keep(answer, COOKIE, cookie, LIFE, secure=request.url.scheme == "https", strict=True)
+        # a proxy that ends TLS need not say so; the browser does
+        secure = "https" in (request.url.scheme, urlsplit(request.headers.get("origin", "")).scheme)
+        _keep(answer, COOKIE, cookie, LIFE, secure=secure, strict=True)
         return answer
 
     async def _session(self, request: Request, token: str) -> str:
         """Return the cookie of a new session. Raises NotAuthenticated, IssuerAway."""
-        await self._sessions.ready({"authorization": f"Bearer {token}"}, None)
-        principal, cookie = self._sessions.sign_in(token)
-        noted(request, principal)
-        return cookie
+        bearing = {"authorization": f"Bearer {token}"}
+        await self._sessions.ready(bearing, None)
+        noted(request, self._sessions.principal(bearing, None))
+        return self._sessions.cookie(token)
 
     async def _sign_out(self, request: Request) -> Response:
         if not _is_of_this_page(request):

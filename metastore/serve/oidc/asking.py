@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -19,7 +19,19 @@ from metastore.errors import InvalidArgument
 from metastore.plain.bodies import read_json
 from metastore.serve.oidc.tokens import Key, key_of
 
-__all__ = ["SECONDS", "Unusable", "check_issuer", "document_of", "granted", "is_base", "keys_of", "place_of"]
+__all__ = [
+    "SECONDS",
+    "Unusable",
+    "answered",
+    "check_issuer",
+    "document_of",
+    "granted",
+    "is_base",
+    "keys_of",
+    "place_of",
+]
+
+T = TypeVar("T")
 
 SECONDS: Final = 5.0
 """How long the questions for the keys may take together, and any other one."""
@@ -30,6 +42,19 @@ _HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity"}
 
 class Unusable(Exception):
     """The issuer answers something else than it should."""
+
+
+def answered(question: Coroutine[Any, Any, T]) -> T:
+    """Return what a question to an issuer brings, in a thread. Raises what the question raises.
+
+    ``asyncio.run`` would wait for a resolver of names that hangs, long after the question's time is over.
+    """
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(question)
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
 
 
 def check_issuer(issuer: str) -> None:

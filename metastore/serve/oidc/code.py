@@ -14,7 +14,6 @@ well write a cookie that a server has sealed for the writer itself.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import hmac
@@ -31,7 +30,7 @@ import httpx
 
 from metastore.clock import SYSTEM, Clock
 from metastore.errors import InvalidArgument
-from metastore.serve.oidc.asking import Unusable, document_of, granted, is_base, place_of
+from metastore.serve.oidc.asking import Unusable, answered, document_of, granted, is_base, place_of
 from metastore.serve.principals import IssuerAway, NotAuthenticated
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ class CodeFlow:
     @property
     def is_secure(self) -> bool:
         """Whether browsers reach this server by TLS."""
-        return self.client.public_url.startswith("https:")
+        return urlsplit(self.client.public_url).scheme == "https"
 
     def begin(self, following: str) -> tuple[str, str]:
         """Return where a browser signs in, and the cookie that it needs on its way back. Raises IssuerAway."""
@@ -214,7 +213,7 @@ def secret_of(file: Path) -> str:
 def _heard(question: Coroutine[Any, Any, T]) -> T:
     """Return what the issuer says. Raises IssuerAway if it says nothing that can be used."""
     try:
-        return asyncio.run(question)
+        return answered(question)
     except (Unusable, TimeoutError, httpx.HTTPError, httpx.InvalidURL) as error:
         _LOG.warning("a browser cannot sign in at the issuer: %s: %s", type(error).__name__, error)
         raise IssuerAway(

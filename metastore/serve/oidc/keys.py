@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any, Final
 
 from metastore.clock import Clock
-from metastore.serve.oidc.asking import SECONDS
+from metastore.serve.oidc.asking import SECONDS, answered
 from metastore.serve.oidc.tokens import Key
 from metastore.serve.principals import IssuerAway, NotAuthenticated
 
@@ -75,7 +75,7 @@ class Keys:
 
     def _renew(self) -> None:
         try:
-            found = asyncio.run(self._ask())
+            found = answered(self._ask())
         except Exception as error:  # noqa: BLE001  (whatever an issuer answers, the known keys stay)
             _LOG.warning("the issuer's keys stay as they were: %s: %s", type(error).__name__, error)
             self._answered = False
