@@ -218,6 +218,11 @@ def test_an_import_finds_its_place_and_tables_wherever_people_put_them(sqlite_ur
         store.schemas.create("lake.ice.mine")
         store.tables.rename("lake.ice.us.cascade", ("lake", "ice", "mine", "cascade"))
         store.schemas.drop("lake.ice.mine", cascade=True)
+        before = store.position()
+        source.create_table(("us", "late"), schema=rows.schema)
+        assert import_iceberg(sqlite_url, source, "lake.ice").written == 1
+        store.tables.rename("lake.ice.us.late", ("lake", "ice", "eu", "late"))
+        store.revert("lake", to=before)  # it drops the table, and keeps the import's note
         store.schemas.rename("lake.ice.us", "usa")
         kept = store.tables.rename("lake.ice.usa.kept", ("lake", "ice", "eu", "kept"))
         store.schemas.rename("lake.ice.usa", "asu")
@@ -247,7 +252,7 @@ def test_an_import_finds_its_place_and_tables_wherever_people_put_them(sqlite_ur
             import_iceberg(sqlite_url, source, "lake.ice")
         assert list(store.find(kind="table")) == []
         store.metalakes.purge(next(store.metalakes.dropped()))
-        assert import_iceberg(sqlite_url, source, "lake.ice").written == 6
+        assert import_iceberg(sqlite_url, source, "lake.ice").written == 7
         assert list(store.verify()) == []
 
 
