@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -348,6 +349,16 @@ def test_a_damaged_table_is_named_and_stops_nothing(url: str, source: Catalog) -
     done = import_iceberg(url, source, "lake.ice")
     assert (done.written, len(done.failures)) == (1, 1)
     assert done.failures[0].startswith("table eu.orders: ")
+
+
+def test_a_damaged_note_is_named(sqlite_url: str, source: Catalog) -> None:
+    import_iceberg(sqlite_url, source, "lake.ice")
+    with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as raw:
+        last = "SELECT max(id) FROM owned WHERE kind = 'origin'"
+        raw.execute(f'UPDATE owned SET doc = \'{{"key": "5", "values": {{}}}}\' WHERE id = ({last})')
+    raw.close()
+    with pytest.raises(ms.UnreadableRow, match="origin"):
+        import_iceberg(sqlite_url, source, "lake.ice")
 
 
 def test_wrong_arguments_are_refused(url: str, source: Catalog) -> None:
