@@ -243,6 +243,12 @@ def test_an_import_finds_its_place_and_tables_wherever_people_put_them(sqlite_ur
         assert paths == [f"pond.cold.{one}" for one in ("asu.later", "eu.deep.items", "eu.kept", "eu.orders")]
         assert store.tables.load(kept).version == kept.version + 1
         assert list(store.metalakes.names()) == ["pond"]
+        store.metalakes.create("sea")
+        store.catalogs.rename("pond.cold", ("sea", "cold"))
+        assert [import_iceberg(sqlite_url, source, "lake.ice").written for _ in range(2)] == [0, 0]
+        store.catalogs.rename("sea.cold", ("pond", "cold"))
+        store.metalakes.drop("sea")
+        assert list(store.metalakes.names()) == ["pond"]
         assert import_iceberg(sqlite_url, source, "pond.cold").written == 0  # it is the same place
         store.catalogs.drop("pond.cold", cascade=True)
         for into in ("lake.ice", "pond.cold"):
