@@ -20,6 +20,7 @@ from metastore.kinds.registry import kind_named
 from metastore.managers.owned import OwnedManager
 from metastore.managers.owned_rows import Row
 from metastore.port.records import Known, OwnedRecord
+from metastore.port.unreadable import naming
 from metastore.transfer.walk import batched
 
 if TYPE_CHECKING:
@@ -51,7 +52,10 @@ class Notes:
         self._new: dict[str, Row] = {}
 
     def of(self, kind: str, root: int, paths: Iterable[Names]) -> dict[Names, Noted]:
-        """Return what the notes name. ``paths``: as the source gives them, below ``root``, an import's place (id)."""
+        """Return what the notes name. ``paths``: as the source gives them, below ``root``, an import's place (id).
+
+        Raises UnreadableRow for a damaged note.
+        """
         backend, found = self._store._session.backend, dict[Names, Noted]()  # noqa: SLF001  (as above)
         for some in batched(paths, _PAGE):
             names = [self._name(kind, root, path) for path in some]
@@ -84,8 +88,13 @@ class Notes:
 
 
 def _said(row: OwnedRecord) -> tuple[int, int]:
-    values: Mapping[str, int] = json.loads(row.doc)["values"]
-    return values["id"], values["created_at"]
+    """Return the id that a note names, and when its entity was made. Raises UnreadableRow."""
+
+    def read() -> tuple[int, int]:
+        values: Mapping[str, int] = json.loads(row.doc)["values"]
+        return int(values["id"]), int(values["created_at"])
+
+    return naming(read, row.kind, row.owner_id, row.version)
 
 
 def _is_same(known: Known, kind: str, made: int) -> bool:

@@ -44,19 +44,24 @@ def open_root(store: Store, path: Names, principal: str, **fields: Any) -> Itera
     Raises LeaseHeld if it goes on; EntityNotFound if people have dropped the place since an import went into it.
     """
     made = set[int]()
-    entity, _ = _found(store, path, principal, made, fields)
+    _, entity, _ = _found(store, path, principal, made, fields)
     with store.leases.acquire(f"{principal} into {entity.id}", ttl=TTL, timeout=PATIENCE) as lease:
         # people may have renamed or dropped it while this one waited
-        entity, notes = _found(store, path, principal, made, fields)
+        metalake, entity, notes = _found(store, path, principal, made, fields)
         new = entity.id in made and not notes.of(entity.kind, 0, [path])
-        for kind, one in zip(("metalake", "catalog"), _chain(store, entity), strict=False):
-            notes.add(kind, 0, path[: len(one.names)], one)
+        notes.add("metalake", 0, path[:1], metalake)
+        notes.add(entity.kind, 0, path, entity)
         notes.write(lease)
         yield Root(path, entity, notes, lease, new)
 
 
-def _found(store: Store, path: Names, principal: str, made: set[int], fields: dict[str, Any]) -> tuple[Entity, Notes]:
-    """Return the place, made if no import went there, and the notes of its metalake."""
+def _found(
+    store: Store, path: Names, principal: str, made: set[int], fields: dict[str, Any]
+) -> tuple[Entity, Entity, Notes]:
+    """Return the metalake, the place, made if no import went there, and the notes of the metalake.
+
+    People may have moved a catalog to another metalake; its notes stay in the one into which the import goes.
+    """
     metalake = _live(store, "metalake", path[:1])
     if metalake is None:
         metalake = _renamed_metalake(store, path[:1], principal)
@@ -64,21 +69,16 @@ def _found(store: Store, path: Names, principal: str, made: set[int], fields: di
         metalake = _made(store, "metalake", path[:1], made, {} if len(path) > 1 else fields)
     notes = Notes(store, metalake, principal)
     if len(path) == 1:
-        return metalake, notes
+        return metalake, metalake, notes
     here = (*metalake.names, path[-1])
     if (catalog := _live(store, "catalog", here)) is None:
         noted = notes.of("catalog", 0, [path]).get(path)
         if noted is not None and noted.dropped:
             raise _dropped(path)
         if noted is not None:
-            return store.catalogs.load(noted.path), notes
+            return metalake, store.catalogs.load(noted.path), notes
         catalog = _made(store, "catalog", here, made, fields)
-    return catalog, notes
-
-
-def _chain(store: Store, entity: Entity) -> tuple[Entity, ...]:
-    """Return an entity, after the metalake that it is in."""
-    return (entity,) if len(entity.names) == 1 else (store.metalakes.load(entity.names[:1]), entity)
+    return metalake, catalog, notes
 
 
 def _live(store: Store, kind: str, path: Names) -> Entity | None:

@@ -118,12 +118,18 @@ def _planned(session: Session, target: Target, kind: str | None, to: int, until:
     here = now(session)
     scope = scope_at(reads_at(session, here), target, kind) or 0
     _check_target(session, target, scope, to)
-    found = [one for one in differing(session, here, to, scope, hidden=True) if one.difference.kind not in _STAYS]
+    found = [one for one in differing(session, here, to, scope, hidden=True) if not _stays(one)]
     if until is not None:
         found = _without_newcomers(session, found, until)
     plan = Plan([_in_place(one, scope) for one in found], here)
     _fill(session, plan, scope, to)
     return plan
+
+
+def _stays(one: Differing) -> bool:
+    """Whether something does not go back: it records an event, or is a metalake's note of what an import made."""
+    kind, path = one.difference.kind, one.difference.path_after or one.difference.path_before or ""
+    return kind in _STAYS or (kind == "origin" and len(parse_path(path)) == 2)  # without it an import makes it again
 
 
 def _without_newcomers(session: Session, found: list[Differing], until: int) -> list[Differing]:

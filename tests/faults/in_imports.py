@@ -43,6 +43,20 @@ IN_IMPORTS: tuple[Fault, ...] = (
         "tests/imports/test_iceberg.py -k wherever",
     ),
     Fault(
+        "Import of an Iceberg catalog: after it was moved to another metalake, its own one is not found again",
+        "metastore/imports/root.py",
+        "path[:1], metalake)\n        notes",
+        "path[:1], store.metalakes.load(entity.names[:1]))\n        notes",
+        "tests/imports/test_iceberg.py -k wherever",
+    ),
+    Fault(
+        "Import of an Iceberg catalog: a revert of the metalake takes its notes away",
+        "metastore/past/plan.py",
+        'kind == "origin" and',
+        "False and",
+        "tests/imports/test_iceberg.py -k wherever",
+    ),
+    Fault(
         "Import of an Iceberg catalog: its notes tell users of what they do not see",
         "metastore/feed/visible.py",
         "if step.kind != ORIGIN.name]",

@@ -120,6 +120,17 @@ def test_one_import_at_a_time_follows(
         run(sqlite_url, source, tmp_path)
     with ms.open(sqlite_url) as store:
         assert not store.tables.exists("lake.sales.eu.new")
+        monkeypatch.undo()
+        unlink, held = Path.unlink, list[list[str]]()
+
+        def noting(path: Path, missing_ok: bool = False) -> None:
+            if path.name == "import.jsonl":  # the next import may write it as soon as this one's turn is over
+                held.append([one.name for one in store.leases.list()])
+            unlink(path, missing_ok)
+
+        monkeypatch.setattr(Path, "unlink", noting)
+        run(sqlite_url, source, tmp_path)
+        assert held == [["import gravitino"]]
 
 
 @pytest.mark.parametrize("older", [False, True])

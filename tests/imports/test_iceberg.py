@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +219,11 @@ def test_an_import_finds_its_place_and_tables_wherever_people_put_them(sqlite_ur
         store.schemas.create("lake.ice.mine")
         store.tables.rename("lake.ice.us.cascade", ("lake", "ice", "mine", "cascade"))
         store.schemas.drop("lake.ice.mine", cascade=True)
+        before = store.position()
+        source.create_table(("us", "late"), schema=rows.schema)
+        assert import_iceberg(sqlite_url, source, "lake.ice").written == 1
+        store.tables.rename("lake.ice.us.late", ("lake", "ice", "eu", "late"))
+        store.revert("lake", to=before)  # it drops the table, and keeps the import's note
         store.schemas.rename("lake.ice.us", "usa")
         kept = store.tables.rename("lake.ice.usa.kept", ("lake", "ice", "eu", "kept"))
         store.schemas.rename("lake.ice.usa", "asu")
@@ -237,6 +243,12 @@ def test_an_import_finds_its_place_and_tables_wherever_people_put_them(sqlite_ur
         assert paths == [f"pond.cold.{one}" for one in ("asu.later", "eu.deep.items", "eu.kept", "eu.orders")]
         assert store.tables.load(kept).version == kept.version + 1
         assert list(store.metalakes.names()) == ["pond"]
+        store.metalakes.create("sea")
+        store.catalogs.rename("pond.cold", ("sea", "cold"))
+        assert [import_iceberg(sqlite_url, source, "lake.ice").written for _ in range(2)] == [0, 0]
+        store.catalogs.rename("sea.cold", ("pond", "cold"))
+        store.metalakes.drop("sea")
+        assert list(store.metalakes.names()) == ["pond"]
         assert import_iceberg(sqlite_url, source, "pond.cold").written == 0  # it is the same place
         store.catalogs.drop("pond.cold", cascade=True)
         for into in ("lake.ice", "pond.cold"):
@@ -247,7 +259,7 @@ def test_an_import_finds_its_place_and_tables_wherever_people_put_them(sqlite_ur
             import_iceberg(sqlite_url, source, "lake.ice")
         assert list(store.find(kind="table")) == []
         store.metalakes.purge(next(store.metalakes.dropped()))
-        assert import_iceberg(sqlite_url, source, "lake.ice").written == 6
+        assert import_iceberg(sqlite_url, source, "lake.ice").written == 7
         assert list(store.verify()) == []
 
 
@@ -343,6 +355,16 @@ def test_a_damaged_table_is_named_and_stops_nothing(url: str, source: Catalog) -
     done = import_iceberg(url, source, "lake.ice")
     assert (done.written, len(done.failures)) == (1, 1)
     assert done.failures[0].startswith("table eu.orders: ")
+
+
+def test_a_damaged_note_is_named(sqlite_url: str, source: Catalog) -> None:
+    import_iceberg(sqlite_url, source, "lake.ice")
+    with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as raw:
+        last = "SELECT max(id) FROM owned WHERE kind = 'origin'"
+        raw.execute(f'UPDATE owned SET doc = \'{{"key": "5", "values": {{}}}}\' WHERE id = ({last})')
+    raw.close()
+    with pytest.raises(ms.UnreadableRow, match="origin"):
+        import_iceberg(sqlite_url, source, "lake.ice")
 
 
 def test_wrong_arguments_are_refused(url: str, source: Catalog) -> None:

@@ -118,7 +118,7 @@ class Sts:
         try:
             config = asked.session.result(_PATIENCE)
         except TimeoutError:  # whoever asks again joins the same call
-            raise CannotVend(f"the token service did not answer within {_PATIENCE:g} s") from None
+            raise _no_answer() from None
         return Vended(location.rstrip("/") + "/", {**self._shown, **config})
 
     def _ask(self, key: _Key, policy: str) -> _Asked:
@@ -136,7 +136,7 @@ class Sts:
             with self._lock:
                 if SYSTEM.monotonic() >= asked.wanted:
                     self._forget(key, asked)  # under the same lock: nobody joins it any more
-                    raise CannotVend("nobody waits for the key any more")
+                    raise _no_answer()  # a thread may wait for a moment more
             return self._assume(policy, key[1])
         except BaseException:
             with self._lock:
@@ -193,3 +193,7 @@ class Sts:
                     config=Config(**_ATTEMPT),
                 )
         return client
+
+
+def _no_answer() -> CannotVend:
+    return CannotVend(f"the token service did not answer within {_PATIENCE:g} s")
