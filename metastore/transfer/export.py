@@ -67,6 +67,7 @@ def export(
     if target is not None and (ids or history):
         raise InvalidArgument("ids and history belong to a whole database; export without a path")
     watermark = _watermark(backend, clock)
+    position = None if watermark is None else newest_up_to(backend, watermark.position)
     time = utc(backend.now()).isoformat()
     progress, unreadable = _in_one_process(progress or _silent), unreadable and _in_one_process(unreadable)
     with backend.snapshot() as snapshot:
@@ -77,12 +78,13 @@ def export(
             names,
             ids or history,
             history,
-            None if watermark is None else newest_up_to(backend, watermark.position),
+            position,
             time,
             __version__,
             _numbers(snapshot) if ids or history else None,
         )
-        now = newest_up_to(backend, snapshot.numbers()[1])
+        # if more was drawn since, the snapshot may show more than what the position says
+        now = position if watermark is not None and snapshot.numbers()[1] == watermark.position else None
         kept, restarted = kept_lines(stream, header, now) if resume and unreadable is None else (None, None)
         if resume:
             _cut(stream, 0 if kept is None else kept.end)
