@@ -28,7 +28,7 @@ from metastore.managers.history import change_of
 from metastore.names import exact_text
 from metastore.port.backend import Backend
 from metastore.port.feed import Feed, database_of
-from metastore.port.records import Step
+from metastore.port.records import Origin, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "check_drawn",
     "check_kept",
     "check_position",
+    "newest_up_to",
     "number_in",
     "position_at",
     "position_of",
@@ -73,16 +74,25 @@ def position_at(backend: Feed, seq: int) -> str:
     return position_of(backend.feed_start()[0], seq, backend.event_at(seq)[0])
 
 
-def number_in(backend: Feed, position: str) -> int:
+def newest_up_to(backend: Backend, seq: int) -> str:
+    """Return the position of the newest change up to a number: on another timeline a number alone says nothing."""
+    epoch, step = backend.feed_start()[0], backend.past.newest(seq)
+    return position_of(epoch, 0) if step is None else position_of(epoch, step.seq or 0, step.operation_id)
+
+
+def number_in(backend: Backend, position: str) -> int:
     """Return the number in a position. Raises InvalidArgument for one of another database, or a lost one.
 
     HistoryGone: another server has taken over, and may lack changes up to the position.
     """
-    epoch, collected = backend.feed_start()
-    seq, mark = _parse(position, epoch)
-    if mark:
-        _check_there(backend, position, seq, mark, epoch, collected)
-    return seq
+    while True:
+        origin = backend.origin
+        epoch, collected = backend.feed_start()
+        seq, mark = _parse(position, epoch)
+        if mark or not position.startswith(f"{epoch}-"):
+            _check_there(backend, position, seq, mark, epoch, collected)
+        if backend.origin.run == origin.run:  # else each answer may be of another server
+            return seq
 
 
 def check_position(position: object, epoch: str) -> None:
@@ -152,32 +162,38 @@ class _Start(NamedTuple):
     epoch: str
     seq: int
     collected: int
+    origin: Origin
+    """Where all of this was read."""
 
 
-def _begun(backend: Feed, after: str | None) -> _Start:
+def _begun(backend: Backend, after: str | None) -> _Start:
     """Return where to begin after a position. Raises InvalidArgument, HistoryGone."""
-    epoch, collected = backend.feed_start()
-    if after is None:
-        return _Start(epoch, 0, collected)
-    seq, mark = _parse(after, epoch)
-    if mark:
-        collected = _check_there(backend, after, seq, mark, epoch, collected)
-    else:
-        check_drawn(backend, after, seq)
-    _check_collected(epoch, collected, seq)
-    return _Start(epoch, seq, collected)
+    while True:
+        origin = backend.origin
+        epoch, collected = backend.feed_start()
+        seq, mark = (0, "") if after is None else _parse(after, epoch)
+        if after is not None:
+            if mark or not after.startswith(f"{epoch}-"):
+                collected = _check_there(backend, after, seq, mark, epoch, collected)
+            else:
+                check_drawn(backend, after, seq)
+            _check_collected(epoch, collected, seq)
+        if backend.origin.run == origin.run:  # else each answer may be of another server
+            return _Start(epoch, seq, collected, origin)
 
 
 def _check_there(backend: Feed, position: str, seq: int, mark: str, epoch: str, collected: int) -> int:
     """Refuse a position whose change is missing, or which is of another timeline and of which one before it may be.
 
-    Return up to where gc has removed changes by now.
+    A position of another timeline without a mark says nothing of its change, so that it is refused too. Return up to
+    where gc has removed changes by now.
     """
     if position.startswith(f"{epoch}-"):
         return _check_restored(backend, position, seq, mark, collected)
     with suppress(InvalidArgument):
-        collected = _check_restored(backend, position, seq, mark, collected)
-        if seq <= collected or backend.unbroken(seq):
+        collected = _check_restored(backend, position, seq, mark, collected) if mark else collected
+        # a replica is asked only how far it is
+        if seq <= collected or (backend.unbroken(seq) if mark else backend.event_at(seq)[1]):
             return collected
     raise HistoryGone(
         position_of(epoch, collected),
@@ -195,8 +211,8 @@ def _follow(
     unreadable: Unreadable | None,
     sight: Sight | None,
 ) -> Iterator[Change | Passed]:
-    epoch, seq, collected = start
-    left, origin = limit, backend.origin
+    epoch, seq, collected, origin = start
+    left = limit
     patience = clock.monotonic() + _PATIENCE
     size, ahead = _PAGE, False
     while left is None or left > 0:
@@ -204,7 +220,7 @@ def _follow(
         size = size if sight is not None or left is None else min(_PAGE, left)
         page = backend.feed(seq, size, docs=not ahead, changes=not ahead)
         if backend.origin.run != origin.run:  # another server answers: what was read may be lost there
-            origin, (epoch, _, collected) = backend.origin, _begun(backend, after)
+            epoch, seq, collected, origin = _begun(backend, after)
             continue
         _check_whole(backend, page.rows, seq, epoch, collected)
         rows = page.rows if sight is None else sight.shown(page.rows)[:left]

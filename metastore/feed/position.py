@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from metastore.arguments import positive_integer, shown
 from metastore.errors import DeadlineExceeded, HistoryGone, InvalidArgument
-from metastore.feed.feed import number_in, position_of
+from metastore.feed.feed import newest_up_to, number_in, position_of
 from metastore.operation.session import Session
 from metastore.port.past import NotKept, PastRows
 from metastore.port.records import Step
@@ -56,9 +56,7 @@ def check_whole(session: Session) -> None:
 
 def newest(session: Session) -> str:
     """Return the position of the newest change."""
-    step = _newest(session)
-    epoch = session.backend.feed_start()[0]
-    return position_of(epoch, 0) if step is None else position_of(epoch, step.seq or 0, step.operation_id)
+    return newest_up_to(session.backend, now(session))
 
 
 def earlier(session: Session, back: int, before: str | None) -> str:

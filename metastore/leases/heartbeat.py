@@ -152,8 +152,9 @@ class Heartbeat:
                 self._wake.clear()  # cleared before the next check, so that no stop is missed
                 if self._stop.is_set():
                     return
-                wait, self._now = 0.0 if self._now else self._every, False
+                wait = 0.0 if self._now else self._every
                 continue
+            self._now = False
             if not self._is_kept():
                 return  # let it expire
             try:

@@ -10,6 +10,7 @@ from typing import NoReturn, TypeVar
 from uuid import UUID
 
 from metastore.errors import InvalidArgument
+from metastore.feed.feed import newest_up_to, number_in
 from metastore.feed.position import gone
 from metastore.operation.dropping import dropping_named
 from metastore.operation.session import Session
@@ -32,7 +33,7 @@ from metastore.port.relations import (
     outgoing_order,
 )
 
-__all__ = ["READ_ONLY", "PastReads", "reads_at"]
+__all__ = ["READ_ONLY", "PastReads", "reads_at", "reads_from"]
 
 READ_ONLY = "the past is read-only; write to the store, or go back with store.revert(…)"
 T = TypeVar("T")
@@ -46,12 +47,16 @@ class PastReads:
     """Keeps the promises of :class:`metastore.port.backend.Reads`, as of the position ``at``.
 
     The past does not change, so that all guards hold, and a path to a parent leads to the same nodes again. A read
-    raises HistoryGone when gc has removed what it needs.
+    raises HistoryGone when gc has removed what it needs, or when another server answers that may lack a part of it.
     """
 
     session: Session
     at: int
     origin: Origin
+    position: str
+    """The newest change up to ``at``: another server that answers must have it."""
+    _runs: set[str | None]
+    """The runs of servers that are known to have it."""
     _parents: _Parents = field(default_factory=dict, compare=False, repr=False)
     """The nodes on the way to parents that were found, by start, families and names."""
     _led: dict[tuple[int, str, bool], list[RelationRecord]] = field(default_factory=dict, compare=False, repr=False)
@@ -196,10 +201,17 @@ class PastReads:
         return self._ask(lambda past: past.history(self.at, entity_id, after, limit))
 
     def _ask(self, question: Callable[[PastRows], T]) -> T:
-        try:
-            return question(self.session.backend.past)
-        except NotKept as kept:
-            raise gone(self.session, kept) from None
+        backend = self.session.backend
+        while True:
+            try:
+                answer = question(backend.past)
+            except NotKept as kept:
+                raise gone(self.session, kept) from None
+            run = backend.origin.run
+            if run in self._runs:
+                return answer
+            number_in(backend, self.position)
+            self._runs.add(run)  # then ask again: the answer may be of the server before
 
 
 def _after(above: tuple[Node, ...], lookup: Lookup) -> Lookup:
@@ -230,4 +242,10 @@ def reads_at(session: Session, at: int) -> PastReads:
     except NotKept as kept:
         raise gone(session, kept) from None
     # not committed: today's store uses only the id of an entity of the past
-    return PastReads(session, at, Origin(session.backend.origin.database, committed=False))
+    return reads_from(session, at, Origin(session.backend.origin.database, committed=False))
+
+
+def reads_from(session: Session, at: int, origin: Origin) -> PastReads:
+    """Return the reads of a position that is kept; what they read has this origin."""
+    run = session.backend.origin.run
+    return PastReads(session, at, origin, newest_up_to(session.backend, at), {run})

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 
 from metastore.clock import process_id
 from metastore.errors import EntityAlreadyExists, EntityNotFound
+from metastore.feed.feed import newest_up_to, number_in
 from metastore.feed.position import now
 from metastore.managers.target import Target
 from metastore.operation.request import Call
@@ -49,28 +50,29 @@ def revert(
     session: Session, target: Target, kind: str | None, to: int, call: Call, *, dry_run: bool
 ) -> list[Difference]:
     """Make ``target`` and all below it what it was at ``to``; return what that changes. Raises as ``planned`` does."""
+    there = newest_up_to(session.backend, to)
     plan = planned(session, target, kind, to)
     if dry_run:
-        plan = _tried(session, target, kind, to, plan) if plan.wanted else plan
+        plan = _tried(session, target, kind, to, there, plan) if plan.wanted else plan
     elif not plan.wanted:
         run_transaction(session, lambda _: None, call)  # nothing to revert, but the lease is checked
     elif len(plan.wanted) <= _ATOMIC:
-        plan = _at_once(session, target, kind, to, plan, call, dry_run=False)
+        plan = _at_once(session, target, kind, to, there, plan, call, dry_run=False)
     else:
-        _in_chunks(session, to, plan, call)
+        _in_chunks(session, to, there, plan, call)
     return [one.difference for one in plan.wanted]
 
 
-def _tried(session: Session, target: Target, kind: str | None, to: int, plan: Plan) -> Plan:
+def _tried(session: Session, target: Target, kind: str | None, to: int, there: str, plan: Plan) -> Plan:
     """Carry a plan out without the commit: what the call would refuse, the dry run refuses too."""
     try:
-        return _at_once(session, target, kind, to, plan, Call(), dry_run=True)
+        return _at_once(session, target, kind, to, there, plan, Call(), dry_run=True)
     except _Tried as tried:
         return tried.plan
 
 
 def _at_once(
-    session: Session, target: Target, kind: str | None, to: int, plan: Plan, call: Call, *, dry_run: bool
+    session: Session, target: Target, kind: str | None, to: int, there: str, plan: Plan, call: Call, *, dry_run: bool
 ) -> Plan:
     """Go back in one commit. After a conflict it plans again, for what the first plan could see.
 
@@ -79,6 +81,7 @@ def _at_once(
     plans, first = [plan], plan.at
 
     def go_back(tx: Transaction) -> Plan:
+        number_in(session.backend, there)  # another server may have taken over, and lack it
         if plans[-1].tried:
             plans.append(planned(session, target, kind, to, until=first))
         plans[-1].tried = True
@@ -97,16 +100,20 @@ def _at_once(
     return run_transaction(session, go_back, call)
 
 
-def _in_chunks(session: Session, to: int, plan: Plan, call: Call) -> None:
+def _in_chunks(session: Session, to: int, there: str, plan: Plan, call: Call) -> None:
     steps = plan.steps()
     with _pinned(session, to) as pin:
         for begin in range(0, len(steps), _CHUNK):
             session.backend.readers.extend(pin, _PINNED)
-            run_transaction(session, _chunk(session, to, plan, steps[begin : begin + _CHUNK]), call)
+            run_transaction(session, _chunk(session, to, there, plan, steps[begin : begin + _CHUNK]), call)
 
 
-def _chunk(session: Session, to: int, plan: Plan, steps: list[Step]) -> Callable[[Transaction], None]:
-    return lambda tx: Undoing(session, tx, to, plan).run(steps)
+def _chunk(session: Session, to: int, there: str, plan: Plan, steps: list[Step]) -> Callable[[Transaction], None]:
+    def go_back(tx: Transaction) -> None:
+        number_in(session.backend, there)
+        Undoing(session, tx, to, plan).run(steps)
+
+    return go_back
 
 
 @contextmanager

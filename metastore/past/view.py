@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from metastore.feed.feed import position_at
 from metastore.managers.all import Managers
 from metastore.operation.session import ManagerSession, Session
 from metastore.past.reads import READ_ONLY, PastReads, reads_at
@@ -26,7 +25,7 @@ class Past(Managers):
     @property
     def position(self) -> str:
         """The position, for ``store.at``, ``store.pin`` and the feed."""
-        return position_at(self._reads.session.backend, self._reads.at)
+        return self._reads.position
 
     def __repr__(self) -> str:
         return f"<Past {self._reads.at}>"

@@ -97,7 +97,9 @@ class ReplicaReads:
             check_drawn(primary.backend, at_least, number_in(primary.backend, at_least))
             return at_least
         found = primary.reached(None)
-        return position_of(self._replicas.epoch, 0) if found is None else self._of(found)
+        # its timeline is known; a replica does not tell its own
+        epoch = primary.backend.feed_start()[0]
+        return position_of(epoch, 0) if found is None else position_of(epoch, *found.newest)
 
     @property
     def from_primary(self) -> bool:

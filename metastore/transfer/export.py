@@ -16,7 +16,7 @@ from typing import BinaryIO, TypeVar
 
 from metastore.clock import Clock, process_id
 from metastore.errors import BackendUnavailable, InvalidArgument
-from metastore.feed.feed import position_of
+from metastore.feed.feed import newest_up_to
 from metastore.kinds.entity import Entity, utc
 from metastore.port.backend import Backend, Guards
 from metastore.port.snapshot import TableSnapshot, Watermark
@@ -67,7 +67,8 @@ def export(
     if target is not None and (ids or history):
         raise InvalidArgument("ids and history belong to a whole database; export without a path")
     watermark = _watermark(backend, clock)
-    epoch, time = backend.feed_start()[0], utc(backend.now()).isoformat()
+    position = None if watermark is None else newest_up_to(backend, watermark.position)
+    time = utc(backend.now()).isoformat()
     progress, unreadable = _in_one_process(progress or _silent), unreadable and _in_one_process(unreadable)
     with backend.snapshot() as snapshot:
         if rests and not _holds(snapshot, rests):
@@ -77,12 +78,13 @@ def export(
             names,
             ids or history,
             history,
-            None if watermark is None else position_of(epoch, watermark.position),
+            position,
             time,
             __version__,
             _numbers(snapshot) if ids or history else None,
         )
-        now = position_of(epoch, snapshot.numbers()[1])
+        # if more was drawn since, the snapshot may show more than what the position says
+        now = position if watermark is not None and snapshot.numbers()[1] == watermark.position else None
         kept, restarted = kept_lines(stream, header, now) if resume and unreadable is None else (None, None)
         if resume:
             _cut(stream, 0 if kept is None else kept.end)

@@ -28,10 +28,11 @@ class _Useless(Exception):
     """Nothing is kept; the message says why. No message: the export is whole, and a new one replaces it."""
 
 
-def kept_lines(stream: BinaryIO, wanted: Header, now: str) -> tuple[Kept | None, str | None]:
+def kept_lines(stream: BinaryIO, wanted: Header, now: str | None) -> tuple[Kept | None, str | None]:
     """Return the lines to keep, or None with the reason if an unfinished export is not kept.
 
-    ``now`` is the feed's last position. Raises InvalidArgument if the file is not an export.
+    ``now`` is the position of the newest change; None: it may have changed just now. Raises InvalidArgument if the file
+    is not an export.
     """
     first = stream.readline()
     if not first:
@@ -80,8 +81,8 @@ def _read(stream: BinaryIO, header: Header, end: int) -> Kept:
     return Kept(header, tally, last, end)
 
 
-def _compare(header: Header, wanted: Header, now: str) -> None:
-    if header.position != now:
+def _compare(header: Header, wanted: Header, now: str | None) -> None:
+    if now is None or header.position != now:
         raise _Useless("the database has changed since, or was changing then")
     if replace(header, position=None, time="") != replace(wanted, position=None, time=""):
         raise _Useless("it was begun with other options, or by another version of this program")

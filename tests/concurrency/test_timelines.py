@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import secrets
 import threading
 from collections.abc import Iterator
@@ -90,6 +91,10 @@ def test_lost_commits_are_noticed(world: _World, monkeypatch: pytest.MonkeyPatch
         tokens = {name: store.leases.acquire(name, ttl=1.0).token or 0 for name in ("work", "a new name")}
         store.leases.acquire("renewed", ttl=3600.0, renew_every=900.0, on_lost=lambda _: gone.set())
         lost = _newest(store)
+        not_begun, bare, copy = store.changes(after=lost), store.position(back=1), io.BytesIO()
+        exported = store.export_to(copy).position
+        then, gone_then = store.at(kept), store.at(lost)
+        assert gone_then.tables.load(T).comment == "lost"
 
         world.fail_over()
 
@@ -101,11 +106,15 @@ def test_lost_commits_are_noticed(world: _World, monkeypatch: pytest.MonkeyPatch
         assert made.id >= lost_table.id  # perhaps the same id: nothing that was remembered of it counts
         assert store.tables.alter(held, ms.SetProperty("k", "v")).comment == "kept"
         assert [change.path_after for change in store.changes(after=kept)][-1] == T
-        for position in (before_lost, lost):
+        for position in (before_lost, lost, bare, exported):
             with pytest.raises(ms.HistoryGone, match="another server has taken over"):
                 list(store.changes(after=position))
+        for begun in (reader, not_begun):
+            with pytest.raises(ms.HistoryGone):
+                list(begun)
+        assert then.tables.load(T).comment is None
         with pytest.raises(ms.HistoryGone):
-            list(reader)
+            gone_then.tables.load(T)
         again = list(store.changes(limit=3))[-1].position
         assert list(store.changes(after=again)), "positions of this timeline go on"
         assert list(store.changes(after=before_lost.replace("-", "t00000002-"))), "also beside the gap"

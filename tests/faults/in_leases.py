@@ -28,8 +28,29 @@ IN_LEASES = (
     Fault(
         "Fail-over: a change that it lost is not missed before one that it kept",
         "metastore/feed/feed.py",
-        "if seq <= collected or backend.unbroken(seq):",
-        "if True:",
+        "(backend.unbroken(seq) if mark else backend.event_at(seq)[1])",
+        "(mark or backend.event_at(seq)[1])",
+        _LOST,
+    ),
+    Fault(
+        "Fail-over: a position without a change counts on another timeline",
+        "metastore/feed/feed.py",
+        "(backend.unbroken(seq) if mark else backend.event_at(seq)[1])",
+        "(backend.unbroken(seq) if mark else True)",
+        _LOST,
+    ),
+    Fault(
+        "Fail-over: a reader that has not begun does not notice it",
+        "metastore/feed/feed.py",
+        "    epoch, seq, collected, origin = start\n",
+        "    epoch, seq, collected, _ = start\n    origin = backend.origin\n",
+        _LOST,
+    ),
+    Fault(
+        "Fail-over: a view of the past goes on at the number that another server gave to another change",
+        "metastore/past/reads.py",
+        "            number_in(backend, self.position)\n",
+        "            pass\n",
         _LOST,
     ),
     Fault(

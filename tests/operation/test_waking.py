@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
 import psycopg
@@ -15,6 +15,7 @@ import pytest
 
 import metastore as ms
 from metastore.backends.postgres import waking
+from metastore.backends.postgres.connection import NothingSent
 from metastore.backends.postgres.tickets import CHANNEL
 from metastore.backends.postgres.waking import LISTEN, Waking
 from metastore.backends.postgres.wire import Wire
@@ -160,8 +161,16 @@ def test_what_fails_behind_a_commit_is_no_failure_of_it(ground: Ground, monkeypa
     # and a commit that fails leaves no transaction behind, and no connection that is closed for it
     again = update(ground.one, version=2, doc=NEW_DOC)
     conflict(ground.send(again, ticket=second, leaves=tuple(ids), operation_id=done), "operation")
-    committed(ground.send(again, ticket=second, leaves=tuple(ids)))
+    results = Wire._results
+    with monkeypatch.context() as late:
+        late.setattr(Wire, "_results", lambda wire, sent: _no_time() if sent == b"ROLLBACK" else results(wire, sent))
+        conflict(ground.send(again, ticket=second, leaves=tuple(ids), operation_id=done), "operation")
     assert ground.backend.pool.opened is opened  # type: ignore[attr-defined]
+    committed(ground.send(again, ticket=second, leaves=tuple(ids)))
+
+
+def _no_time() -> NoReturn:
+    raise NothingSent("the time was over before anything was sent")
 
 
 def test_a_lost_notice_costs_a_wait(ground: Ground, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import count
 from typing import Any
@@ -114,7 +115,8 @@ class Wire:
         if len(done) < len(results) and not committed:
             error = error_from_result(results[-1], "utf-8")
             if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
-                self._results(b"ROLLBACK")
+                with suppress(psycopg.Error):  # the connection is not used again then
+                    self._results(b"ROLLBACK")
             raise error
         if len(done) != len(prepares) + len(executes) and not committed:
             raise psycopg.DatabaseError(f"{len(done)} results for {len(prepares) + len(executes)} statements")

@@ -31,7 +31,7 @@ from pyspark.sql.types import StructType
 
 from metastore.arguments import shown
 from metastore.errors import BackendRefused, HistoryGone, InvalidArgument
-from metastore.feed.feed import check_kept, number_in, position_of
+from metastore.feed.feed import check_kept, newest_up_to, number_in, position_of
 from metastore.feed.follow import kinds_of
 from metastore.feed.position import now, position_in
 from metastore.names import format_path, parse_path
@@ -158,9 +158,10 @@ class _Source(DataSource):
 class _Part(InputPartition):
     """A range of ids, as of a position; or of positions."""
 
-    def __init__(self, at: int, low: int, high: int, pin: str | None) -> None:
+    def __init__(self, at: int, low: int, high: int, pin: str | None, change: str | None) -> None:
+        """``change``: the newest change up to the position; a server that takes over must have it. None: unknown."""
         super().__init__((low, high))
-        self.at, self.low, self.high, self.pin = at, low, high, pin
+        self.at, self.low, self.high, self.pin, self.change = at, low, high, pin, change
 
 
 class _Reader(DataSourceReader):
@@ -179,8 +180,9 @@ class _Reader(DataSourceReader):
             else:
                 pin = _pinned(session, at)
                 low, high = 1, session.backend.past.last_id() + 1
-        return [_Part(at, begin, end, pin) for begin, end in ranges(low, high, options.parts)] or [
-            _Part(at, low, low, pin)
+            change = newest_up_to(session.backend, at)
+        return [_Part(at, begin, end, pin, change) for begin, end in ranges(low, high, options.parts)] or [
+            _Part(at, low, low, pin, change)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -211,6 +213,8 @@ def _read(options: _Options, part: _Part) -> Iterator[pa.RecordBatch]:
         session = store._session  # noqa: SLF001
         if part.pin is not None:
             session.backend.readers.extend(part.pin, _PINNED)
+        if part.change is not None:
+            number_in(session.backend, part.change)
         if options.table in BY_ID:
             some = Wanted(part.low, part.high - 1, options.kinds, options.under)
             yield from rows_by_id(session, options.table, options.columns, part.at, some)
@@ -304,7 +308,8 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 number_in(backend, start["change"])
             if high > low:
                 _check_kept(backend, low)
-        return [_Part(high, begin, until, None) for begin, until in ranges(low, high, self._options.parts)]
+        change = end.get("change")
+        return [_Part(high, begin, until, None, change) for begin, until in ranges(low, high, self._options.parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Part)

@@ -22,7 +22,7 @@ from metastore.feed.feed import position_of, steps_between
 from metastore.kinds.secret import masked
 from metastore.names import format_path
 from metastore.operation.session import Session
-from metastore.past.reads import PastReads
+from metastore.past.reads import PastReads, reads_from
 from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.past import PastRow
 from metastore.port.records import Step
@@ -82,7 +82,7 @@ def rows_by_id(
     session: Session, table: str, columns: Sequence[str] | None, at: int, wanted: Wanted
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of ``table`` that are wanted, as of a position. Raises HistoryGone."""
-    reads, schema = PastReads(session, at, session.backend.origin), _schema(ddl(table, columns))
+    reads, schema = reads_from(session, at, session.backend.origin), _schema(ddl(table, columns))
     above, told_by = _Above(reads), {"entities": _entities, "owned": _owned, "relations": _relations}[table]
     kinds = None if wanted.kinds is None else sorted(wanted.kinds)
     for begin in range(wanted.low, wanted.high + 1, _WINDOW):
