@@ -172,7 +172,8 @@ class Transaction(Managers):
         """Whether an error of the block rests on reads of one instant, and not on what was never committed."""
         commit = self._overlay.reads_value(self._outer.clock.operation_id())
         if self._line is not None and not self._is_inherited:
-            settled, guesses = self._line.chained.settled(commit), self._line.chained.guesses
+            chained, looked_back = self._line.chained, self._overlay.looked_back
+            settled, guesses = chained.settled(commit, looked_back), chained.guesses
             if settled is not None or not (guesses or isinstance(error, MetastoreError)):
                 return settled is not False
         if not commit.guards and not commit.reads:
@@ -200,7 +201,7 @@ class Transaction(Managers):
             advance=self.advance,
             reason=self._inner.reason,
         )
-        together = None if self._line is None else self._line.together(commit)
+        together = None if self._line is None else self._line.together(commit, self._overlay.looked_back)
         outcome = together or self._committed(self._in_line(commit))
         if isinstance(outcome, Conflicted):
             self._refused(outcome, commit)
