@@ -255,7 +255,12 @@ def test_those_that_lost_ask_nobody(store: Store, url: str) -> None:
             return send()
 
         begin_without_a_ticket(store, one)
-        backend.forbid = lambda *more: asked.append(more) or forbid(*more)
+
+        def asks(*more: Any) -> Any:
+            asked.append(more)
+            return forbid(*more)
+
+        backend.forbid = asks
         try:
             with sending(store, gate), ThreadPoolExecutor(4) as pool:
                 found = results(started(pool, one, [lambda: count(store) for _ in range(4)]))
