@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from metastore.combine.chain import Chain, Seat, chain_at
 from metastore.combine.link import ALONE, SETTLED, SLOW, Answer, End, fits
@@ -15,12 +16,19 @@ from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
 from metastore.port.records import Lookup, Pending, Record
 from metastore.port.writes import Result, Update
 
-__all__ = ["InChain"]
+__all__ = ["InChain", "code_of"]
 
 _MOST_LOST: Final = 2
 """How many chains a function loses at most. Then it waits in line by itself."""
 _UNFIT: Final = 1.0
 """For how long a function goes alone that has cut a chain (seconds)."""
+
+
+def code_of(function: Any) -> object:
+    """Return what identifies a function; of a partial one, its parts: the function of a task travels as an argument."""
+    if isinstance(function, partial):
+        return (code_of(function.func), *[code_of(part) for part in function.args])
+    return getattr(function, "__code__", type(function))
 
 
 class InChain:

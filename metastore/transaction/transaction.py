@@ -33,7 +33,7 @@ from metastore.port.writes import Advance, Update
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
-from metastore.transaction.chained import InChain
+from metastore.transaction.chained import InChain, code_of
 from metastore.transaction.changed import Changed
 from metastore.transaction.line import InLine
 from metastore.transaction.one_at_a_time import OneAtATime
@@ -341,7 +341,7 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
     rare = (
         session.access or session.combiner is None or call.lease or call.operation_id or call.reason or session.reason
     )
-    chained = InChain(session, None if rare else getattr(fn, "__code__", type(fn)))
+    chained = InChain(session, None if rare else code_of(fn))
     line = InLine(session, ends, chained)
     try:
         with until(ends):

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -22,6 +23,7 @@ from metastore.operation import tickets
 from metastore.port.batches import Batch, Written
 from metastore.port.commit import Conflicted, Unknown
 from metastore.transaction import chained
+from metastore.transaction.chained import code_of
 from tests.combine.conftest import SCHEMA
 from tests.combine.gate import LONGEST, held, until_waiting, waiting
 from tests.interrupts.raising import Raising
@@ -420,6 +422,18 @@ def test_tasks_of_one_process_lose_no_update(store: Store, url: str) -> None:
         Chain._commit = original  # type: ignore[method-assign]
     assert sorted(counted) == list(range(2, 26))
     assert max(chains) > 1, "they have travelled together"
+
+
+def test_one_function_that_cuts_leaves_the_others_in_the_chain() -> None:
+    """Of tasks, too, whose functions are arguments of one partial."""
+
+    def called(function: Callable[[], Any]) -> Any:
+        return function()
+
+    one, other = (lambda: 1), (lambda: 2)
+    assert code_of(one) != code_of(other)
+    assert code_of(partial(called, one)) == code_of(partial(called, one))
+    assert code_of(partial(called, one)) != code_of(partial(called, other))
 
 
 _CODE = {chain.__file__, link.__file__, chained.__file__}
