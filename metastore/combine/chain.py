@@ -233,7 +233,7 @@ class Chain:
             group.tell(altered, None)
             for one in links:
                 if not one.answered:
-                    one.answer(self._answer(one.request, group, applied=applied))
+                    one.answer(self._answer(one.request, group, altered))
 
         return tell
 
@@ -248,6 +248,8 @@ class Chain:
             elif link is not None:
                 link.handle = one
                 begun.append(one)
+                if group.steps:  # the commit's time is not known yet, and no older one is true
+                    group.record = group.record._replace(modified_at=self._clock.micros())
                 left -= group.decide(one, group.first, set())
                 cut = link.cuts
             elif _leads_to(one.request, group.first):
@@ -281,13 +283,14 @@ class Chain:
         if (group.together is not None and self._kept is None) or (ticket is not None and not ticket.alone):
             self._competes = now + _COMPETES
 
-    def _answer(self, link: Link, group: Group, *, applied: bool) -> Answer:
+    def _answer(self, link: Link, group: Group, altered: Altered | None) -> Answer:
         """Return the answer to a link whose step was not applied, or that has none."""
         if group.together is None and (link.base is None or link.base.version == group.first.version):
             return ALONE
         if link.step is None:
-            return SETTLED if applied else self._lost()
-        return self._lost() if link.doubt is None else link.doubt
+            return SETTLED if altered is not None and altered.time is not None else self._lost()
+        # with an answer nothing is in doubt: one that asked would pay a commit for that
+        return self._lost() if link.doubt is None or altered is not None else link.doubt
 
     def _lost(self) -> Conflicted:
         return Conflicted("self", self._id)

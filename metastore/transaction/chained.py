@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from metastore.combine.chain import Chain, Seat, chain_at
 from metastore.combine.link import ALONE, SETTLED, SLOW, Answer, End, fits
@@ -15,12 +16,19 @@ from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
 from metastore.port.records import Lookup, Pending, Record
 from metastore.port.writes import Result, Update
 
-__all__ = ["InChain"]
+__all__ = ["InChain", "code_of"]
 
 _MOST_LOST: Final = 2
 """How many chains a function loses at most. Then it waits in line by itself."""
 _UNFIT: Final = 1.0
 """For how long a function goes alone that has cut a chain (seconds)."""
+
+
+def code_of(function: Any) -> object:
+    """Return what identifies a function; of a partial one, its parts: the function of a task travels as an argument."""
+    if isinstance(function, partial):
+        return (code_of(function.func), *[code_of(part) for part in function.args])
+    return getattr(function, "__code__", type(function))
 
 
 class InChain:
@@ -81,14 +89,17 @@ class InChain:
         same = kind_named(base.chain[-1].kind).family == lookup.families[-1]
         return {lookup: base} if same and leads_to(format_path(lookup.names), base.chain) else {}
 
-    def send(self, commit: Commit, ticket: OwnTicket | None) -> CommitOutcome | None:
-        """Commit with the others of the chain; None: the run goes alone, as if there were no chain."""
+    def send(self, commit: Commit, ticket: OwnTicket | None, looked_back: bool) -> CommitOutcome | None:
+        """Commit with the others of the chain; None: the run goes alone, as if there were no chain.
+
+        ``looked_back``: the function has read the history of an entity.
+        """
         seat, chain, self._outdated = self._seat, self._chain, None
         if seat is None or chain is None:
             return None
         simple = seat.base is not None and fits(commit, seat.base)
         if seat.term is None:
-            told = self._told(chain, seat, (commit if commit.writes else "value") if simple else "cut")
+            told = self._told(chain, seat, (commit if commit.writes else "value") if simple else "cut", looked_back)
             return (
                 (Committed(()) if simple and not seat.link.cuts else None) if told == SETTLED else self._counted(told)
             )
@@ -110,27 +121,29 @@ class InChain:
             after = before._replace(version=result.version, doc=write.doc, modified_at=result.time)
             chain.keep(after._replace(modified_by=commit.principal))
 
-    def settled(self, reads: Commit) -> bool | None:
+    def settled(self, reads: Commit, looked_back: bool) -> bool | None:
         """After an error of the function: whether the state that it saw is committed. None: it must be checked.
 
-        ``reads``: what it has read.
+        ``reads``: what it has read. ``looked_back``: see :meth:`send`.
         """
         seat, chain = self._seat, self._chain
         if seat is None or chain is None or seat.term is not None:
             return None
         simple = seat.base is not None and fits(reads, seat.base)
-        told = self._told(chain, seat, "value" if simple else "cut")
+        told = self._told(chain, seat, "value" if simple else "cut", looked_back)
         if told == SETTLED:
             return True if simple and not seat.link.cuts else None
         return None if self._counted(told) is None else False
 
-    def _told(self, chain: Chain, seat: Seat, end: End) -> Answer:
+    def _told(self, chain: Chain, seat: Seat, end: End, looked_back: bool) -> Answer:
         """End the turn of a run that follows, and wait for the answer."""
-        seat.link.end(end)
+        seat.link.end("cut" if looked_back else end)
         if seat.link.cuts:
             chain.unfit.set(self._function, self._session.clock.monotonic() + _UNFIT)
         try:
-            return chain.answer(seat)
+            answer = chain.answer(seat)
+            # the history that it has read lacks the steps before its own, even if they are committed now
+            return Conflicted("self") if looked_back and answer == SETTLED else answer
         finally:
             self.leave()
 

@@ -191,10 +191,10 @@ class InLine:
             finally:
                 self.chained.leave()
 
-    def together(self, commit: Commit) -> CommitOutcome | None:
-        """Commit with the chain; None: the run goes alone."""
+    def together(self, commit: Commit, looked_back: bool) -> CommitOutcome | None:
+        """Commit with the chain; None: the run goes alone. ``looked_back``: it has read the history of an entity."""
         ticket = self.ticket
-        outcome = self.chained.send(commit, ticket)
+        outcome = self.chained.send(commit, ticket, looked_back)
         if outcome is not None and ticket is not None:
             self._ticket = None
             with cleaning(self._session.clock.monotonic() + GRACE):

@@ -66,6 +66,8 @@ class Overlay(Reads):
         self._relations = RelationOverlay(base, self._reads, self._drafts.is_new)
         self._writes: list[Write] = []
         self._ids: list[int] = []
+        self.looked_back = False
+        """The history of an entity was read: the commit does not validate that."""
 
     # --- origin
 
@@ -227,6 +229,7 @@ class Overlay(Reads):
         return self._listings.gone(parent_id, kind, family, key)
 
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
+        self.looked_back = True
         return self._base.history(entity_id, after, limit)
 
     # --- owned rows

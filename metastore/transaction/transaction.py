@@ -33,7 +33,7 @@ from metastore.port.writes import Advance, Update
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
-from metastore.transaction.chained import InChain
+from metastore.transaction.chained import InChain, code_of
 from metastore.transaction.changed import Changed
 from metastore.transaction.line import InLine
 from metastore.transaction.one_at_a_time import OneAtATime
@@ -172,7 +172,8 @@ class Transaction(Managers):
         """Whether an error of the block rests on reads of one instant, and not on what was never committed."""
         commit = self._overlay.reads_value(self._outer.clock.operation_id())
         if self._line is not None and not self._is_inherited:
-            settled, guesses = self._line.chained.settled(commit), self._line.chained.guesses
+            chained, looked_back = self._line.chained, self._overlay.looked_back
+            settled, guesses = chained.settled(commit, looked_back), chained.guesses
             if settled is not None or not (guesses or isinstance(error, MetastoreError)):
                 return settled is not False
         if not commit.guards and not commit.reads:
@@ -200,7 +201,7 @@ class Transaction(Managers):
             advance=self.advance,
             reason=self._inner.reason,
         )
-        together = None if self._line is None else self._line.together(commit)
+        together = None if self._line is None else self._line.together(commit, self._overlay.looked_back)
         outcome = together or self._committed(self._in_line(commit))
         if isinstance(outcome, Conflicted):
             self._refused(outcome, commit)
@@ -340,7 +341,7 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
     rare = (
         session.access or session.combiner is None or call.lease or call.operation_id or call.reason or session.reason
     )
-    chained = InChain(session, None if rare else getattr(fn, "__code__", type(fn)))
+    chained = InChain(session, None if rare else code_of(fn))
     line = InLine(session, ends, chained)
     try:
         with until(ends):

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -22,6 +23,7 @@ from metastore.operation import tickets
 from metastore.port.batches import Batch, Written
 from metastore.port.commit import Conflicted, Unknown
 from metastore.transaction import chained
+from metastore.transaction.chained import code_of
 from tests.combine.conftest import SCHEMA
 from tests.combine.gate import LONGEST, held, until_waiting, waiting
 from tests.interrupts.raising import Raising
@@ -241,6 +243,66 @@ def test_a_lost_answer_is_told_once(store: Store, applied: bool) -> None:
     assert store.tables.load(T0).properties["counter"] == "4"
 
 
+def test_those_that_lost_ask_nobody(store: Store, url: str) -> None:
+    """The answer says that nothing was applied, so no operation id is forbidden, which would cost each a commit."""
+    one, first, asked = chain_of(store), [True], list[object]()
+    backend: Any = store._session.backend
+    forbid = backend.forbid
+    with ms.open(url) as other:
+
+        def gate(_: Batch, send: Callable[[], Any]) -> Any:
+            if first:
+                first.clear()
+                other.tables.alter(T0, ms.SetProperty("other", "1"))
+            return send()
+
+        begin_without_a_ticket(store, one)
+
+        def asks(*more: Any) -> Any:
+            asked.append(more)
+            return forbid(*more)
+
+        backend.forbid = asks
+        try:
+            with sending(store, gate), ThreadPoolExecutor(4) as pool:
+                found = results(started(pool, one, [lambda: count(store) for _ in range(4)]))
+        finally:
+            del backend.forbid
+    assert sorted(found) == [2, 3, 4, 5]
+    assert not asked
+
+
+def test_history_that_a_function_reads_has_the_state_that_it_sees(store: Store) -> None:
+    """It is read from the database, which lacks the steps before: such a function runs again, behind these."""
+    one = chain_of(store)
+
+    def past(tx: Any) -> tuple[int, int]:
+        version = tx.tables.load(T0).version
+        return version, list(tx.tables.history(T0))[-1].version
+
+    def again(tx: Any) -> int:
+        return int(tx.tables.load(T0, version=tx.tables.load(T0).version).properties["counter"])
+
+    def writes(tx: Any) -> int:
+        newest = list(tx.tables.history(T0))[-1].entity
+        tx.tables.alter(T0, ms.SetProperty("seen", newest.properties["counter"]))
+        return int(newest.properties["counter"])
+
+    calls = [lambda: count(store), lambda: store.run(past), lambda: store.run(again), lambda: store.run(writes)]
+    with ThreadPoolExecutor(4) as pool:
+        found = results(started(pool, one, calls))
+    assert found[0] == found[2] == found[3] == 2
+    assert found[1][0] == found[1][1]
+
+
+def test_the_time_of_what_is_not_committed_is_not_that_of_an_older_commit(store: Store) -> None:
+    one, before = chain_of(store), store.tables.load(T0)
+    with ThreadPoolExecutor(2) as pool:
+        _, seen = results(started(pool, one, [lambda: count(store), lambda: store.run(lambda tx: tx.tables.load(T0))]))
+    assert seen.version == before.version + 1
+    assert seen.modified_at > before.modified_at
+
+
 def test_a_state_that_was_never_committed_is_not_written(store: Store, url: str) -> None:
     """The answer is lost, nothing was applied, and another process has made the version that the second one expects."""
     one, first, told = chain_of(store), [True], threading.Event()
@@ -360,6 +422,18 @@ def test_tasks_of_one_process_lose_no_update(store: Store, url: str) -> None:
         Chain._commit = original  # type: ignore[method-assign]
     assert sorted(counted) == list(range(2, 26))
     assert max(chains) > 1, "they have travelled together"
+
+
+def test_one_function_that_cuts_leaves_the_others_in_the_chain() -> None:
+    """Of tasks, too, whose functions are arguments of one partial."""
+
+    def called(function: Callable[[], Any]) -> Any:
+        return function()
+
+    one, other = (lambda: 1), (lambda: 2)
+    assert code_of(one) != code_of(other)
+    assert code_of(partial(called, one)) == code_of(partial(called, one))
+    assert code_of(partial(called, one)) != code_of(partial(called, other))
 
 
 _CODE = {chain.__file__, link.__file__, chained.__file__}

@@ -15,14 +15,14 @@ IN_BATCHES: tuple[Fault, ...] = (
     Fault(
         "Chain: a value is told before the commit of what it rests on",
         "metastore/transaction/chained.py",
-        "            return chain.answer(seat)\n",
-        "            return SETTLED if end == 'value' else chain.answer(seat)\n",
+        "            answer = chain.answer(seat)\n",
+        "            answer = SETTLED if end == 'value' else chain.answer(seat)\n",
         _CHAIN,
     ),
     Fault(
         "Chain: an error is told before the commit of what it rests on",
         "metastore/transaction/transaction.py",
-        "settled, guesses = self._line.chained.settled(commit), self._line.chained.guesses",
+        "settled, guesses = chained.settled(commit, looked_back), chained.guesses",
         "settled, guesses = None, False",
         _CHAIN,
     ),
@@ -36,8 +36,22 @@ IN_BATCHES: tuple[Fault, ...] = (
     Fault(
         "Chain: what is in doubt is made, and told, twice",
         "metastore/combine/chain.py",
-        "return self._lost() if link.doubt is None else link.doubt",
+        "return self._lost() if link.doubt is None or altered is not None else link.doubt",
         "return self._lost()",
+        _CHAIN,
+    ),
+    Fault(
+        "Chain: each one that lost asks what became of it",
+        "metastore/combine/chain.py",
+        "if link.doubt is None or altered is not None else",
+        "if link.doubt is None else",
+        _CHAIN,
+    ),
+    Fault(
+        "Chain: a function is told what it made of a history without the steps before its own",
+        "metastore/transaction/overlay.py",
+        "        self.looked_back = True\n",
+        "",
         _CHAIN,
     ),
     Fault(
