@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ import metastore as ms
 from metastore import Store
 from tests.combine.accompany import always_chained
 from tests.contract.ground import Ground
+from tests.contract.intents import mark, unmarked
 from tests.contract.test_alter_contract import TestAlter as _TestAlter
 from tests.contract.test_transactions_contract import TestRun as _TestRun
 
@@ -47,3 +49,16 @@ def test_they_do_travel_in_chains(ground: Ground, sizes: list[int]) -> None:
     assert sizes[before:] == [1, 1, 1]
     assert store.tables.load("m.c.one.t").version == 3
     assert not store.verify()
+
+
+def test_a_mark_of_a_dead_process_costs_few_runs(ground: Ground) -> None:
+    """A chain that was surely not applied is counted as lost: after two of them the function goes alone."""
+    runs = list[int]()
+
+    def fn(tx: Any) -> None:
+        runs.append(tx.tables.alter("m.c.one.t", ms.SetComment("x")).version)
+
+    mark(ground, ground.table, 0.0)
+    ground.store.run(fn)
+    assert unmarked(ground, ground.table)
+    assert len(runs) <= 4
