@@ -274,7 +274,8 @@ class Chain:
     def _note(self, group: Group, altered: Altered | None, run: str | None, ticket: OwnTicket | None) -> None:
         """Note what the chain left, and whether others compete."""
         now = self._clock.monotonic()
-        if len(group.members) > 1:  # one that is alone for long goes as it went before there was a chain
+        # one that is alone for long, or that alters nothing, goes as it went before there was a chain
+        if len(group.members) > 1 and group.together is not None:
             self._until = now + _STAYS
             self._session.hot.note(self._id)
         if altered is not None and altered.time is not None:

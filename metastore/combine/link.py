@@ -110,10 +110,14 @@ class Link:
             return SETTLED
         raise Left
 
-    def note(self, *_: object) -> None:
-        """Do nothing: its caller counts its attempts by the answer."""
+    def lost(self, *_: object) -> None:
+        """Note that its chain was not applied: nothing of it is in doubt. Its caller counts that by the answer."""
+        self.doubt = None
 
-    overtaken = outdated = hindered = queued = ended = note
+    overtaken = outdated = hindered = queued = lost
+
+    def ended(self, *_: object) -> None:
+        """Do nothing: the transaction counts itself."""
 
 
 def fits(one: Commit, base: Record) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tests.interleaving.callers import CALLERS, HANDED, LOOKING, MET, every_two, matters
+from tests.interleaving.chained import CHAINED
 from tests.interleaving.checks import explore
 from tests.interleaving.explore import Explored, Found, Truncated
 from tests.interleaving.full import FULL
@@ -57,7 +58,9 @@ def _run_named(name: str) -> tuple[bool, str, Explored | None]:
 
 
 def _jobs(full: bool) -> list[Job]:
-    programs = [*PROGRAMS, *TOGETHER, *FULL] if full else [p for p in (*PROGRAMS, *TOGETHER) if not p.full]
+    programs = (
+        [*PROGRAMS, *TOGETHER, *CHAINED, *FULL] if full else [p for p in (*PROGRAMS, *TOGETHER, *CHAINED) if not p.full]
+    )
     mutants = [m for m in MUTANTS if full or not m.slow]
     return [
         *[_job(p.name, lambda p=p: [p]) for p in (*programs, *HANDED, *CALLERS)],

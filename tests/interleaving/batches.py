@@ -136,5 +136,6 @@ def _apply(tables: Tables, one: AlterTogether, now: int) -> None:
             event = Event(one.kind, "alter", one.path, one.path, step.changes or "[]")
             write = Update(one.id, version, event, step.doc)
             # those intents that this program does not understand hinder nothing
-            apply(tables, Commit(step.operation_id, step.principal, (), (), (write,), overlook=True), now)
+            own = Commit(step.operation_id, step.principal, (), (), (write,), overlook=True, ticket=one.ticket)
+            apply(tables, own, now)
         version += step.action == "alter"

@@ -10,6 +10,7 @@ from itertools import chain
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.clock import Clock
 from tests.interleaving.callers import CALLERS, HANDED, MET
+from tests.interleaving.chained import CHAINED
 from tests.interleaving.process import Wrap
 from tests.interleaving.programs import PROGRAMS, Program
 from tests.interleaving.together import TOGETHER
@@ -32,7 +33,7 @@ class Mutant:
     most_faults: int = 1
 
     def planted(self) -> Program:
-        programs = (*PROGRAMS, *TOGETHER, *HANDED, *CALLERS, *chain(*MET.values()))
+        programs = (*PROGRAMS, *TOGETHER, *CHAINED, *HANDED, *CALLERS, *chain(*MET.values()))
         (found,) = [p for p in programs if p.name == self.program]
         return replace(
             found,

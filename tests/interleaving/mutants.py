@@ -17,6 +17,7 @@ from metastore.port.writes import Update
 from tests.interleaving.mutant import Mutant
 from tests.interleaving.mutants_by_callers import BY_CALLERS
 from tests.interleaving.mutants_of_batches import OF_BATCHES
+from tests.interleaving.mutants_of_chains import OF_CHAINS
 from tests.interleaving.process import Wrap
 
 __all__ = ["MUTANTS", "Mutant"]
@@ -347,4 +348,5 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     *BY_CALLERS,
     *OF_BATCHES,
+    *OF_CHAINS,
 )

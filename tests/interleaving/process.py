@@ -14,7 +14,9 @@ from uuid import UUID
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from metastore.clock import Clock
+from metastore.combine.chain import chain_at
 from metastore.combine.combiner import Combiner
+from metastore.combine.lane import Lane
 from metastore.errors import MetastoreError
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
@@ -78,7 +80,8 @@ class Op:
     may_fail: bool = False
     """A VersionConflict says only that something else was written meanwhile."""
     with_next: bool = False
-    """It waits together with the process's next operation: the two travel in one batch, if they can."""
+    """It waits together with the process's next operation: the two travel in one batch, if they can; in one chain, if
+    they are ``hot``."""
 
 
 class Outcome(NamedTuple):
@@ -185,6 +188,9 @@ class _Clock(Clock):
 
     def waker(self) -> Any:
         return self._run.tasks.waker() if self._run.tasks.running else super().waker()
+
+    def runner(self) -> Any:
+        return getcurrent()
 
 
 class _Proxy:
@@ -359,14 +365,21 @@ class _Run:
     def tally(self, tally: _Tally) -> None:
         self._by_task[getcurrent()] = self._last = tally
 
-    def together(self, bodies: Sequence[Callable[[], None]], given: Mapping[str, Any]) -> None:
-        """Run operations that wait until all of them do, and travel together then."""
+    def together(self, bodies: Sequence[Callable[[], None]], given: Mapping[str, Any], hot: str | None) -> None:
+        """Run operations that wait until all of them do, and travel together then: in a batch, or in a table's chain.
+
+        ``hot``: the key of that table in ``given``.
+        """
         session = self.store._session
         assert isinstance(session.combiner, Combiner)
         for entity in given.values():  # the process was there before
             if isinstance(entity, Entity):
                 session.recent.note_parents(lookup(kind_named(entity.kind), entity.names), entity.record.chain)
-        lane = session.combiner.writes._lane
+        lane: Lane[Any, Any] = session.combiner.writes._lane
+        if hot is not None:
+            lane = chain_at(session, given[hot].id).lane
+            assert session.seals is not None
+            session.seals.validated(given["cat"].record)  # another read in the first function would cut the chain
         term = lane.lead()
         assert term is not None
         self.tasks.run(bodies, lambda: lane.leave(term))
@@ -454,7 +467,7 @@ class _Execution:
                     self._begin(together)
                     bodies = [partial(self._do, n) for n in together]
                     if len(together) > 1:
-                        self.run.together(bodies, self._hand.given)
+                        self.run.together(bodies, self._hand.given, self._ops[number].hot)
                     else:
                         bodies[0]()
         except _Paused:
