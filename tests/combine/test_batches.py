@@ -444,9 +444,9 @@ def sent_by(backend: Any) -> Iterator[list[list[str]]]:
     messages: list[list[str]] = []
     original = backend.pool.send
 
-    def send(statements: Any, *arguments: Any) -> Any:
+    def send(statements: Any, *arguments: Any, **options: Any) -> Any:
         messages.append([text for text, _ in statements])
-        return original(statements, *arguments)
+        return original(statements, *arguments, **options)
 
     backend.pool.send = send
     try:

@@ -374,6 +374,7 @@ MEMORIES: Final = {
     "the block that a thread is in: a transaction, a freeze, a function's runs, a revert's pin, an export": Memory(
         block
     ),
+    "who travels together, and how the last chain left its entity": Memory(turns, on=_PG),
     "whose turn it is": Memory(turns),
     "who of this process waits for a notice": Memory(notices, on=_PG),
     "leases that are held": Memory(lease),

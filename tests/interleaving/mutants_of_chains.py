@@ -27,7 +27,7 @@ def _told_early(chain: Chain, group: Group, *more: Any) -> Altered | None:
     return _commit(chain, group, *more)
 
 
-def _an_error_told_early(run: InChain, _: object) -> bool:
+def _an_error_told_early(run: InChain, *_: object) -> bool:
     """A function that had its turn raises its error at once, on what is not committed."""
     if run._seat is not None:
         run._seat.link.end("value")
@@ -40,9 +40,9 @@ def _half(group: Group) -> Any:
     return whole._replace(steps=whole.steps[: max(1, len(whole.steps) - 1)])
 
 
-def _told_twice(chain: Chain, link: Link, group: Group, **options: Any) -> Any:
+def _told_twice(chain: Chain, link: Link, group: Group, altered: Any) -> Any:
     """A function runs again although nobody knows whether its step was applied."""
-    answer = _answer(chain, link, group, **options)
+    answer = _answer(chain, link, group, altered)
     return Conflicted("self", chain._id) if answer is link.doubt else answer
 
 
@@ -51,9 +51,9 @@ def _unseen(group: Group, *_: object) -> None:
     group.record = group.record._replace(version=group.record.version + 1)
 
 
-def _settled_anyway(chain: Chain, link: Link, group: Group, **options: Any) -> Any:
+def _settled_anyway(chain: Chain, link: Link, group: Group, altered: Any) -> Any:
     """A value that rests on a chain that was lost is told."""
-    return SETTLED if link.step is None else _answer(chain, link, group, **options)
+    return SETTLED if link.step is None else _answer(chain, link, group, altered)
 
 
 def _in(owner: type, name: str, fault: Callable[..., Any]) -> Callable[[], AbstractContextManager[None]]:

@@ -323,7 +323,7 @@ def test_a_token_that_is_too_long_for_a_cookie_is_in_the_audit_log_once(
     browser.client.post(f"{browser.base}signin", data={"token": token}, headers={"Sec-Fetch-Site": "same-origin"})
     answer = httpx.get(f"{address}/v1/config?warehouse=lake.ice", headers={"Authorization": f"Bearer {token}"})
     assert answer.status_code == 200
-    lines = [json.loads(record.message) for record in caplog.records if record.name == "metastore.audit"]
+    lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "metastore.audit"]
     assert [(line["outcome"], line["user"]) for line in lines] == [("signed_in", "4711"), ("refused", None)]
 
 

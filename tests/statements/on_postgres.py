@@ -325,12 +325,21 @@ def _patient(parameters: Any, worker: Worker | None) -> Any:
 
 
 def _sent_together(
-    pool: postgres_connect.Pool, statements: Sequence[tuple[str, Any]], pooled: Any, run: str | None = None
+    pool: postgres_connect.Pool,
+    statements: Sequence[tuple[str, Any]],
+    pooled: Any,
+    run: str | None = None,
+    behind: tuple[str, Any] | None = None,
+    *,
+    prepared: bool = True,
 ) -> list[list[Any]]:
-    """Stand in for the method of that name, which sends a batch's statements as one message."""
+    """Stand in for the method of that name, which sends a batch's statements as one message.
+
+    What is sent behind them is left out: it is a hint to look, and a waiter looks anyway.
+    """
     worker = current()
     if worker is None:
-        return _SEND(pool, statements, pooled, run)
+        return _SEND(pool, statements, pooled, run, behind, prepared=prepared)
     with pool.connection() as connection:
         worker.pid = connection.info.backend_pid
         rows: list[list[Any]] = []
