@@ -347,7 +347,8 @@ def _sent_together(
             for text, given in statements:
                 parameters = _patient(given, worker)
                 step(text, parameters)
-                rows.append(connection.execute(text, parameters).fetchall())
+                cursor = connection.execute(text, parameters)
+                rows.append(cursor.fetchall() if cursor.description else [])
         return rows
 
 
