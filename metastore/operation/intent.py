@@ -21,7 +21,7 @@ from metastore.operation.marks import OwnMark
 from metastore.operation.record import OperationRow, detail
 from metastore.operation.request import Merge, Results
 from metastore.operation.session import Session
-from metastore.operation.tickets import LONGEST_WAIT, Watch, rest, scopes_of
+from metastore.operation.tickets import Watch, scopes_of
 from metastore.port.commit import Committed, Conflicted, Unknown
 from metastore.port.intents import CLAIMABLE, PENDING, WITH_EVIDENCE, Entry
 from metastore.port.records import Pending, Record, Step
@@ -149,8 +149,7 @@ class Intent:
         self._others, clock, hot = 0, self._session.clock, self._session.hot
         began = clock.monotonic()
         for wait in hot.waits():
-            left = max(0.0, self._row.ends - clock.monotonic())
-            rest(self._session, self._row.id, min(wait, left), min(LONGEST_WAIT, left))
+            clock.sleep(min(wait, max(0.0, self._row.ends - clock.monotonic())))
             own, ahead, line = self._session.backend.turn(entity_id, self._row.id)
             if own is not None:
                 hot.took(clock.monotonic() - began)

@@ -40,7 +40,7 @@ from metastore.backends.postgres.restore import PostgresRestorer
 from metastore.backends.postgres.secret_keys import PostgresSecretKeys
 from metastore.backends.postgres.together import below, message
 from metastore.backends.postgres.upkeep import PostgresUpkeep
-from metastore.backends.postgres.waking import Waking, told_by, told_by_batch, told_by_help, told_by_leaving
+from metastore.backends.postgres.waking import Waking, told_by, told_by_batch, told_by_leaving
 from metastore.backends.sql.decode import pending, steps_of_json
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.past import SqlPast
@@ -217,7 +217,7 @@ class PostgresBackend(PostgresUpkeep):
     def help(self, help: Help) -> CommitOutcome:
         operations = [one.operation_id for one in help.resolutions]
         rows = self._announcing.send(
-            lambda may: self._sender.batch([intents.help_statement(help)], may, told=told_by_help(help)),
+            lambda may: self._sender.batch([intents.help_statement(help)], may),
             lambda: covered_by_help(help),
             lambda: operations,
         )

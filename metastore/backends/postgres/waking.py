@@ -32,9 +32,9 @@ from metastore.clock import SYSTEM, Clock, Waker
 from metastore.errors import MetastoreError
 from metastore.port.batches import Batch
 from metastore.port.commit import Commit
-from metastore.port.intents import PENDING, Help
+from metastore.port.intents import PENDING
 
-__all__ = ["LISTEN", "TELL", "Waking", "told_by", "told_by_batch", "told_by_help", "told_by_leaving"]
+__all__ = ["LISTEN", "TELL", "Waking", "told_by", "told_by_batch", "told_by_leaving"]
 
 _AGAIN: Final = 1.0
 """A process that waits again so soon begins to listen (seconds)."""
@@ -78,12 +78,6 @@ def told_by(commit: Commit) -> Statement | None:
     """Return what to send behind a commit; None: nobody waits for it."""
     owners = [one.operation_id for carried in commit.carries for one in carried.resolutions]
     return _tell(commit.leaves, owners, commit.ticket) if commit.leaves or owners else None
-
-
-def told_by_help(help_: Help) -> Statement | None:
-    """Return what to send behind a helping commit; None: it resolves only its own change."""
-    owners = [one.operation_id for one in help_.resolutions]
-    return _tell([help_.id], owners) if len(owners) > 1 else None
 
 
 def told_by_batch(batch: Batch) -> Statement | None:
