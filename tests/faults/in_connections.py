@@ -225,13 +225,6 @@ _NOTICES = (
         f"{_WAKING} -k pays",
     ),
     Fault(
-        "Notices: each helping commit tells",
-        f"{_PG}/waking.py",
-        "if len(owners) > 1 else None",
-        "if owners else None",
-        f"{_WAKING} -k pays",
-    ),
-    Fault(
         "Notices: a commit that fails with one behind it leaves a transaction",
         f"{_PG}/wire.py",
         'self._results(b"ROLLBACK")',
