@@ -12,7 +12,7 @@ of its own. Each step keeps its operation id, its principal, its version and its
   chain, as does one that takes longer than ``SLOW``. What was done before it is committed. Then it goes as it would go
   alone.
 * If nobody waits when a function ends, its caller commits as one that is alone.
-* While another process competes, whoever leads takes a ticket first (:mod:`metastore.operation.tickets`). Otherwise it
+* While another process competes, the leader takes a ticket first (:mod:`metastore.operation.tickets`). Otherwise it
   begins with what the last chain left, without a read. The commit checks the version either way.
 
 Each decision between two threads is one atomic step: who leads is the lane's (:mod:`~.lane`), and how a turn ended is
@@ -71,7 +71,10 @@ class Chain:
         self._session, self._clock, self._id = session, session.clock, entity_id
         self.lane = ChainLane(session.clock)
         self._inside: list[Alive] = []
-        """Those that lead, or have their turn: what they call in their functions goes alone."""
+        """Those that lead, or have their turn: what they call in their functions goes alone.
+
+        It needs no lock: each thread adds and removes only itself, and each of these steps is atomic.
+        """
         self._kept: tuple[Record, str | None] | None = None
         self._until = self._competes = 0.0
         self.unfit: ForgetfulMap[float] = ForgetfulMap()
@@ -154,7 +157,7 @@ class Chain:
         term, lane = seat.term, self.lane
         assert term is not None
         is_plain = seen is None or _is_plain(seen)
-        if lane._term is not term or not lane._queue or not is_plain:  # noqa: SLF001  (our own)
+        if not lane.has_more(term) or not is_plain:
             return ALONE
         mine: Rider = Handle(seat.link, 0.0, -1, self._clock.waker())
         with Taken(term) as batch:

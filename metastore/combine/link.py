@@ -172,6 +172,10 @@ class ChainLane(Lane[Any, Any]):
         if self.is_stuck:
             super()._take_over(term)
 
+    def has_more(self, term: Term) -> bool:
+        """Whether this term leads still, and others wait."""
+        return self._term is term and bool(self._queue)
+
     def more(self, term: Term, batch: Taken) -> list[Rider]:
         """Take those that wait; return all that were taken in this term, the oldest first."""
         self._take(term, batch.members)

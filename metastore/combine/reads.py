@@ -83,10 +83,10 @@ def found_together(session: Session, wanted: Sequence[Find]) -> list[Resolved]:
     asked = {one.below.asked: one.below for one in wanted}
     found = dict(zip(asked, batches(session).find_below(list(asked.values())), strict=True)) if asked else {}
     moved = list(dict.fromkeys([one.path for one in wanted if found[one.below.asked] is True]))
-    anew = dict(zip(moved, session.backend.resolve(moved), strict=True)) if moved else {}
-    for path, there in anew.items():
+    again = dict(zip(moved, session.backend.resolve(moved), strict=True)) if moved else {}
+    for path, there in again.items():
         session.recent.note_parents(path, there.nodes)
-    return [anew.get(one.path) or _resolved(one.below, found[one.below.asked]) for one in wanted]
+    return [again.get(one.path) or _resolved(one.below, found[one.below.asked]) for one in wanted]
 
 
 def _resolved(where: Below, found: Record | bool) -> Resolved:

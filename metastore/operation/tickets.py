@@ -24,13 +24,13 @@ from metastore.port.tickets import Line
 from metastore.port.writes import Update
 from metastore.retry.runner import Conflict
 
-__all__ = ["LONGEST_WAIT", "OwnTicket", "Watch", "carrying", "rest", "scopes_of", "without_others"]
+__all__ = ["OwnTicket", "Watch", "carrying", "scopes_of", "without_others"]
 
 _PATIENCE, _LONGEST_PATIENCE = 0.25, 5.0
 """How long a head may wait without a move, at least and at most (seconds)."""
 _LONG = 0.02
 """A longer turn leaves the others an equal gap (seconds)."""
-_SHORTEST_WAIT, LONGEST_WAIT, _NEXT_WAIT = 0.0005, 0.1, 0.03
+_SHORTEST_WAIT, _LONGEST_WAIT, _NEXT_WAIT = 0.0005, 0.1, 0.03
 """How long a waiter sleeps between two looks; one that is next looks soon, or it would be taken for dead (seconds)."""
 
 
@@ -60,13 +60,13 @@ class Watch:
             self._since = now
             return
         turns = max(0.5, line.ahead - 0.5) * self._session.hot.turn
-        longest = _NEXT_WAIT if line.ahead <= 1 else LONGEST_WAIT
+        longest = _NEXT_WAIT if line.ahead <= 1 else _LONGEST_WAIT
         wait = min(max(_SHORTEST_WAIT, turns, line.gap), longest, ends - now)
         wait *= clock.uniform(0.75, 1.25)
-        rest(self._session, name, wait, wait if line.gap > 0 else min(longest, ends - now))  # no notice ends a gap
+        _rest(self._session, name, wait, wait if line.gap > 0 else min(longest, ends - now))  # no notice ends a gap
 
 
-def rest(session: Session, name: int | UUID, seconds: float, longest: float = LONGEST_WAIT) -> None:
+def _rest(session: Session, name: int | UUID, seconds: float, longest: float) -> None:
     """Wait before the next look, or until a notice names this ticket or operation.
 
     ``longest``: how long to wait at most where notices arrive: a look that finds nothing holds up the others.

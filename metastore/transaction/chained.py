@@ -100,9 +100,10 @@ class InChain:
         simple = seat.base is not None and fits(commit, seat.base)
         if seat.term is None:
             told = self._told(chain, seat, (commit if commit.writes else "value") if simple else "cut", looked_back)
-            return (
-                (Committed(()) if simple and not seat.link.cuts else None) if told == SETTLED else self._counted(told)
-            )
+            if told != SETTLED:
+                return self._counted(told)
+            # a function without a write is done; one that cut the chain commits alone, on what is committed now
+            return None if not simple or seat.link.cuts else Committed(())
         if simple and seat.base is not None and commit.writes and not self._is_slow(chain):
             answer = chain.lead(seat, commit, seat.base, self._seen, ticket)
             if answer != ALONE:
@@ -122,9 +123,11 @@ class InChain:
             chain.keep(after._replace(modified_by=commit.principal))
 
     def settled(self, reads: Commit, looked_back: bool) -> bool | None:
-        """After an error of the function: whether the state that it saw is committed. None: it must be checked.
+        """Return what an error of the function rests on.
 
-        ``reads``: what it has read. ``looked_back``: see :meth:`send`.
+        True: on what is committed now, so that it is the caller's. False: on what was lost, so that the function runs
+        again. None: the chain cannot tell, and a commit of ``reads``, what the function has read, must check it.
+        ``looked_back``: see :meth:`send`.
         """
         seat, chain = self._seat, self._chain
         if seat is None or chain is None or seat.term is not None:
