@@ -234,8 +234,8 @@ IN_BATCHES: tuple[Fault, ...] = (
     Fault(
         "Batches: each path that moved is followed by itself",
         "metastore/combine/reads.py",
-        "anew = dict(zip(moved, session.backend.resolve(moved), strict=True)) if moved else {}\n",
-        "anew = {path: session.backend.resolve([path])[0] for path in moved}\n",
+        "again = dict(zip(moved, session.backend.resolve(moved), strict=True)) if moved else {}\n",
+        "again = {path: session.backend.resolve([path])[0] for path in moved}\n",
         "tests/combine/test_ancestors.py -k one_message",
     ),
     Fault(
