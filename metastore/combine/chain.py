@@ -293,8 +293,7 @@ class Chain:
             return ALONE
         if link.step is None:
             return SETTLED if altered is not None and altered.time is not None else self._lost()
-        # with an answer nothing is in doubt: one that asked would pay a commit for that
-        return self._lost() if link.doubt is None or altered is not None else link.doubt
+        return self._lost() if link.doubt is None else link.doubt
 
     def _lost(self) -> Conflicted:
         return Conflicted("self", self._id)

@@ -112,7 +112,7 @@ class Link:
 
     def lost(self, *_: object) -> None:
         """Note that its chain was not applied: nothing of it is in doubt. Its caller counts that by the answer."""
-        self.doubt = None
+        self.doubt = None  # one that asked what became of it would pay a commit for that
 
     overtaken = outdated = hindered = queued = lost
 

@@ -306,10 +306,16 @@ def test_the_time_of_what_is_not_committed_is_not_that_of_an_older_commit(store:
 def test_a_state_that_was_never_committed_is_not_written(store: Store, url: str) -> None:
     """The answer is lost, nothing was applied, and another process has made the version that the second one expects."""
     one, first, told = chain_of(store), [True], threading.Event()
+    backend: Any = store._session.backend
+    forbid, leader = backend.forbid, set[int]()
 
-    def again(_: int) -> None:
-        if not first:
-            told.wait(1)  # the second one would write first
+    def leads(_: int) -> None:
+        leader.add(threading.get_ident())
+
+    def asks(*more: Any) -> Any:
+        if threading.get_ident() in leader:
+            told.wait(10)  # the second one goes on first; the ticket of the first one would hinder it
+        return forbid(*more)
 
     def second() -> int:
         try:
@@ -327,8 +333,12 @@ def test_a_state_that_was_never_committed_is_not_written(store: Store, url: str)
             return Unknown("cut")
 
         begin_without_a_ticket(store, one)
-        with sending(store, gate), ThreadPoolExecutor(2) as pool:
-            found = results(started(pool, one, [lambda: count(store, meanwhile=again), second]))
+        backend.forbid = asks
+        try:
+            with sending(store, gate), ThreadPoolExecutor(2) as pool:
+                found = results(started(pool, one, [lambda: count(store, meanwhile=leads), second]))
+        finally:
+            del backend.forbid
     assert sorted(found) == [2, 3]
     assert {**store.tables.load(T0).properties}.items() >= {("counter", "3"), ("other", "1")}
 

@@ -175,6 +175,7 @@ def _no_time() -> NoReturn:
 def test_a_lost_notice_costs_a_wait(ground: Ground, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Waking, "_note", lambda *_: None)
     monkeypatch.setattr(waking, "_AGAIN", NEVER)  # it takes notices for sure
+    monkeypatch.setattr(waking, "_LINGERS", NEVER)  # the session that ends would wake it too
     with ms.open(postgres_url) as other:
         listening(other)._noted = SYSTEM.monotonic()
         first = ground.backend.queue([ground.one.id], 5.0)
