@@ -31,7 +31,6 @@ class Alive(Protocol):
 
     def is_alive(self) -> bool:
         """Whether it runs still."""
-        ...
 
 
 class Waker(Protocol):
@@ -39,11 +38,9 @@ class Waker(Protocol):
 
     def wait(self, seconds: float) -> bool:
         """Wait for :meth:`wake`, at most so many seconds; return whether it came."""
-        ...
 
     def wake(self) -> None:
         """End one wait, perhaps by another thread, and perhaps before the wait. A wait may end once too often."""
-        ...
 
 
 class ThreadWaker:

@@ -30,7 +30,6 @@ class Watch(Protocol):
 
     def changes(self) -> int:
         """Return how many changes have committed since then; 0: none."""
-        ...
 
 
 class _Seen(NamedTuple):

@@ -109,11 +109,9 @@ class Queue(Protocol):
 
     def wait(self, seconds: float) -> None:
         """Return when it may be this waiter's turn, or after ``seconds``. Keep the place alive meanwhile."""
-        ...
 
     def served(self) -> None:
         """Note that the names were taken with this ticket, so that there is no place to leave."""
-        ...
 
 
 class Book(Protocol):
@@ -121,19 +119,15 @@ class Book(Protocol):
 
     def take(self, want: Want) -> tuple[Grant, ...] | Refusal:
         """Take all names if each is free or expired, and no other process has waited longer; else take none."""
-        ...
 
     def renew(self, grants: Sequence[Grant], incarnation: str, ttl: float) -> datetime | None:
         """Let all grants last for ``ttl`` seconds from now; return when they expire. None: one of them is lost."""
-        ...
 
     def release(self, grants: Sequence[Grant], incarnation: str) -> bool:
         """Release the grants that the caller still holds; never touch those of others. False: it held none."""
-        ...
 
     def break_(self, name: str) -> bool:
         """Take a lease away from its holder. False: it has none."""
-        ...
 
     def holders(
         self, names: Sequence[str] | None = None, unreadable: Callable[[MetastoreError], object] | None = None
@@ -142,16 +136,12 @@ class Book(Protocol):
 
         With None, entries that cannot be read are left out too, and ``unreadable`` gets their errors.
         """
-        ...
 
     def granted(self, name: str, token: int) -> tuple[Grant, Holder] | None:
         """Return the grant that has this token, and its holder; None: the lease has another token, or no holder."""
-        ...
 
     def audit(self, name: str, unreadable: Unreadable | None = None) -> Iterator[LeaseEvent]:
         """Yield the events of a lease that are kept, oldest first; rows that are damaged go to ``unreadable``."""
-        ...
 
     def queue(self, want: Want, ends: float = math.inf) -> AbstractContextManager[Queue]:
         """Join the queue for the names, until the block ends. ``ends``: the deadline of the call (monotonic clock)."""
-        ...

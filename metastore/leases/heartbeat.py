@@ -27,15 +27,12 @@ class Timed(Protocol):
     @property
     def names(self) -> tuple[str, ...]:
         """The names that are held."""
-        ...
 
     def seconds_left(self) -> float:
         """Return how long it lasts by the holder's clocks (seconds); note the loss if that is over."""
-        ...
 
     def renew(self) -> None:
         """Let it last for its ttl from now. Raises LeaseLost, and what the book raises."""
-        ...
 
 
 class Lost(threading.Event):

@@ -162,14 +162,12 @@ class Batches(Protocol):
         False: no such child exists, and no entity of that name is being dropped. True: more must be asked, because the
         parents are not where they were seen, or one of that name is being dropped.
         """
-        ...
 
     def in_one_go(self, work: Callable[[], T]) -> T:
         """Return what ``work`` returns, which sends several messages. No other work of the process comes in between.
 
         (In an async store the event loop would run all tasks that can run between two messages.)
         """
-        ...
 
     def write_together(self, batch: Batch, patience: int) -> Written | Conflicted | Unknown:
         """Apply each of these by itself, in one transaction. One attempt.
@@ -177,4 +175,3 @@ class Batches(Protocol):
         ``patience``: how long to wait for others' locks, in milliseconds, before it gives up with "busy" and applies
         nothing; 0: skip locked rows. Conflicted: it applied nothing.
         """
-        ...

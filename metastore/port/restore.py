@@ -86,15 +86,12 @@ class Restorer(Protocol):
 
         Raises InvalidArgument for a database that is not empty, or into which another source is being restored.
         """
-        ...
 
     def write(self, token: str, last: int, mark: int, rows: Rows) -> None:
         """Write all rows, and ``mark`` as the last mark. Raises InvalidArgument if ``last`` is not the last one."""
-        ...
 
     def finish(self, token: str, last: int, ending: Ending) -> None:
         """Write the ending, and open the database for use."""
-        ...
 
 
 class Under(NamedTuple):

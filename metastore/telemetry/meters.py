@@ -21,7 +21,6 @@ class HasMetrics(Protocol):
 
     def metrics(self) -> Snapshot:
         """Return what the process saw."""
-        ...
 
 
 def observe(store: HasMetrics, provider: MeterProvider | None = None, **attributes: str) -> None:

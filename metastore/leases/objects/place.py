@@ -37,15 +37,12 @@ class Notebook(Protocol):
 
     def mirror(self, name: str, token: int | None, owner: str, incarnation: str) -> LeaseToken | None:
         """Note a token; None: one that is not smaller is noted for another holder. ``token`` None: the next one."""
-        ...
 
     def noted(self, name: str) -> int:
         """Return the token that is noted; 0: there is none."""
-        ...
 
     def noted_for(self, name: str) -> str | None:
         """Return the incarnation for which that token was noted."""
-        ...
 
 
 class Places:
