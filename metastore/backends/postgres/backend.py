@@ -35,7 +35,6 @@ from metastore.backends.postgres.members import PostgresMembers
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.backends.postgres.preludes import preludes
 from metastore.backends.postgres.readers import PostgresReaders
-from metastore.backends.postgres.reads import PAST
 from metastore.backends.postgres.restore import PostgresRestorer
 from metastore.backends.postgres.secret_keys import PostgresSecretKeys
 from metastore.backends.postgres.together import below, message
@@ -277,7 +276,7 @@ class PostgresBackend(PostgresUpkeep):
 
     @property
     def past(self) -> PastRows:
-        return SqlPast(PAST, self._quick, _listed, _spread)
+        return SqlPast(self.sql.past, self._quick, _listed, _spread)
 
     @property
     def readers(self) -> Readers:

@@ -29,7 +29,7 @@ from metastore.backends.postgres.preludes import caller
 from metastore.backends.postgres.read_sql import READ, each
 from metastore.backends.postgres.tickets import in_line, line_of
 from metastore.backends.sql.comments import without_comments
-from metastore.backends.sql.reads import from_named
+from metastore.backends.sql.dialect import from_named
 from metastore.port.commit import CommitOutcome, Committed, Conflicted
 from metastore.port.intents import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark
 from metastore.port.note import note_of_intent
