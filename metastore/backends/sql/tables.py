@@ -24,6 +24,7 @@ lock rows at the end of a statement, after the position in the feed was drawn; `
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import (
@@ -52,10 +53,11 @@ _Id = BigInteger().with_variant(Integer(), "sqlite")
 _Ids = ARRAY(BigInteger()).with_variant(Text(), "sqlite")
 
 
-def _audit() -> list[Column[Any]]:
-    """Return the columns that say who made a row and who changed it last, and when."""
-    made = [Column("created_by", Text), Column("created_at", _Id, nullable=False)]
-    return [*made, Column("modified_by", Text), Column("modified_at", _Id, nullable=False)]
+def _audit() -> Iterator[Column[Any]]:
+    """Yield the columns that say who made a row and who changed it last, and when."""
+    for done in ("created", "modified"):
+        yield Column(f"{done}_by", Text)
+        yield Column(f"{done}_at", _Id, nullable=False)
 
 
 def _partial(name: str, *columns: str, where: str, unique: bool = False) -> Index:

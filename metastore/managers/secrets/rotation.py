@@ -22,7 +22,7 @@ from metastore.kinds.kind import dump, dump_changes
 from metastore.kinds.registry import kind_named
 from metastore.kinds.secret import key_numbers, sealed_parts
 from metastore.managers.attempts.alter import alter
-from metastore.managers.mutation import actor_of
+from metastore.managers.mutation import first_entity, mutate
 from metastore.managers.secrets.redaction import candidates, redact
 from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of
@@ -154,9 +154,9 @@ class SecretStore:
         """Make an ordinary alter with values that are sealed already; False if the entity is gone or disabled."""
         kind = kind_named(record.chain[-1].kind)
         entity = kind.entity(record, self._session.backend.origin)
-        actor = actor_of(self._session, Call())
+        attempt = alter(kind, entity, tuple(changes), None, None, self._session.principal)
         try:
-            alter(kind, entity, tuple(changes), None, None, actor).run(self._session, kind, Call())
+            mutate(self._session, kind, Call(), "alter", entity, attempt, first_entity, exclusive=False)
         except (EntityNotFound, NotInUse):
             return False
         return True
