@@ -22,7 +22,6 @@ from metastore.operation.operation import Operation
 from metastore.operation.request import Call, Merge, Proposal, Request
 from metastore.operation.session import Session
 from metastore.port.commit import Committed, Conflicted, Unknown
-from metastore.port.writes import Update
 from metastore.retry import logs
 from metastore.retry.policy import Attempt
 from metastore.retry.runner import Conflict, call_hooks
@@ -80,7 +79,7 @@ def _attempt(
                 by = "self"
                 return result
             by = None
-            if isinstance(outcome, Conflicted) and _is_by_name(decided):
+            if isinstance(outcome, Conflicted) and commit.by_name:
                 # the parents are elsewhere, or nothing has the name: no other writer competes, so this does not count
                 # as a lost attempt
                 return _attempt(session, request, call, begun, outcome)
@@ -93,11 +92,6 @@ def _attempt(
     finally:
         if by is not None:
             note_end(session, request, begun.id, 1, session.clock.monotonic() - begun.started, by)
-
-
-def _is_by_name(proposal: Proposal[Any]) -> bool:
-    """Whether its commit was to find the entity by its name."""
-    return any(isinstance(write, Update) and write.named is not None for write in proposal.writes)
 
 
 def _is_hot(session: Session, merge: Merge | None) -> bool:

@@ -25,7 +25,6 @@ from metastore.deadlines import GRACE, cleaning, until
 from metastore.errors import (
     BackendUnavailable,
     DeadlineExceeded,
-    InvalidArgument,
     MetastoreError,
     OutcomeUnknown,
 )
@@ -42,7 +41,7 @@ from metastore.operation.marks import OwnMark, waits_at
 from metastore.operation.record import OperationRow, detail, tell_id, winner
 from metastore.operation.request import Call, Merge, Proposal, Request, is_known
 from metastore.operation.session import Session
-from metastore.operation.tickets import OwnTicket, carrying, without_others
+from metastore.operation.tickets import OwnTicket, carrying, sent
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
 from metastore.port.records import Step
 from metastore.port.writes import Update, Write
@@ -294,13 +293,7 @@ class Operation(Generic[T]):
         return self._refused(outcome, commit)
 
     def _committed(self, commit: Commit) -> CommitOutcome:
-        try:
-            outcome = self._backend.commit(commit)
-        except InvalidArgument:
-            if not any(one.resolutions for one in commit.carries):
-                raise
-            # the refused value may belong to another operation's intent: leave those intents to their owners
-            outcome = self._backend.commit(without_others(commit))
+        outcome = sent(self._backend, commit)
         if commit.leaves and isinstance(outcome, Committed):
             self._ticket.passed()
         return outcome

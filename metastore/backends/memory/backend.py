@@ -157,16 +157,13 @@ class MemoryBackend(MemoryReads):
         """Nobody sends notices: those in line look at intervals."""
 
     def queue(self, ids: Sequence[int], patience: float) -> int:
-        with self._lock:
-            return tickets.queue(self._tables, ids, patience, self._clock.micros())
+        return self._work(lambda tables, now: tickets.queue(tables, ids, patience, now))
 
     def line(self, ids: Sequence[int], ticket: int | None) -> Line:
-        with self._lock:
-            return tickets.line(self._tables, ids, ticket, self._clock.micros())
+        return self._work(lambda tables, now: tickets.line(tables, ids, ticket, now))
 
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
-        with self._lock:
-            return tickets.leave(self._tables, ids, ticket, gap, self._clock.micros())
+        return self._work(lambda tables, now: tickets.leave(tables, ids, ticket, gap, now))
 
     # --- marks
 
@@ -235,16 +232,13 @@ class MemoryBackend(MemoryReads):
             return sorted(s.id for i in entity_ids for s in self._tables.children(i))[:limit]
 
     def delete_relations(self, ids: Sequence[int], limit: int) -> int:
-        with self._lock:
-            return relations.delete_relations(self._tables, ids, limit)
+        return self._work(lambda tables, _: relations.delete_relations(tables, ids, limit))
 
     def sweep_relations(self, after: int, limit: int) -> Sweep:
-        with self._lock:
-            return relations.sweep(self._tables, self._known, after, limit)
+        return self._work(lambda tables, _: relations.sweep(tables, self._known, after, limit))
 
     def delete_columns(self, relation_ids: Sequence[int]) -> None:
-        with self._lock:
-            relations.delete_columns(self._tables, relation_ids)
+        self._work(lambda tables, _: relations.delete_columns(tables, relation_ids))
 
     def delete_entities(self, ids: Sequence[int]) -> int:
         with self._lock:
@@ -281,8 +275,7 @@ class MemoryBackend(MemoryReads):
             return (looked[-1].seq if looked else None), versions, others
 
     def forget_tickets(self) -> None:
-        with self._lock:
-            tickets.forget(self._tables, self._clock.micros())
+        self._work(tickets.forget)
 
     def forget_pins(self) -> None:
         with self._lock:

@@ -93,7 +93,7 @@ class PostgresBackend(PostgresUpkeep):
             except Unannounced:  # members have joined
                 self._announcing.alone = None
         # members must know the entity, so a commit by name cannot be announced before the entity is found
-        if by_name.is_by_name(commit):
+        if commit.by_name:
             return Conflicted("self")
         return self._announcing.send(
             lambda may: self._commit(commit, may), lambda: _covered(commit), lambda: [commit.operation_id]
