@@ -128,9 +128,8 @@ class MemoryBackend(MemoryReads):
                 if self._tables.drawn["forgotten"] > self._clock.micros() - round(life * 1_000_000):
                     raise outcome_forgotten(operation_id)
                 nothing = (None,) * 5
-                self._tables.steps.append(
-                    Step(operation_id, 0, *nothing, "forbidden", None, self._clock.micros(), *(None,) * 8, attempt=1)
-                )
+                step = Step(operation_id, 0, *nothing, "forbidden", None, self._clock.micros(), attempt=1)
+                self._tables.steps.append(step)
                 return 1
             if row.action not in CLAIMABLE:
                 return None

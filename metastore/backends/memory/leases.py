@@ -281,13 +281,7 @@ def _log(tables: Tables, row: LeaseRow, action: str, event: tuple[UUID, int, str
             action=action,
             principal=by,
             time=now,
-            path_before=None,
             path_after=path,
             changes=changes_of(row.owner, row.incarnation),
-            scope_version=None,
-            in_use=None,
-            doc=None,
-            created_by=None,
-            created_at=None,
         )
     )

@@ -276,7 +276,7 @@ class PostgresBackend(PostgresUpkeep):
 
     @property
     def past(self) -> PastRows:
-        return SqlPast(self.sql.past, self._quick, _listed, _spread)
+        return SqlPast(self.sql, self._quick, _listed, _spread)
 
     @property
     def readers(self) -> Readers:

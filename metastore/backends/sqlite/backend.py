@@ -287,7 +287,7 @@ class SqliteBackend(SqliteReads):
 
     @property
     def past(self) -> PastRows:
-        return SqlPast(self.sql.past, self._rows, as_json, rows_as_json)
+        return SqlPast(self.sql, self._rows, as_json, rows_as_json)
 
     @property
     def readers(self) -> Readers:
