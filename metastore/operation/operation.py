@@ -22,12 +22,7 @@ from dataclasses import replace
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from metastore.deadlines import GRACE, cleaning, until
-from metastore.errors import (
-    BackendUnavailable,
-    DeadlineExceeded,
-    MetastoreError,
-    OutcomeUnknown,
-)
+from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError, OutcomeUnknown
 from metastore.kinds.registry import kind_named
 from metastore.metrics import Decided
 from metastore.operation.begun import Begun

@@ -31,13 +31,7 @@ from metastore.port.conditions import DROPPED, PURGING
 from metastore.port.intents import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
-from metastore.port.records import (
-    Marked,
-    Origin,
-    Pending,
-    Step,
-    Turn,
-)
+from metastore.port.records import Marked, Origin, Pending, Step, Turn
 from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys

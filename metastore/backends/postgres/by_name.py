@@ -10,15 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from metastore.backends.postgres.exclusive import moved_to, written
-from metastore.backends.postgres.fragments import (
-    ALL_GUARDED,
-    DURABLE,
-    GUARDED,
-    NOTED,
-    NOW,
-    PATIENT,
-    THEIR_TURN,
-)
+from metastore.backends.postgres.fragments import ALL_GUARDED, DURABLE, GUARDED, NOTED, NOW, PATIENT, THEIR_TURN
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.postgres.read_sql import each
 from metastore.backends.sql.comments import without_comments

@@ -26,12 +26,7 @@ from metastore.backends.postgres.read_sql import READ as _READ
 from metastore.backends.postgres.read_sql import each
 from metastore.backends.postgres.settings import LASTING
 from metastore.backends.postgres.snapshots import Snapshot
-from metastore.backends.sql.decode import (
-    lookup_parameters,
-    owned_record,
-    resolved,
-    step,
-)
+from metastore.backends.sql.decode import lookup_parameters, owned_record, resolved, step
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import like_of
 from metastore.backends.sql.limits import Limits

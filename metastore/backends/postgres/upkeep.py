@@ -8,11 +8,7 @@ from typing import Any
 
 import psycopg
 
-from metastore.backends.postgres import (
-    relations,
-    sending,
-    tickets,
-)
+from metastore.backends.postgres import relations, sending, tickets
 from metastore.backends.postgres.fragments import DURABLE, NOW, WRITER
 from metastore.backends.postgres.members import FORGET as FORGET_ANNOUNCEMENTS
 from metastore.backends.postgres.parameters import Row, Statement

@@ -16,10 +16,7 @@ from uuid import UUID
 
 from metastore.backends.precondition import PreconditionFailed
 from metastore.backends.sql import gc as collect_sql
-from metastore.backends.sql.decode import (
-    pending,
-    step,
-)
+from metastore.backends.sql.decode import pending, step
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.past import SqlPast, as_json, rows_as_json
 from metastore.backends.sql.relations import sweep
@@ -43,13 +40,7 @@ from metastore.port.format import one_info
 from metastore.port.intents import Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
-from metastore.port.records import (
-    Marked,
-    Origin,
-    Pending,
-    Step,
-    Turn,
-)
+from metastore.port.records import Marked, Origin, Pending, Step, Turn
 from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys

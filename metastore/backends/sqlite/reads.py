@@ -9,12 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from metastore.backends.sql import snapshot as verify_sql
-from metastore.backends.sql.decode import (
-    lookup_parameters,
-    owned_record,
-    resolved,
-    step,
-)
+from metastore.backends.sql.decode import lookup_parameters, owned_record, resolved, step
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.dialect import Dialect
 from metastore.backends.sql.find import glob_of
@@ -28,13 +23,7 @@ from metastore.backends.sqlite.text import LenientReader, NotUtf8, all_rows, len
 from metastore.clock import Clock
 from metastore.port.backend import Guards
 from metastore.port.format import check_compatible
-from metastore.port.records import (
-    Lookup,
-    OwnedRecord,
-    Resolved,
-    RowPage,
-    Step,
-)
+from metastore.port.records import Lookup, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import RelationRecord
 from metastore.port.snapshot import Watermark
 from metastore.port.touched import Touch, Touched
