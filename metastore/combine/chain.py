@@ -120,6 +120,10 @@ class Chain:
         if seat.term is not None:
             self.lane.leave(seat.term)
 
+    def queues(self) -> None:
+        """Note that a run that leads waits in line: the time of its function does not run meanwhile."""
+        self.lane.move(_PATIENCE)
+
     def kept(self) -> Record | None:
         """Return what the last chain left, if no other process competes: a guess, which the commit checks."""
         now, kept = self._clock.monotonic(), self._kept
@@ -157,7 +161,7 @@ class Chain:
         term, lane = seat.term, self.lane
         assert term is not None
         is_plain = seen is None or _is_plain(seen)
-        if not lane.has_more(term) or not is_plain:
+        if not lane.commits(term) or not is_plain:  # a commit alone takes longer than a function, too
             return ALONE
         mine: Rider = Handle(seat.link, 0.0, -1, self._clock.waker())
         with Taken(term) as batch:
@@ -243,10 +247,12 @@ class Chain:
     def _decide(self, group: Group, handles: Sequence[Rider]) -> tuple[list[Rider], list[Rider]]:
         """Let the functions run, then decide the alters. Return the links that had a turn, and who waits still."""
         begun, later, left = list[Rider](), list[Rider](), MOST_BYTES
+        # not counted: what it carries. With 64 announced changes, no chain would have a step of its own, and send any
+        most = STEPS + sum(step.carried is not None for step in group.steps)
         ends, cut = self._clock.monotonic() + SLOW, False
         for one in sorted(handles, key=_alters):
             link = one.request if isinstance(one.request, Link) else None
-            if cut or left <= 0 or len(group.steps) >= STEPS or (link is not None and self._clock.monotonic() > ends):
+            if cut or left <= 0 or len(group.steps) >= most or (link is not None and self._clock.monotonic() > ends):
                 later.append(one)
             elif link is not None:
                 link.handle = one

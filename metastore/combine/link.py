@@ -172,9 +172,12 @@ class ChainLane(Lane[Any, Any]):
         if self.is_stuck:
             super()._take_over(term)
 
-    def has_more(self, term: Term) -> bool:
-        """Whether this term leads still, and others wait."""
-        return self._term is term and bool(self._queue)
+    def commits(self, term: Term) -> bool:
+        """Note that the leader of a term commits; return whether it leads still, and others wait."""
+        leads = self._term is term
+        if leads:
+            self.move(PATIENCE)
+        return leads and bool(self._queue)
 
     def more(self, term: Term, batch: Taken) -> list[Rider]:
         """Take those that wait; return all that were taken in this term, the oldest first."""

@@ -53,8 +53,9 @@ class InChain:
     def enter(self, ids: tuple[int, ...], ends: float) -> bool:
         """Wait for the run's part in the chain. False: it needs a turn among the processes, and a ticket for that."""
         self.guesses, self._seen = False, None
-        if self._seat is not None:
+        if self._seat is not None and self._chain is not None:
             self._seat.base = None  # it leads on, behind a run that lost on this
+            self._chain.queues()
             return False
         if self._function is None or len(ids) != 1 or self._lost >= _MOST_LOST:
             return False
@@ -67,8 +68,9 @@ class InChain:
             return False
         if seat.term is not None:
             seat.base = chain.kept()
-            self.begin()
         self.guesses = seat.base is not None
+        if self.guesses:
+            self.begin()
         return self.guesses
 
     def begin(self) -> None:

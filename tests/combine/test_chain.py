@@ -20,12 +20,13 @@ from metastore import Store
 from metastore.combine import chain, link
 from metastore.combine.chain import Chain, chain_at
 from metastore.operation import tickets
+from metastore.operation.helping import BATCH
 from metastore.port.batches import Batch, Written
 from metastore.port.commit import Conflicted, Unknown
 from metastore.transaction import chained
 from metastore.transaction.chained import code_of
 from tests.combine.conftest import SCHEMA
-from tests.combine.gate import LONGEST, held, until_waiting, waiting
+from tests.combine.gate import LONGEST, announced, held, setting, until_waiting, waiting
 from tests.interrupts.raising import Raising
 from tests.servers.process import wait_until
 
@@ -221,6 +222,34 @@ def test_a_slow_function_holds_up_nobody(store: Store, monkeypatch: pytest.Monke
         assert not held_up
         waits.set()
         assert results(futures)[1] == 3
+
+
+@pytest.mark.parametrize("guesses", [False, True], ids=["at once", "behind a lost run"])
+def test_one_that_leads_may_wait_in_line(store: Store, monkeypatch: pytest.MonkeyPatch, guesses: bool) -> None:
+    """The time of its function does not run meanwhile: no second one leads, and takes a ticket beside it."""
+    one, table, backend = chain_of(store), store.tables.load(T0), store._session.backend
+    if guesses:
+        begin_without_a_ticket(store, one)
+    monkeypatch.setattr(chained, "SLOW", 0.0)
+    of_another = backend.queue([table.id], LONGEST)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(count, store)
+        wait_until(lambda: backend.line([table.id], None).ahead > 1 or future.done(), LONGEST)
+        assert one.lane.is_led
+        assert not one.lane.is_stuck
+        backend.leave([table.id], of_another, 0.0)
+        assert results([future]) == [2]
+
+
+def test_a_chain_that_carries_much_has_steps_of_its_own(store: Store) -> None:
+    """Otherwise it would send nothing, take another ticket, and let nobody else help."""
+    one, before = chain_of(store), store.tables.load(T0).version
+    for n in range(BATCH):
+        announced(store, T0, setting(f"announced-{n}", "1"))
+    with sending(store, lambda _, send: send()) as batches, ThreadPoolExecutor(2) as pool:
+        found = results(started(pool, one, [lambda: alter(store, "a"), lambda: alter(store, "b")]))
+    assert [len(batch.alters[0].steps) for batch in batches] == [BATCH + 2]
+    assert sorted(found) == [before + BATCH + 1, before + BATCH + 2]
 
 
 @pytest.mark.parametrize("applied", [True, False])
