@@ -142,9 +142,9 @@ class InChain:
 
     def _told(self, chain: Chain, seat: Seat, end: End, looked_back: bool) -> Answer:
         """End the turn of a run that follows, and wait for the answer."""
-        seat.link.end("cut" if looked_back else end)
+        in_time = seat.link.end("cut" if looked_back else end)
         if seat.link.cuts:
-            chain.unfit.set(self._function, self._session.clock.monotonic() + _UNFIT)
+            self._keep_out(chain, late=not in_time)
         try:
             answer = chain.answer(seat)
             # the history that it has read lacks the steps before its own, even if they are committed now
@@ -159,8 +159,17 @@ class InChain:
     def _is_slow(self, chain: Chain) -> bool:
         if not chain.lane.is_stuck:
             return False
-        chain.unfit.set(self._function, self._session.clock.monotonic() + _UNFIT)
+        self._keep_out(chain, late=True)
         return True
+
+    def _keep_out(self, chain: Chain, *, late: bool) -> None:
+        """Let all runs of the function go alone for a while. One that was late: only if it was late before.
+
+        A thread may have had no processor for so long, and many callers may run this function.
+        """
+        now, before = self._session.clock.monotonic(), chain.unfit.get(self._function)
+        forgiven = late and (before is None or before < now - _UNFIT)
+        chain.unfit.set(self._function, now if forgiven else now + _UNFIT)
 
     def ended(self) -> None:
         """Note that a run is over: one that leads keeps its place for the next run."""
