@@ -185,7 +185,9 @@ class Chain:
         run = self._session.backend.origin.run  # before anything is read
         term, base, ticket, seen = leader.stay.term, self.kept(), None, None
         self.lane.move(_PATIENCE)
+        me = self._clock.runner()
         try:
+            self._inside.append(me)  # hooks are called on the way
             if base is None:
                 ticket = OwnTicket(self._session)
                 ticket.take([self._id], leader.ends)
@@ -201,6 +203,8 @@ class Chain:
             others = [] if term.batch is None else self.lane.more(term, term.batch)
             return self._travel(group, [leader, *others], seen, ticket, run, [])
         finally:
+            if me in self._inside:  # an interrupt may have come before
+                self._inside.remove(me)
             if ticket is not None:
                 with cleaning(self._clock.monotonic() + GRACE):
                     ticket.leave()

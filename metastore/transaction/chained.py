@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from types import MethodType
 from typing import Any, Final
 
 from metastore.combine.chain import Chain, Seat, chain_at
@@ -26,9 +27,13 @@ _UNFIT: Final = 1.0
 
 def code_of(function: Any) -> object:
     """Return what identifies a function; of a partial one, its parts: the function of a task travels as an argument."""
-    if isinstance(function, partial):
+    kind = type(function)
+    if kind is partial:
         return (code_of(function.func), *[code_of(part) for part in function.args])
-    return getattr(function, "__code__", type(function))
+    if kind is MethodType:
+        return code_of(function.__func__)
+    # the type is asked, because an argument's own attributes may be computed when they are read, and be anything
+    return function.__code__ if hasattr(kind, "__code__") else kind
 
 
 class InChain:

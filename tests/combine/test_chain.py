@@ -23,6 +23,7 @@ from metastore.operation import tickets
 from metastore.operation.helping import BATCH
 from metastore.port.batches import Batch, Written
 from metastore.port.commit import Conflicted, Unknown
+from metastore.retry.policy import Attempt
 from metastore.transaction import chained
 from metastore.transaction.chained import code_of
 from tests.combine.conftest import SCHEMA
@@ -309,6 +310,30 @@ def test_those_that_lost_ask_nobody(store: Store, url: str) -> None:
     assert not asked
 
 
+def test_a_hook_of_a_lost_alter_may_alter_the_entity(url: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader calls it. The chain that it leads must not be waited for there."""
+    monkeypatch.setattr(chain, "_PATIENCE", LONGEST)
+    told, versions = threading.Event(), list[int]()
+
+    def hook(attempt: Attempt) -> None:
+        if attempt.cause is not None and not told.is_set():
+            told.set()
+            versions.append(alter(opened, "by-hook"))
+
+    def gate(_: Batch, send: Callable[[], Any]) -> Any:
+        if not told.is_set():
+            alter(store, "other")
+        return send()
+
+    with ms.open(url, hooks=[hook]) as opened, sending(opened, gate), ThreadPoolExecutor(2) as pool:
+        one = chain_of(opened)
+        begin_without_a_ticket(opened, one)
+        before = opened.tables.load(T0).version
+        found = results(started(pool, one, [lambda: alter(opened, "a"), lambda: alter(opened, "b")]))
+    assert versions
+    assert sorted([*found, *versions]) == [before + 2, before + 3, before + 4]
+
+
 def test_history_that_a_function_reads_has_the_state_that_it_sees(store: Store) -> None:
     """It is read from the database, which lacks the steps before: such a function runs again, behind these."""
     one = chain_of(store)
@@ -477,10 +502,17 @@ def test_one_function_that_cuts_leaves_the_others_in_the_chain() -> None:
     def called(function: Callable[[], Any]) -> Any:
         return function()
 
+    class Computed:
+        """Such as an object that a framework loads at its first use: its attributes may be anything."""
+
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError(name)
+
     one, other = (lambda: 1), (lambda: 2)
     assert code_of(one) != code_of(other)
     assert code_of(partial(called, one)) == code_of(partial(called, one))
     assert code_of(partial(called, one)) != code_of(partial(called, other))
+    assert code_of(partial(called, Computed())) == code_of(partial(called, Computed())), "nothing is computed"
 
 
 _CODE = {chain.__file__, link.__file__, chained.__file__}
