@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 from uuid import UUID
 
@@ -23,6 +24,8 @@ SLOW: Final = 0.02
 """A function that takes longer cuts its chain, and no function begins in a chain that has taken longer (seconds)."""
 STEPS: Final = 64
 """How many steps a chain has at most."""
+_ENOUGH: Final = 1.0
+"""An alter with less time left leads only if all others have as little (seconds)."""
 Rider = Handle[Any, Any]
 """An alter (:class:`~.waiting.Waiting`) or a function (:class:`~.link.Link`) that waits."""
 SETTLED: Final = "settled"
@@ -167,6 +170,15 @@ class ChainLane(Lane[Any, Any]):
     def _leads(self, handle: Rider) -> bool:
         self.move(PATIENCE)  # an interrupt may have stopped it before it could leave the queue
         return super()._leads(handle)
+
+    def _best(self, candidates: Sequence[Rider]) -> Rider:
+        """Return the oldest: a function that leads may go alone, so the oldest would wait for all that come later.
+
+        An alter takes others along before it waits in line: without the time for that, it would fail for all.
+        """
+        enough = self._clock.monotonic() + _ENOUGH
+        fit = [one for one in candidates if isinstance(one.request, Link) or one.ends > enough]
+        return fit[0] if fit else super()._best(candidates)
 
     def _take_over(self, term: Term) -> None:
         if self.is_stuck:

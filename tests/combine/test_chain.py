@@ -17,6 +17,7 @@ import pytest
 
 import metastore as ms
 from metastore import Store
+from metastore.clock import SYSTEM
 from metastore.combine import chain, link
 from metastore.combine.chain import Chain, chain_at
 from metastore.operation import tickets
@@ -308,6 +309,25 @@ def test_those_that_lost_ask_nobody(store: Store, url: str) -> None:
             del backend.forbid
     assert sorted(found) == [2, 3, 4, 5]
     assert not asked
+
+
+def test_the_oldest_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader may go alone, and those that came later have more time left: the oldest would wait for all of them.
+
+    An alter that has hardly any time leads last, because it would fail for all that it takes along.
+    """
+    monkeypatch.setattr(link, "_ENOUGH", 2 * LONGEST)
+    lane, now = link.ChainLane(SYSTEM), SYSTEM.monotonic()
+    term = lane.lead()
+    handles: list[Any] = [lane.submit(object(), now + LONGEST)]
+    handles += [lane.submit(link.Link(SYSTEM), now + LONGEST * n) for n in range(1, 6)]
+    elected = list[int]()
+    while term is not None:
+        lane.leave(term)
+        new = [one for one in handles if one.leads and one.number not in elected]
+        elected += [one.number for one in new]
+        term = new[0].stay.term if new else None
+    assert elected == [*range(1, 6), 0]
 
 
 def test_a_hook_of_a_lost_alter_may_alter_the_entity(url: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
