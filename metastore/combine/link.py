@@ -11,7 +11,7 @@ from metastore.combine.handle import Batch as Taken
 from metastore.combine.lane import PATIENCE, Handle, Lane, Term
 from metastore.combine.waiting import Left
 from metastore.errors import DeadlineExceeded
-from metastore.operation.guards import guards_of
+from metastore.operation.helping import own_guards
 from metastore.operation.request import Proposal
 from metastore.port.commit import Commit, CommitOutcome, Committed, Unknown
 from metastore.port.conditions import Expect
@@ -108,7 +108,7 @@ class Link:
             self._end.setdefault(None, "cut")
         end = self._end[None]
         if isinstance(end, Commit):
-            return Proposal(guards_of(record.chain[:-1]), end.writes, _committed)
+            return Proposal(own_guards(record.chain), end.writes, _committed)  # those of an alter, which travels along
         if end == "value":
             return SETTLED
         raise Left

@@ -133,6 +133,24 @@ def test_functions_and_alters_are_one_commit(store: Store) -> None:
     assert not store.verify()
 
 
+def test_functions_and_alters_of_a_schema_are_one_commit(store: Store) -> None:
+    """A schema can be frozen by itself: both are guarded by its own scope, too."""
+    schema = store.schemas.load(SCHEMA)
+
+    def comment(tx: Any) -> int:
+        version: int = tx.schemas.alter(SCHEMA, ms.SetComment(str(uuid4()))).version
+        return version
+
+    store.run(comment)
+    store._session.hot.note(schema.id, ("schema", schema.names))
+    one, other = chain_at(store._session, schema.id), ms.SetProperty("other", "1")
+    calls = [lambda: store.run(comment), lambda: store.schemas.alter(SCHEMA, other).version]
+    with sending(store, lambda _, send: send()) as batches, ThreadPoolExecutor(2) as pool:
+        found = results(started(pool, one, calls))
+    assert [len(batch.alters[0].steps) for batch in batches] == [2]
+    assert found == [3, 4]
+
+
 def test_nothing_is_told_before_the_commit(store: Store) -> None:
     """Neither results nor a value without a write, nor an error that rests on what is not committed."""
     one, told, sent = chain_of(store), threading.Event(), threading.Event()
