@@ -25,7 +25,7 @@ SLOW: Final = 0.02
 STEPS: Final = 64
 """How many steps a chain has at most."""
 _ENOUGH: Final = 1.0
-"""An alter with less time left leads only if all others have as little (seconds)."""
+"""One with less time left leads only if all others have as little (seconds)."""
 Rider = Handle[Any, Any]
 """An alter (:class:`~.waiting.Waiting`) or a function (:class:`~.link.Link`) that waits."""
 SETTLED: Final = "settled"
@@ -174,10 +174,10 @@ class ChainLane(Lane[Any, Any]):
     def _best(self, candidates: Sequence[Rider]) -> Rider:
         """Return the oldest: a function that leads may go alone, so the oldest would wait for all that come later.
 
-        An alter takes others along before it waits in line: without the time for that, it would fail for all.
+        One with hardly any time could not wait for its turn among the processes: it is better taken along.
         """
         enough = self._clock.monotonic() + _ENOUGH
-        fit = [one for one in candidates if isinstance(one.request, Link) or one.ends > enough]
+        fit = [one for one in candidates if one.ends > enough]
         return fit[0] if fit else super()._best(candidates)
 
     def _take_over(self, term: Term) -> None:

@@ -332,13 +332,13 @@ def test_those_that_lost_ask_nobody(store: Store, url: str) -> None:
 def test_the_oldest_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader may go alone, and those that came later have more time left: the oldest would wait for all of them.
 
-    An alter that has hardly any time leads last, because it would fail for all that it takes along.
+    One that has hardly any time leads last: the others may take it along.
     """
     monkeypatch.setattr(link, "_ENOUGH", 2 * LONGEST)
     lane, now = link.ChainLane(SYSTEM), SYSTEM.monotonic()
     term = lane.lead()
-    handles: list[Any] = [lane.submit(object(), now + LONGEST)]
-    handles += [lane.submit(link.Link(SYSTEM), now + LONGEST * n) for n in range(1, 6)]
+    handles: list[Any] = [lane.submit(link.Link(SYSTEM), now + LONGEST)]
+    handles += [lane.submit(link.Link(SYSTEM), now + LONGEST * n) for n in range(3, 8)]
     elected = list[int]()
     while term is not None:
         lane.leave(term)
