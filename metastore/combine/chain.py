@@ -131,8 +131,10 @@ class Chain:
             return None
         return kept[0] if kept[1] == self._session.backend.origin.run else None
 
-    def goes_alone(self) -> Record | None:
-        """Forget what the last chain left: a leader that goes alone writes behind it."""
+    def goes_alone(self, seat: Seat) -> Record | None:
+        """Let a leader commit alone. Forget what the last chain left, and return it: the leader writes behind it."""
+        if seat.term is not None:
+            self.lane.commits(seat.term)
         kept, self._kept = self.kept(), None
         return kept
 

@@ -116,7 +116,7 @@ class InChain:
             if answer != ALONE:
                 self.leave()
                 return self._counted(answer)
-        self._outdated = chain.goes_alone()
+        self._outdated = chain.goes_alone(seat)
         return None
 
     def committed(self, commit: Commit, results: tuple[Result | None, ...]) -> None:

@@ -23,7 +23,7 @@ from metastore.combine.chain import Chain, chain_at
 from metastore.operation import tickets
 from metastore.operation.helping import BATCH
 from metastore.port.batches import Batch, Written
-from metastore.port.commit import Conflicted, Unknown
+from metastore.port.commit import Commit, Conflicted, Unknown
 from metastore.retry.policy import Attempt
 from metastore.transaction import chained
 from metastore.transaction.chained import code_of
@@ -254,8 +254,15 @@ def test_a_slow_function_holds_up_nobody(store: Store, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("guesses", [False, True], ids=["at once", "behind a lost run"])
 def test_one_that_leads_may_wait_in_line(store: Store, monkeypatch: pytest.MonkeyPatch, guesses: bool) -> None:
-    """The time of its function does not run meanwhile: no second one leads, and takes a ticket beside it."""
-    one, table, backend = chain_of(store), store.tables.load(T0), store._session.backend
+    """And for its commit. Meanwhile no other one leads, and takes a ticket beside it: it is not slow."""
+    one, table, backend, stuck = chain_of(store), store.tables.load(T0), store._session.backend, list[bool]()
+    commit = backend.commit
+
+    def watched(sent: Commit) -> Any:
+        stuck.append(one.lane.is_stuck)
+        return commit(sent)
+
+    monkeypatch.setattr(backend, "commit", watched)
     if guesses:
         begin_without_a_ticket(store, one)
     monkeypatch.setattr(chained, "SLOW", 0.0)
@@ -267,6 +274,8 @@ def test_one_that_leads_may_wait_in_line(store: Store, monkeypatch: pytest.Monke
         assert not one.lane.is_stuck
         backend.leave([table.id], of_another, 0.0)
         assert results([future]) == [2]
+    assert stuck
+    assert not any(stuck)
 
 
 def test_a_chain_that_carries_much_has_steps_of_its_own(store: Store) -> None:
