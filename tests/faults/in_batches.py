@@ -55,6 +55,27 @@ IN_BATCHES: tuple[Fault, ...] = (
         _CHAIN,
     ),
     Fault(
+        "Chain: those that came last lead first",
+        "metastore/combine/link.py",
+        "return fit[0] if fit else super()._best(candidates)",
+        "return super()._best(candidates)",
+        _CHAIN,
+    ),
+    Fault(
+        "Chain: a leader that waits in line is taken for slow",
+        "metastore/transaction/chained.py",
+        "        if self.guesses:\n            self.begin()\n",
+        "        self.begin()\n",
+        _CHAIN,
+    ),
+    Fault(
+        "Chain: one that carries much sends nothing",
+        "metastore/combine/chain.py",
+        "most = STEPS + sum(step.carried is not None for step in group.steps)",
+        "most = STEPS",
+        _CHAIN,
+    ),
+    Fault(
         "Chain: a function that takes long does not give the turn back",
         "metastore/combine/link.py",
         "(left := ends - self._clock.monotonic()) > 0",
