@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 from dataclasses import fields, replace
 from itertools import product
@@ -130,4 +131,5 @@ def test_a_comment_goes_with_its_line() -> None:
 
 def test_what_psycopg_warns_of_is_not_printed_unasked() -> None:
     """Without a handler, logging prints warnings to the stderr of a program that configured nothing."""
+    importlib.import_module("metastore.backends.postgres.connect")
     assert any(isinstance(handler, logging.NullHandler) for handler in logging.getLogger("psycopg").handlers)
