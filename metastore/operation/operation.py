@@ -109,7 +109,7 @@ class Operation(Generic[T]):
             session.bucket,
             self._request.what,
             row.id,
-            winner=self._winner,
+            winner=lambda: "" if self._lost_to is None else winner(session, self._lost_to, row.id),
             helped=lambda: self._decided_by == "other",
             lost=self._begun.lost,  # a lost batch counts as an attempt
             started=self._begun.started,
@@ -268,6 +268,7 @@ class Operation(Generic[T]):
         if updated and merge is not None and (withdrawn or (first and self._intent.hot(merge))):
             # the call announced it before, or could not before this attempt: announce it where the path leads now
             self._intent.announce(updated[0])
+            # a second withdrawal is less likely if nothing comes in between
             return partial(self._help, updated[0], self._intent.attempt(updated[0]) if withdrawn else None)
         commit = commit_of(
             self._session,
@@ -390,10 +391,6 @@ class Operation(Generic[T]):
             if first.seq is not None:
                 return cast(T, entity_at(first, session.recent.of(first.entity_id)))
         return replay(steps, self._request.replay)
-
-    def _winner(self) -> str:
-        """Return who won the last conflict, if the database still answers."""
-        return "" if self._lost_to is None else winner(self._session, self._lost_to, self._row.id)
 
 
 def _updated(writes: Sequence[Write]) -> list[int]:
