@@ -279,7 +279,7 @@ class Chain:
         leaves = ticket is not None and ticket.is_short
         alters = group.alters()._replace(ticket=number, leaves=leaves)
         backend, batch = batches(self._session), Batch(alters=[alters], run=run)
-        written = backend.in_one_go(lambda: commit(group.members, batch, backend))
+        written = self._session.backend.in_one_go(lambda: commit(group.members, batch, backend), for_many=True)
         if written is None:
             return None
         if written.alters[0].time is not None and leaves and ticket is not None:

@@ -7,9 +7,9 @@ round trip. A function is typed on the protocol that it uses, so that its signat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
 from metastore.port.commit import Commit, CommitOutcome
@@ -80,6 +80,7 @@ DRIFT = 60_000_000
 """How far a caller's clock may be from the database's (µs): it dates the operation ids that callers give."""
 
 
+T = TypeVar("T")
 Guards = Sequence[tuple[int, int]]
 """(id, scope version) of each scope under which a page is read."""
 
@@ -314,6 +315,14 @@ class Database(Protocol):
 
     def ping(self) -> None:
         """Ask the database for an answer. Raises BackendUnavailable."""
+
+    def in_one_go(self, work: Callable[[], T], *, for_many: bool = False) -> T:
+        """Return what ``work`` returns, which sends several messages. No other work of the process comes in between.
+
+        (In an async store the event loop would run all tasks that can run between two messages. So ``work`` does not
+        sleep: it has a thread to itself. ``for_many``: other calls wait for it.)
+        """
+        ...
 
     def close(self) -> None:
         """Close all connections."""

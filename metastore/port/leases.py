@@ -149,10 +149,12 @@ class LeaseRows(Protocol):
     def renew(self, held: Sequence[LeaseToken], ttl: int) -> int | None:
         """Let leases last for ``ttl`` from now; return when they end. None: one of them has another token by now."""
 
-    def release(self, held: Sequence[LeaseToken], paths: Sequence[str], operation_id: UUID, by: str | None) -> int:
+    def release(
+        self, held: Sequence[LeaseToken], paths: Sequence[str], operation_id: UUID, by: str | None
+    ) -> int | Conflicted | Unknown:
         """Free leases that still have these tokens, wake waiters, and return how many. Each gets an event *release*."""
 
-    def break_(self, name: str, path: str, operation_id: UUID, by: str | None) -> bool:
+    def break_(self, name: str, path: str, operation_id: UUID, by: str | None) -> bool | Conflicted | Unknown:
         """Free a lease, whichever holder has it; False: it has none. Writes an event *break*."""
 
     def mirror(self, mirror: Mirror) -> LeaseToken | Conflicted | Unknown | None:

@@ -308,4 +308,25 @@ IN_BATCHES: tuple[Fault, ...] = (
         "self._others.append(job)",
         "tests/aio/test_tasks.py -k begun",
     ),
+    Fault(
+        "Async: all tasks run between a read and its commit",
+        "metastore/operation/once.py",
+        "done, by = session.backend.in_one_go(partial(_attempt, session, request, call, begun))",
+        "done, by = _attempt(session, request, call, begun)",
+        "tests/aio/test_tasks.py -k comes_between",
+    ),
+    Fault(
+        "Async: all tasks run between an announcement that is repeated and its help",
+        "metastore/operation/operation.py",
+        "self._intent.attempt(updated[0]) if withdrawn else None",
+        "None",
+        "tests/aio/test_tasks.py -k comes_between",
+    ),
+    Fault(
+        "Async: a thread begins a call whose time is over",
+        "metastore/aio/threads.py",
+        "if self._late is not None and SYSTEM.monotonic() >= self._ends:",
+        "if False and self._late is not None:",
+        "tests/aio/test_tasks.py -k is_not_begun",
+    ),
 )

@@ -329,5 +329,8 @@ class MemoryBackend(MemoryReads):
         with self._lock:
             """Memory always answers."""
 
+    def in_one_go(self, work: Callable[[], T], *, for_many: bool = False) -> T:
+        return work()
+
     def close(self) -> None:
         self._lock = _Closed()

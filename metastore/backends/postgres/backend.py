@@ -154,9 +154,6 @@ class PostgresBackend(PostgresUpkeep):
     def find_below(self, wanted: Sequence[Below]) -> list[Record | bool]:
         return below.found(wanted, self._quick(below.FIND_BELOW, below.parameters(wanted)))
 
-    def in_one_go(self, work: Callable[[], T]) -> T:
-        return work()
-
     def write_together(self, batch: Batch, patience: int) -> Written | Conflicted | Unknown:
         told = told_by_batch(batch)
         rows = self._announcing.send(
@@ -353,6 +350,9 @@ class PostgresBackend(PostgresUpkeep):
 
     def ping(self) -> None:
         self._rows("SELECT 1", {})
+
+    def in_one_go(self, work: Callable[[], T], *, for_many: bool = False) -> T:
+        return work()
 
     def close(self) -> None:
         self.notices.close()

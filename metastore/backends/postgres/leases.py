@@ -111,13 +111,17 @@ class PostgresLeases:
         ((count, expires_at),) = self._ask(sql.RENEW, {**_tokens(held), "ttl": ttl})
         return expires_at if count == len(held) else None
 
-    def release(self, held: Sequence[LeaseToken], paths: Sequence[str], operation_id: UUID, by: str | None) -> int:
+    def release(
+        self, held: Sequence[LeaseToken], paths: Sequence[str], operation_id: UUID, by: str | None
+    ) -> int | Conflicted | Unknown:
         parameters = {**_tokens(held), "paths": texts(paths), "operation_id": operation_id, "principal": by}
-        return int(self._ask(sql.RELEASE, parameters)[0][0])
+        rows = self._attempt(sql.RELEASE, parameters)
+        return int(rows[0][0]) if isinstance(rows, list) else rows
 
-    def break_(self, name: str, path: str, operation_id: UUID, by: str | None) -> bool:
+    def break_(self, name: str, path: str, operation_id: UUID, by: str | None) -> bool | Conflicted | Unknown:
         parameters = {"names": texts([name]), "paths": texts([path]), "operation_id": operation_id, "principal": by}
-        return bool(self._ask(sql.BREAK, parameters)[0][0])
+        rows = self._attempt(sql.BREAK, parameters)
+        return bool(rows[0][0]) if isinstance(rows, list) else rows
 
     def mirror(self, mirror: Mirror) -> LeaseToken | Conflicted | Unknown | None:
         parameters = {

@@ -325,6 +325,9 @@ class SqliteBackend(SqliteReads):
     def ping(self) -> None:
         self._rows("SELECT 1", {})
 
+    def in_one_go(self, work: Callable[[], T], *, for_many: bool = False) -> T:
+        return work()
+
     def close(self) -> None:
         self.pool.close()
 
