@@ -213,6 +213,7 @@ def _read(options: _Options, part: _Part) -> Iterator[pa.RecordBatch]:
         session = store._session  # noqa: SLF001
         if part.pin is not None:
             session.backend.readers.extend(part.pin, _PINNED)
+        run = session.backend.origin.run
         if part.change is not None:
             number_in(session.backend, part.change)
         if options.table in BY_ID:
@@ -221,6 +222,8 @@ def _read(options: _Options, part: _Part) -> Iterator[pa.RecordBatch]:
         else:
             some = Wanted(part.low, part.high, options.kinds)
             yield from rows_by_position(session, options.table, options.columns, some)
+            if part.change is not None and session.backend.origin.run != run:
+                number_in(session.backend, part.change)  # another server may have given the last rows, and lack some
 
 
 def _when(text: str) -> str | datetime:
