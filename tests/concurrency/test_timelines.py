@@ -92,11 +92,11 @@ def _held(monkeypatch: pytest.MonkeyPatch, module: ModuleType, call: Callable[[]
 
 
 def _under_way(
-    store: ms.Store, monkeypatch: pytest.MonkeyPatch, waiting: list[ms.Consumer], kept: str, lost: str
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch, waiting: list[ms.Consumer], positions: list[str]
 ) -> Callable[[], None]:
     """Begin calls before the fail-over; return what goes on with them afterwards."""
-    behind, ahead, batch = waiting
-    young, difference = store.consumers.get("young", start=kept), store.diff(kept, lost)
+    (behind, ahead, batch), (kept, before_lost, lost) = waiting, positions
+    young, difference = store.consumers.get("young", start=kept), store.diff(before_lost, lost)
     ahead.commit(lost)
     consumed = _held(monkeypatch, consumers, lambda: batch.run(lambda tx, changes: None))
     reverted = _held(monkeypatch, revert, lambda: store.revert("lake.cat.s", to=kept))
@@ -158,7 +158,7 @@ def test_lost_commits_are_noticed(world: _World, monkeypatch: pytest.MonkeyPatch
         exported = store.export_to(copy).position
         then, gone_then = store.at(kept), store.at(lost)
         assert gone_then.tables.load(T).comment == "lost"
-        look_at_calls_under_way = _under_way(store, monkeypatch, waiting, kept, lost)
+        look_at_calls_under_way = _under_way(store, monkeypatch, waiting, [kept, before_lost, lost])
 
         assert _across(store, world) == ["lost", "kept"], "the function runs again"
 
