@@ -63,6 +63,8 @@ class Source:
         self._epoch, self._clock = epoch, clock
         self._known = _Known(None, None, None)
         self._rests_until = -1.0
+        self.compared: tuple[object, str | None] | None = None
+        """The connections to it, and the run of the primary, when the primary had what it showed."""
 
     def begin(self) -> None:
         """Look at the server when the store is opened; one that does not answer rests. Raises InvalidArgument."""

@@ -132,6 +132,15 @@ def _across(store: ms.Store, world: _World) -> list[str | None]:
     return runs
 
 
+def _read_from_the_old_leader(world: _World) -> bool:
+    """Start it again as a replica that follows nobody; return whether a view reads from it."""
+    (world.leader.data / "standby.signal").touch()
+    world.leader.start()
+    old = world.leader.url(database_of(world.url.partition("?")[0]))
+    with ms.open(world.url, read_from=[old]) as store:
+        return not store.replica().from_primary
+
+
 def test_lost_commits_are_noticed(world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "_PAGE", 1)  # so that a reader asks between two changes
     gone = threading.Event()
@@ -185,4 +194,5 @@ def test_lost_commits_are_noticed(world: _World, monkeypatch: pytest.MonkeyPatch
         for name, token in tokens.items():
             assert (store.leases.acquire(name, timeout=LONG).token or 0) > PER_TIMELINE
             assert token < PER_TIMELINE
+    assert not _read_from_the_old_leader(world), "it shows what was lost"
     assert violations(world.replica.url(database_of(world.url.partition("?")[0]))) == []

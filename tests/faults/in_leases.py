@@ -82,6 +82,13 @@ IN_LEASES = (
         _LOST,
     ),
     Fault(
+        "Fail-over: a replica of the server before shows what was lost",
+        "metastore/replicas/reads.py",
+        "if source.compared != both:",
+        "if False:",
+        _LOST,
+    ),
+    Fault(
         "Fail-over: a view of the past goes on at the number that another server gave to another change",
         "metastore/past/reads.py",
         "        number_in(self.session.backend, self.position)\n",
