@@ -127,11 +127,18 @@ class Consumer:
     def commit(self, position: str) -> None:
         """Move to a position: the next ``read`` returns changes after it. An earlier position reads changes again.
 
-        Raises VersionConflict if another instance has moved the consumer meanwhile: discard what this one read. This
-        instance then knows the new position, and can read on from there. Raises EntityNotFound if the consumer was
-        dropped (create it again with ``get``), HistoryGone (see ``read``), InvalidArgument for a wrong position.
+        Raises VersionConflict if another instance has moved the consumer meanwhile, or another server has taken over
+        that may lack what was read: discard what this one read. It can read on then, from where the consumer is. Raises
+        EntityNotFound if the consumer was dropped (create it again with ``get``), HistoryGone (see ``read``),
+        InvalidArgument for a wrong position.
         """
-        self._move(_readable(self._session, position))
+        try:
+            to = _readable(self._session, position)
+        except HistoryGone:
+            if self._session.backend.origin.run == self._run:
+                raise
+            raise self._lost() from None  # its own place is in the database
+        self._move(to)
 
     def reset(self, start: str) -> None:
         """Move to "now", "beginning" (see ``Consumers.get``) or a position, also after HistoryGone.
@@ -188,8 +195,11 @@ class Consumer:
         try:
             return number_in(self._session.backend, batch[-1].position)
         except HistoryGone:
-            message = f"another server has taken over, and may lack what the consumer {self.name} has read; call again"
-            raise VersionConflict(self.name, None, None, message) from None
+            raise self._lost() from None
+
+    def _lost(self) -> VersionConflict:
+        message = f"another server has taken over, and may lack what the consumer {self.name} has read; read again"
+        return VersionConflict(self.name, None, None, message)
 
     def _moved(self, was: int) -> EntityNotFound | VersionConflict:
         """Return the error for a consumer that is not where this instance left it; note where it is."""

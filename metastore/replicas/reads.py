@@ -78,7 +78,9 @@ class Replicas:
                 if not has_change(primary, *found.newest):
                     source.failed(BackendUnavailable("it shows a change that the primary does not have"))
                     return None
-                source.compared = both
+                epoch = primary.feed_start()[0]
+                if primary.origin.run == both[1]:  # else the two answers may be of two servers
+                    source.compared, source.epoch = both, epoch
         return found
 
     def check(self, position: str) -> None:
@@ -102,11 +104,11 @@ class ReplicaReads:
             check_position(at_least, replicas.epoch)
         self._at = replicas.chosen(at_least, wait)
         """The replica, and what it showed when it was looked at last; None: the primary is read."""
-        self.position = self._of_primary(at_least) if self._at is None else self._of(self._at[1])
+        self.position = self._of_primary(at_least) if self._at is None else self._of(*self._at)
         """Everything up to here is shown, in each read."""
 
-    def _of(self, found: Reached) -> str:
-        return position_of(self._replicas.epoch, *found.newest)
+    def _of(self, source: Source, found: Reached) -> str:
+        return position_of(source.epoch, *found.newest)
 
     def _of_primary(self, at_least: str | None) -> str:
         primary = self._replicas.primary

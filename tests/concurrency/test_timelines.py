@@ -98,12 +98,15 @@ def _under_way(
     (behind, ahead, batch), (kept, before_lost, lost) = waiting, positions
     young, difference = store.consumers.get("young", start=kept), store.diff(before_lost, lost)
     ahead.commit(lost)
+    read = behind.read()
     consumed = _held(monkeypatch, consumers, lambda: batch.run(lambda tx, changes: None))
     reverted = _held(monkeypatch, revert, lambda: store.revert("lake.cat.s", to=kept))
 
     def look() -> None:
         with pytest.raises(ms.HistoryGone):
             list(difference)
+        with pytest.raises(ms.VersionConflict, match="another server has taken over"):
+            behind.commit(read[-1].position)
         assert behind.read()[0].path_after == T
         for consumer, error in ((ahead, ms.VersionConflict), (young, ms.EntityNotFound)):
             with pytest.raises(error, match="another server that took over lost"):
