@@ -25,8 +25,7 @@ from metastore.managers.any_kind import check_kind, led_to
 from metastore.managers.target import Target
 from metastore.names import format_path, parse_path
 from metastore.operation.request import committed
-from metastore.operation.session import Session
-from metastore.past.reads import PastReads, reads_at
+from metastore.past.reads import PastReads
 from metastore.past.related import Between, connected, key_of
 from metastore.plain import plain
 from metastore.port.conditions import LIVE
@@ -107,25 +106,27 @@ class _Folded:
         return (late, early) if backwards else (early, late)
 
 
-def differences(session: Session, a: int, b: int, under: int | None) -> Iterator[Difference]:
-    """Yield what differs between the positions ``a`` and ``b``, in path order; with ``under``, at and below an entity.
+def differences(before: PastReads, after: PastReads, under: int | None) -> Iterator[Difference]:
+    """Yield what differs between two positions, in path order; with ``under``, at and below an entity.
 
     From a later position to an earlier one, it yields what going back would do. Raises HistoryGone.
     """
-    return (one.difference for one in differing(session, a, b, under))
+    return (one.difference for one in differing(before, after, under))
 
 
-def differing(session: Session, a: int, b: int, under: int | None, *, hidden: bool = False) -> Iterator[Differing]:
+def differing(before: PastReads, after: PastReads, under: int | None, *, hidden: bool = False) -> Iterator[Differing]:
     """Yield the differences, each with the entity, row or relation that differs.
 
-    ``hidden``: what going back from ``a`` to ``b`` must undo. Also yield, as dropped, each entity below one that is
-    dropped at ``a``, if it was not there at ``b``; and what is, at ``a``, below an entity that comes back.
+    ``hidden``: what going back from one to the other must undo. Also yield, as dropped, each entity below one that is
+    dropped ``before``, if it was not there ``after``; and what is, ``before``, below an entity that comes back.
     """
-    before, after = reads_at(session, a), reads_at(session, b)
+    session, a, b = before.session, before.at, after.at
     low, high = sorted((a, b))
     found = list[Differing]()
     below = None if under is None else _Below(under, before, after, hidden)
     entities, relations = _folded(steps_between(session.backend, session.clock, low, high, docs=False), below)
+    for reads in (before, after):
+        reads.check()  # another server may have given the last steps, and lack some
     for some in _batches(entities.values()):
         check_time(session.clock)
         found += _differences(some, before, after, backwards=a > b, hidden=hidden)

@@ -322,7 +322,6 @@ class Database(Protocol):
         (In an async store the event loop would run all tasks that can run between two messages. So ``work`` does not
         sleep: it has a thread to itself. ``for_many``: other calls wait for it.)
         """
-        ...
 
     def close(self) -> None:
         """Close all connections."""

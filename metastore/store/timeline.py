@@ -151,8 +151,9 @@ class Timeline(Managers):
 
         session = self._session
         first = position.position_in(session, a)
-        last = position.now(session) if b is None else position.position_in(session, b)
-        return stepping(session, differences(session, first, last, scope_at(reads_at(session, last), under, kind)))
+        last = position.last(session) if b is None else position.position_in(session, b)
+        before, after = reads_at(session, first), reads_at(session, last)
+        return stepping(session, differences(before, after, scope_at(after, under, kind)))
 
     def revert(
         self,

@@ -183,6 +183,7 @@ class Transaction(Managers):
     def _send(self, number: int, ends: float) -> None:
         self._attempts = number
         if self._overlay.is_old:
+            self.refused = True  # so that a run begins again
             message = "the server was started again since the block has read; begin another transaction"
             raise VersionConflict("", None, None, message)
         commit = self._overlay.commit_value(self._id)
