@@ -22,6 +22,13 @@ IN_IMPORTS: tuple[Fault, ...] = (
         "tests/imports/test_gravitino_stays.py -k one_import",
     ),
     Fault(
+        "Gravitino: an import drops what is gone there after another one took its turn",
+        "metastore/imports/gravitino/follow.py",
+        ".drop(entity, lease=lease))",
+        ".drop(entity))",
+        "tests/imports/test_gravitino_stays.py -k one_import",
+    ),
+    Fault(
         "Import of an Iceberg catalog: a table that was renamed here is made again",
         "metastore/imports/places.py",
         "if missing else places",
