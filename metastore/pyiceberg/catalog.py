@@ -327,7 +327,11 @@ class MetastoreCatalog(_PyIcebergBase):
 
     def metadata_location(self, identifier: str | Identifier) -> str:
         """Return where a table's metadata file is, without reading it. Raises NoSuchTableError."""
-        return self._tables.pointer(parts(identifier))
+        return self.pointer_and_place(identifier)[0]
+
+    def pointer_and_place(self, identifier: str | Identifier) -> tuple[str, str | None]:
+        """Return where a table's metadata file is, and the location that the store has, without reading the file."""
+        return self._tables.pointer_and_place(parts(identifier))
 
     def drop_table(self, identifier: str | Identifier) -> None:
         """Drop a table; its files stay, and the store can restore it. Raises NoSuchTableError."""

@@ -84,9 +84,10 @@ class Tables:
             check_same_place(entity.location, metadata.location)
         return Current(entity, metadata, location)
 
-    def pointer(self, names: Identifier) -> str:
-        """Return where a table's metadata file is, without reading the file."""
-        return _pointer(self.entity(names), names)
+    def pointer_and_place(self, names: Identifier) -> tuple[str, str | None]:
+        """Return where a table's metadata file is, and the location that the store has, without reading the file."""
+        entity = self.entity(names)
+        return _pointer(entity, names), entity.location
 
     def exists(self, names: Identifier) -> bool:
         """Whether there is such a table, and it is an Iceberg table; what is being dropped in steps is not there."""

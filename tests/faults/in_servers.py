@@ -259,6 +259,13 @@ IN_SERVERS: tuple[Fault, ...] = (
         "tests/imports/test_gravitino_stays.py -k damaged",
     ),
     Fault(
+        "Iceberg server: a 304 hides a newer key",
+        "metastore/serve/iceberg/tables.py",
+        "_tag_of(self.tag, end)",
+        "self.tag",
+        "tests/iceberg/test_credentials.py -k hides_no_other",
+    ),
+    Fault(
         "Imports: what was made here is overwritten by Gravitino's entity of the same name",
         "metastore/imports/gravitino/run.py",
         "standing = Standing(target.columns, is_taken)",
@@ -359,8 +366,8 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Server: a user gets the answer that an operator got",
         "metastore/serve/iceberg/tables.py",
-        "            _ANSWERS[_place(catalog, location, mode)] = loaded",
-        "            _ANSWERS[(*_place(catalog, location, mode)[:3], True)] = loaded",
+        "            _ANSWERS[_known_by(catalog, tag)] = loaded",
+        "            _ANSWERS[(*_known_by(catalog, tag)[:2], True)] = loaded",
         f"{_OF_USERS} -k operator_was_shown",
     ),
     Fault(

@@ -288,6 +288,32 @@ def test_what_is_below_a_folder() -> None:
         assert not is_below(other, "s3://b/lake")
 
 
+def test_an_answer_that_the_client_has_hides_no_other_key(sqlite_url: str, tmp_path: Path) -> None:
+    """A client that asks whether its answer is still true gets the next key, and one that had no key gets it."""
+    keys = ["first"]
+
+    class Changing:
+        def vend(self, location: str, principal: str) -> Vended:
+            return Vended(location, {"s3.session-token": keys[-1]})
+
+    with served(sqlite_url, tmp_path / "lake", credentials=Changing()) as address:
+        tables = f"{address}/v1/lake.ice/namespaces/a/tables"
+        httpx.post(f"{address}/v1/lake.ice/namespaces", json={"namespace": ["a"]})
+        made = httpx.post(tables, json={"name": "t", "schema": SCHEMA}, headers=DELEGATION)
+        plain = httpx.get(f"{tables}/t")
+        assert plain.headers["etag"] != made.headers["etag"]
+        assert httpx.get(f"{tables}/t", headers={"If-None-Match": plain.headers["etag"]}).status_code == 304
+        with_key = httpx.get(f"{tables}/t", headers={**DELEGATION, "If-None-Match": plain.headers["etag"]})
+        assert with_key.json()["config"] == {"s3.session-token": "first"}
+        known = {**DELEGATION, "If-None-Match": with_key.headers["etag"]}
+        assert with_key.headers["etag"] == made.headers["etag"]
+        same = httpx.get(f"{tables}/t", headers=known)
+        assert (same.status_code, same.content, same.headers["cache-control"]) == (304, b"", "no-store")
+        keys.append("second")
+        assert httpx.get(f"{tables}/t", headers=known).json()["config"] == {"s3.session-token": "second"}
+        assert httpx.post(tables, json={"name": "u", "schema": SCHEMA}, headers=known).status_code == 200
+
+
 def test_vended_credentials_show_no_secret() -> None:
     vendor: Vendor = Sessions("http://127.0.0.1:9")
     assert vendor is not None

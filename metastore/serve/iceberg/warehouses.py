@@ -64,6 +64,10 @@ class Warehouses:
             raise InvalidArgument(f"credentials are those of a warehouse's folder; name it: {format_path(root)}=s3://…")
         return Static(self._places[root], given) if isinstance(given, Mapping) else given
 
+    def vends(self, call: Call) -> bool:
+        """Whether the warehouse of a request has credentials for clients."""
+        return _root(call.names["prefix"]) in self._vendors
+
     def vended(self, call: Call, names: Identifier, location: str, *, staged: bool = False) -> Vended | None:
         """Return the credentials for a table's files; None: there are none for them.
 
