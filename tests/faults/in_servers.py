@@ -259,6 +259,27 @@ IN_SERVERS: tuple[Fault, ...] = (
         "tests/imports/test_gravitino_stays.py -k damaged",
     ),
     Fault(
+        "Iceberg server: the key of a folder opens that of another table in it",
+        "metastore/serve/iceberg/warehouses.py",
+        "self._neighbours.are_more_than(0 if staged else 1, location)",
+        "False",
+        "tests/iceberg/test_folders_apart.py -k no_key",
+    ),
+    Fault(
+        "Iceberg: a table that came while another one is purged loses its files",
+        "metastore/pyiceberg/tables.py",
+        "self._neighbours.are_more_than(0, current.metadata.location)",
+        "False",
+        "tests/iceberg/test_folders_apart.py -k no_key",
+    ),
+    Fault(
+        "Iceberg: a table that was moved since the folders were read is not found",
+        "metastore/pyiceberg/neighbours.py",
+        " or _moves(one)):",
+        "):",
+        "tests/iceberg/test_folders_apart.py -k followed",
+    ),
+    Fault(
         "Iceberg server: a 304 hides a newer key",
         "metastore/serve/iceberg/tables.py",
         "_tag_of(self.tag, end)",

@@ -204,6 +204,8 @@ def test_a_table_elsewhere_gets_no_credentials(
             made = client.post("/namespaces/a/tables", json=wanted)
             assert made.status_code == 200, made.text
             assert made.json()["config"] == {}
+            # no other table lies in its folder, or around it
+            assert client.delete(f"/namespaces/a/tables/t{number}").status_code == 204
         inside = client.post("/namespaces/a/tables", json={"name": "in", "schema": SCHEMA})
         assert inside.json()["config"]["s3.access-key-id"] == KEY
 
