@@ -211,6 +211,8 @@ class Tables:
         def attempt(options: dict[str, Any]) -> None:
             current = self.current(names, writing=True)
             if self._neighbours.are_more_than(1, current.metadata.location):
+                with errors_of_iceberg(), tried(self._store) as tx:  # the right first: who lacks it learns nothing
+                    tx.tables.drop(current.entity)
                 raise ForbiddenError(
                     f"another table lies in the folder of {shown(names)}, {current.metadata.location[:200]!r}: a purge "
                     "could delete its files; drop without a purge, which leaves all files"

@@ -373,8 +373,8 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Server: an operator's purge deletes what a user's replaced file names",
         "metastore/pyiceberg/tables.py",
-        "            current = self.current(names, writing=True)\n            with",
-        "            current = self.current(names)\n            with",
+        "            current = self.current(names, writing=True)\n            if",
+        "            current = self.current(names)\n            if",
         f"{_OF_USERS} -k operator_writes",
     ),
     Fault(
@@ -499,8 +499,8 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Iceberg server: the answer for one warehouse is given for the same location of another",
         "metastore/serve/iceberg/tables.py",
-        "return catalog.reach, location",
-        'return "", location',
+        "return catalog.reach, tag",
+        'return "", tag',
         "tests/iceberg/test_credentials.py -k two_endpoints",
     ),
     Fault(
