@@ -2,8 +2,8 @@
 
 Who gets a key for a folder, or has its files deleted, reaches the files of all tables in it. The store knows the folder
 of each table, and nothing keeps folders apart that operators choose. So a server, and a purge, ask here. The folders
-are read once, a second for 50,000 tables, and then follow the feed. Tables of other formats do not count: each user may
-make one at any location, and could shut others out of their tables.
+are read once, which takes seconds for 50,000 tables, and then follow the feed. Tables of other formats do not count:
+each user may make one at any location, and could shut others out of their tables.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 from metastore.clock import SYSTEM
 from metastore.errors import HistoryGone, InvalidArgument, MetastoreError
-from metastore.feed.feed import read
+from metastore.feed.feed import number_in, read
 from metastore.feed.visible import Sight
 from metastore.kinds.entity import Change
 from metastore.kinds.table.changes import SetLocation
+from metastore.port.records import Origin
 from metastore.pyiceberg.confined import END, keys_of
 from metastore.pyiceberg.entities import FORMAT, POINTER, UUID_OF
 from metastore.transfer.walk import batched
@@ -45,6 +46,8 @@ class Neighbours:
         self._began = float("-inf")
         """When the folders were last read (monotonic seconds)."""
         self._after: str | None = None
+        self._seen: tuple[Origin, int] | None = None
+        """The number of the change that was read last, and of which server."""
         self._of: dict[int, tuple[str, ...]] = {}
         self._sorted: list[tuple[str, int]] = []
         """The keys of all folders, each with the id of its table: what lies in a folder comes behind its key."""
@@ -55,8 +58,10 @@ class Neighbours:
         Those of one UUID in that very folder are one table: a copy of a table has its files.
         """
         folders = keys_of(location)
-        tables = set[Hashable]()
-        for some in batched(self._ids(self._below, folders), _PAGE):
+        tables, ids = set[Hashable](), self._ids(self._below, folders)
+        if len(ids) <= most:
+            return False
+        for some in batched(ids, _PAGE):
             for number, uuid, keys in self._live(some):
                 if any(key.startswith(folder) for key in keys for folder in folders):
                     tables.add(uuid if uuid is not None and not {*keys}.isdisjoint(folders) else number)
@@ -114,7 +119,9 @@ class Neighbours:
         """Read what has changed; the lock is held."""
         try:
             if self._after is not None:
-                self._read_changes(self._after)
+                # if no number was drawn since, there is nothing to read
+                if self._seen != (self._backend.origin, self._backend.watermark().position):
+                    self._read_changes(self._after)
                 return
         except (HistoryGone, InvalidArgument):
             pass  # gc, a fail-over or a restore has taken the changes away
@@ -123,17 +130,17 @@ class Neighbours:
             rows = snapshot.rows("entity", ("id", "doc"), ("id",))
             self._of = {number: keys for number, doc in rows if f'"{POINTER}"' in doc and (keys := _keys(doc))}
         self._sorted = sorted((key, number) for number, keys in self._of.items() for key in keys)
-        self._after = after
+        self._after, self._seen = after, None
 
     def _read_changes(self, after: str) -> None:
-        changed = set[int]()
+        changed, origin = set[int](), self._backend.origin
         for one in read(self._backend, self._store._session.clock, after, None, lambda _: None, _TABLES):  # noqa: SLF001
             after = one.position
             # a commit to a table moves its pointer, and no folder
             if isinstance(one, Change) and (one.entity_id not in self._of or one.action != "alter" or _moves(one)):
                 changed.add(one.entity_id)
         self._read(sorted(changed))
-        self._after = after
+        self._after, self._seen = after, (origin, number_in(self._backend, after))
 
     def _read(self, ids: list[int]) -> None:
         for some in batched(ids, _PAGE):
