@@ -38,8 +38,8 @@ IN_IMPORTS: tuple[Fault, ...] = (
     Fault(
         "Import of an Iceberg catalog: a table that was renamed here is made again",
         "metastore/imports/places.py",
-        "if missing else places",
-        "if False else places",
+        "        if missing:\n            places |=",
+        "        if False:\n            places |=",
         "tests/imports/test_iceberg.py -k history",
     ),
     Fault(
