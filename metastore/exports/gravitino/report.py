@@ -13,7 +13,7 @@ __all__ = ["ExportReport"]
 class ExportReport:
     """How an export went. Each entity is in ``counts``, or a finding names it as left out.
 
-    ``findings`` also name each field, row and relation of a written entity that reads back in another way.
+    ``findings`` also name each field, row and relation of a written entity that reads back differently.
     """
 
     findings: list[Finding] = field(default_factory=list)
