@@ -1,6 +1,7 @@
 """Write and read relations and statistics in bulk, from and to data frames. The executors write to the store.
 
-Each task commits its rows in chunks. It leaves rows that are there already, so a task that runs again changes nothing.
+Each task commits its rows in chunks. It skips a chunk that is committed already, so a task that runs again changes
+nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def attach_many(
     relation: str = "tags",
     principal: str | None = None,
 ) -> int:
-    """Attach a tag to what the rows name, from the executors; return how many attachments are new.
+    """Attach a tag to the objects that the rows name, from the executors; return how many attachments are new.
 
     ``frame`` has the column ``target`` (a path). Optional columns: ``kind`` (else a table), ``column`` (of the table)
     and ``value``; all are strings. ``relation``: ``tags``, or the name of a declared one. The executors open ``url``
@@ -62,7 +63,7 @@ def attach_many(
 
 
 def attach_rows(store: Store, named: str, rows: Rows, tag: str, relation: str) -> int:
-    """Attach what one task of :func:`attach_many` has; return how many attachments are new."""
+    """Attach the rows of one task of :func:`attach_many`; return how many attachments are new."""
 
     def attach(tx: Transaction, rows: list[dict[str, Any]]) -> int:
         manager: Any = tx.tags if relation == "tags" else tx.relations(relation)
@@ -74,7 +75,7 @@ def attach_rows(store: Store, named: str, rows: Rows, tag: str, relation: str) -
 def statistics(spark: SparkSession, *, url: str | None = None, at: str | None = None) -> DataFrame:
     """Return all statistics as a data frame: ``path`` (STRING), ``partition`` (STRING), ``name``, ``json`` (STRING).
 
-    ``partition`` is NULL for what is of the whole entity. ``json`` is the value as JSON text: ``from_json`` and
+    ``partition`` is NULL for a statistic of the whole entity. ``json`` is the value as JSON text: ``from_json`` and
     ``get_json_object`` read it, ``set_statistics`` writes it. ``at``: a position or time (None: now).
     """
     register_source(spark)
