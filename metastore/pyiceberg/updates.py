@@ -66,7 +66,7 @@ def created(nothing: TableMetadata, updates: tuple[TableUpdate, ...]) -> TableMe
 
 
 def _there(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> Iterator[TableUpdate]:
-    """Yield the updates without the removals of properties, snapshots and statistics that are gone.
+    """Yield the updates without removals of properties, snapshots and statistics that no longer exist.
 
     Another writer may have removed them. Iceberg's Java library leaves them out, too.
     """
@@ -88,7 +88,7 @@ class _Removable:
         self._of_partitions = {one.snapshot_id for one in metadata.partition_statistics}
 
     def without_gone(self, update: TableUpdate) -> TableUpdate | None:
-        """Return an update without what it removes and is gone, and take the rest out; None: nothing is left of it."""
+        """Return an update without removals of missing parts, and note its other removals; None if nothing is left."""
         match update:
             case RemovePropertiesUpdate():
                 removals = _taken(update.removals, self._properties)
@@ -117,7 +117,7 @@ class _Removable:
 
 
 def _taken(wanted: Iterable[T], there: set[T]) -> list[T]:
-    """Take out of ``there`` what is wanted, and return what it had of it."""
+    """Remove the wanted items from ``there``, and return those that it had."""
     found = [one for one in dict.fromkeys(wanted) if one in there]
     there.difference_update(found)
     return found

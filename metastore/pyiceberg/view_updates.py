@@ -114,7 +114,7 @@ def _changed(update: ViewUpdate, metadata: ViewMetadata) -> dict[str, Any]:
 
 
 def _with_schema(metadata: ViewMetadata, schema: Schema) -> list[Schema]:
-    """Return the view's schemas with ``schema`` as the last one; it gets an id of its own unless it is there."""
+    """Return the view's schemas with ``schema`` as the last one; it gets a new id unless the view has it already."""
     same = next((s for s in metadata.schemas if s == schema), None)
     if same is not None:
         return [*[s for s in metadata.schemas if s is not same], same]
