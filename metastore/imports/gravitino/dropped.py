@@ -25,13 +25,13 @@ __all__ = ["import_dropped"]
 
 Names = tuple[str, ...]
 _ASIDE: Final = "~dropped"
-"""The suffix of a dropped entity's name where a live one has the name."""
+"""The suffix of a dropped entity's name if a live entity has the name."""
 
 
 def import_dropped(store: Store, source: Source, live: Mapping[Key, Names]) -> int:
     """Import the entities that were dropped below live parents and are not in the store yet; return how many.
 
-    ``live``: where the imported entities are.
+    ``live``: the paths of the imported entities.
     """
     done = 0
     for metalake in [key for key in live if key[0] == "metalake"]:
@@ -52,7 +52,7 @@ class _Gone(NamedTuple):
 
 
 def _dropped(source: Source, metalake: Key, shape: Shape, above: str, live: Mapping[Key, Names]) -> list[_Gone]:
-    """Return the dropped entities below live parents, the first first. Leave out damaged rows."""
+    """Return the dropped entities below live parents, in the order of their drops. Leave out damaged rows."""
     found = []
     for row in source.rows(shape.table, metalake_id=metalake[1], deleted_at=...):
         with suppress(*DAMAGED):
@@ -90,7 +90,10 @@ def _parts(source: Source, shape: Shape, ids: list[int]) -> dict[str, dict[int, 
 
 
 def _made_and_dropped(store: Store, shape: Shape, names: Names, thing: Thing) -> bool:
-    """Make an entity and drop it. If a live one has its name, it gets another, which a restore may change."""
+    """Make an entity and drop it.
+
+    If a live entity has its name, it gets a name with a suffix, which a restore may change.
+    """
 
     def make(tx: Transaction, at: Names) -> None:
         manager: Any = tx.manager(shape.kind)

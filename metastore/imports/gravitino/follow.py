@@ -1,8 +1,8 @@
-"""Bring a store that has an earlier import up to date: rename, drop and detach what moved or is gone there.
+"""Bring a store that has an earlier import up to date: follow what was renamed, moved or removed in Gravitino.
 
-The rest of the file is then imported as any other export. Entities that no import made stay as they are, also if one
-gets the name of an imported one meanwhile: each write is to an id. Entities that exist there and could not be read stay
-as well: only entities that were not seen are gone.
+The rest of the file is then imported as any other export. Entities that no import made stay as they are, even if one
+gets the name of an imported one meanwhile, because each write names an id. Entities that exist in Gravitino but could
+not be read stay as well: only entities that were not seen are gone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Names = tuple[str, ...]
 
 
 def drop_the_gone(store: Store, source: Contents, target: Contents, seen: Seen, report: Report) -> None:
-    """Drop imported entities that are gone there, the deepest first, so that no drop takes others with it."""
+    """Drop imported entities that are gone in Gravitino, the deepest first, so that no drop takes others with it."""
     gone = [key for key in target.names if key not in source.names and key not in seen.left]
     for key in sorted(gone, key=lambda key: len(target.names[key]), reverse=True):
         entity = _standing(store, key, target.names.pop(key), target)
@@ -52,7 +52,7 @@ def drop_the_gone(store: Store, source: Contents, target: Contents, seen: Seen, 
 
 
 def without_copies(store: Store, target: Contents) -> Contents:
-    """Let what somebody copied here count as made here from now on; return what was imported."""
+    """Remove the origin from copies that people made here, so that they count as made here; return the new contents."""
     if not target.copies:
         return target
     for row_id, (kind, names) in target.copies.items():
@@ -64,7 +64,7 @@ def without_copies(store: Store, target: Contents) -> Contents:
 
 
 def check_drops(store: Store) -> None:
-    """Raise DropPending if something that was imported is being dropped in steps: it may come back."""
+    """Raise DropPending if an imported entity, or a container, is being dropped in steps: it may come back."""
     backend = store._session.backend  # noqa: SLF001  (no manager shows what is being dropped)
     for drop in store.drops.pending():
         (origin,) = backend.owned_by_name([drop.entity_id], ORIGIN.name, [SYSTEM_NAME])
@@ -74,10 +74,10 @@ def check_drops(store: Store) -> None:
 
 @contextmanager
 def enabled_to_write(store: Store, source: Contents, target: Contents) -> Iterator[None]:
-    """Enable each disabled metalake and catalog below which something differs: nothing below it could be written.
+    """Enable each disabled metalake and catalog below which something differs, so that it can be written.
 
-    At the end those are disabled again that are disabled there; after an error, all of them. A killed import leaves
-    them enabled until it is repeated.
+    At the end those that are disabled in Gravitino are disabled again; after an error, all of them. A killed import
+    leaves them enabled until it is repeated.
     """
     opened: list[Key] = []
     try:
@@ -106,7 +106,7 @@ def _manager(store: Store, key: Key) -> Any:
 
 
 def _standing(store: Store, key: Key, names: Names, target: Contents) -> Any:
-    """Return the imported entity at a place; None: it is gone."""
+    """Return the imported entity at a place; None if it is not there any longer."""
     try:
         entity: Any = _manager(store, key).load(names)
     except EntityNotFound:
@@ -115,7 +115,7 @@ def _standing(store: Store, key: Key, names: Names, target: Contents) -> Any:
 
 
 def rename_the_moved(store: Store, source: Contents, target: Contents, report: Report) -> None:
-    """Give what was renamed or moved there its new place, parents before children."""
+    """Rename and move the entities that were renamed or moved in Gravitino, parents before children."""
     for key, wanted in source.names.items():
         now = target.names.get(key)
         if now is None or now == wanted:
@@ -127,7 +127,7 @@ def rename_the_moved(store: Store, source: Contents, target: Contents, report: R
 
 
 def _free(store: Store, key: Key, wanted: Names, target: Contents, report: Report) -> None:
-    """Give the entity that has the new name a temporary one: it was renamed there, too, and its turn comes."""
+    """Give the entity that has the new name a temporary one: it was renamed, too, and gets its own name later."""
     family = ("table", "view") if key[0] in ("table", "view") else (key[0],)
     for other, names in list(target.names.items()):
         if names == wanted and other[0] in family and other != key:
@@ -154,7 +154,7 @@ def _of_import(store: Store, key: Key, names: Names, target: Contents) -> Any:
 
 
 def _note(key: Key, before: Names, after: Names, target: Contents) -> None:
-    """Note the new place of an entity, and of what is below it."""
+    """Note the new place of an entity, and of everything below it."""
     target.names[key] = after
     depth = len(before)
     for other, names in target.names.items():
@@ -163,7 +163,7 @@ def _note(key: Key, before: Names, after: Names, target: Contents) -> None:
 
 
 def detach_the_gone(store: Store, source: Contents, target: Contents, seen: Seen, report: Report) -> None:
-    """Remove rows and relations of imported entities that are gone there; those of entities that are new stay."""
+    """Remove rows and relations of imported entities that are gone in Gravitino; those of new entities stay."""
     for one in target.owned - source.owned:
         if one.owner in source.names:
             owner = _standing(store, one.owner, source.names[one.owner], target)
