@@ -46,7 +46,7 @@ def walk_store(root: str, listing: Listing, patterns: Patterns, listed: set[str]
 
 
 def _below(filesystem: Any, inside: str) -> list[Any]:
-    """Return all that is below a folder; nothing if it is not a folder."""
+    """Return all entries below a folder; none if it is not a folder."""
     try:
         objects: list[Any] = filesystem.get_file_info(FileSelector(inside, recursive=True))
     except (OSError, pa.ArrowException):
@@ -97,7 +97,7 @@ class _Folders:
         self.formats: dict[tuple[str, ...], str] = {}
 
     def add(self, objects: Iterable[Any], inside: str) -> None:
-        """Take the files among ``found``, whose paths are below ``inside``."""
+        """Add the files among ``objects``, whose paths are below ``inside``."""
         objects = list(objects)
         folders = {info.path.rstrip("/") for info in objects if info.type == FileType.Directory}
         start = len(inside.rstrip("/")) + 1 if inside else 0
@@ -132,7 +132,7 @@ class _Folders:
             self.files.setdefault(parts, []).append(_file(name, info, self.stamps))
 
     def _enters(self, parts: tuple[str, ...]) -> bool:
-        """Tell whether the folder would be listed, were it a local one."""
+        """Tell whether the folder would be listed if it was local."""
         known = self.entered.get(parts)
         if known is None:
             known = (not parts or (self._enters(parts[:-1]) and self._may_enter(parts))) and self._is_plain(parts)
@@ -148,7 +148,7 @@ class _Folders:
         return False
 
     def _is_plain(self, parts: tuple[str, ...]) -> bool:
-        """Whether a folder is plain, and not a table in a table format; note a failure for such a table."""
+        """Whether a folder is not a table in a table format; add a failure if it is one."""
         if parts in self.formats:
             self.listing.fail(join(self.root, *parts), why_not(self.formats[parts]))
         return parts not in self.formats

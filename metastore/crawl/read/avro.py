@@ -42,7 +42,7 @@ def read_avro(file: InputFile) -> tuple[tuple[Column, ...], int]:
 
 
 def _schema(stream: IO[bytes]) -> Any:
-    """Return the schema; ``stream`` is behind the header then."""
+    """Return the schema; then ``stream`` is after the header."""
     try:
         import fastavro  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError:

@@ -85,7 +85,7 @@ class OrcFile(io.RawIOBase):
 
 
 def _most(footer: bytes, block: int) -> int:
-    """Return what the chunks of a footer unpack to at most."""
+    """Return an upper bound of the bytes to which the chunks of a footer unpack."""
     at = most = 0
     while at + 3 <= len(footer):
         header = int.from_bytes(footer[at : at + 3], "little")
@@ -96,7 +96,7 @@ def _most(footer: bytes, block: int) -> int:
 
 
 def _numbers(message: bytes) -> dict[int, int]:
-    """Return the numbers among the fields of a protobuf message, as far as it can be read."""
+    """Return the integer fields of a protobuf message, up to the first field of another wire type than these two."""
     numbers: dict[int, int] = {}
     at = 0
     while at < len(message):
