@@ -1,7 +1,7 @@
 """gc inside a server: of all servers of a database, one at a time runs it.
 
-That one holds a lease as long as it lives, and runs gc as soon as it has the lease, and every hour then. A server that
-is killed loses the lease when its ttl is over; another one goes on with what is left. Each batch checks the lease.
+That server holds a lease as long as it lives; it runs gc when it gets the lease, and every hour from then on. A server
+that is killed loses the lease when its ttl is over; then another server continues. Each batch checks the lease.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 * ``session``: the cookie that a sign-in sets, and how it is checked.
 * ``asked``: one request: who asks, the store as this user sees it, the moment that the page shows.
 * ``place``, ``contents``, ``details``, ``rights``, ``times``, ``feed``, ``search``, ``contention``, ``health``: pages.
-* ``hub``, ``live``: what happens now, sent to open pages.
-* ``snapshots``: what the metadata file of an Iceberg table says.
+* ``hub``, ``live``: the changes of this moment, sent to open pages.
+* ``snapshots``: the content of an Iceberg table's metadata file.
 * ``words``, ``render``: texts for people, and templates.
 """
 

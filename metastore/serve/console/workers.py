@@ -1,4 +1,4 @@
-"""Threads of the console's own: pages that take long delay no call of the API, and a crowd of them is turned away."""
+"""Threads of the console's own: pages that take long delay no call of the API, and too many of them are refused."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Loaded:
     """The answer to a load without its end, ``config``, which holds the client's credentials.
 
     ``text``: its JSON without the closing brace. ``place``: the table's location. ``tag``: its entity tag. ``staged``:
-    there is no such table yet.
+    the table does not exist yet.
     """
 
     text: bytes
@@ -84,7 +84,7 @@ class Loaded:
     staged: bool = False
 
     def answer(self, vended: Vended | None) -> Answer:
-        """Return the whole answer. One with credentials must not be cached."""
+        """Return the whole answer. An answer with credentials must not be cached."""
         headers = {} if self.tag is None else {"ETag": self.tag}
         if vended is None:
             return Answer(self.text + b',"config":{}}', headers=headers)
@@ -98,11 +98,10 @@ def _size(one: Loaded) -> int:
 
 
 _ANSWERS: LRUCache[tuple[str, str, str, bool], Loaded] = LRUCache(64 << 20, getsizeof=_size)
-"""The answers of loads that were sent last (bytes), by metadata file, snapshot mode, and whether they are for users.
+"""The last answers to loads, up to 64 MiB, by metadata file, snapshot mode, and whether they are for users.
 
-A file is named by what its catalog reaches, and its location. An operator is shown a file that a user has replaced; to
-a user the server answers only what it has checked.
-"""
+A file's key is the reach of its catalog, and its location. An operator may see a file that a user has replaced; a user
+gets only what the server has checked. """
 _ANSWERS_LOCK: Final = Lock()
 
 _CREATE: Final = TypeAdapter(_Create)
@@ -160,7 +159,7 @@ def load(catalog: MetastoreCatalog, call: Call) -> Answer | Loaded:
 
 
 def exists(catalog: MetastoreCatalog, call: Call) -> Answer:
-    """Say whether there is such a table."""
+    """Say whether a table exists."""
     if not catalog.table_exists(names := reading.table(call)):
         raise no_table(names)
     return Answer(status=204)
@@ -235,7 +234,7 @@ def _table(catalog: MetastoreCatalog, table: Table, mode: str = "all") -> Loaded
 
 
 def _kept(catalog: MetastoreCatalog, metadata: TableMetadata, location: str, mode: str) -> Loaded:
-    """Return the answer of a load, and keep it for those that follow."""
+    """Return the answer of a load, and keep it for later loads."""
     loaded = _loaded(_shown(metadata, mode), location, _etag(location, mode))
     if never_changes(location):
         with _ANSWERS_LOCK, suppress(ValueError):  # the answer is larger than the whole cache
@@ -263,10 +262,10 @@ def _loaded(metadata: TableMetadata, location: str | None, tag: str | None = Non
 
 
 def _tags(header: str) -> list[str]:
-    """Return the entity tags of If-None-Match; a weak one says as much as a strong one (RFC 9110, section 13.1.2)."""
+    """Return the entity tags of If-None-Match; weak and strong ones compare as equal (RFC 9110, section 13.1.2)."""
     return [tag.strip().removeprefix("W/") for tag in header.split(",")]
 
 
 def _etag(location: str, mode: str) -> str:
-    """Return the entity tag: a metadata file never changes, so its place says what is in it."""
+    """Return the entity tag: a metadata file never changes, so its location identifies its content."""
     return '"' + hashlib.sha256(f"{mode} {location}".encode()).hexdigest()[:32] + '"'
