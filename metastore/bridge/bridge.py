@@ -86,8 +86,8 @@ class Bridge:
 
         Raises DeadlineExceeded after the timeout, InvalidArgument, BackendUnavailable. The stage ``"bridged"`` has two
         more errors. A block for reading raises VersionConflict at its end, even instead of its own error, if anything
-        at the path or below has changed: run it again, or use :func:`do_with_tree_lock`, which does that. The store's
-        commits raise LeaseLost once another process has taken the section over; they write nothing.
+        at the path or below has changed. Then run the block again, or use :func:`do_with_tree_lock`, which does that.
+        The store's commits raise LeaseLost once another process has taken the section over; they write nothing.
         """
         where = caller(__package__) if site is None else site
         try:

@@ -1,10 +1,10 @@
 """Sections for writing that are exclusive among all processes: leases with fencing tokens, in the shape of the tree.
 
-A section holds the lease of its path. It also keeps out sections above and below it, as the tree does, without shared
-locks: each first takes its own lease and then looks for others, so of two sections at least one sees the other. The
-lower section gives way. The upper section waits until those below have ended. An expired lease is acquired once more,
-so that a late commit under its old token is refused. Until that succeeds, the section of the expired lease counts as
-running.
+A section holds the lease of its path. It also keeps out sections above and below it, as the tree does, but without
+shared locks. Each section first takes its own lease and then looks for others, so of two sections at least one sees the
+other. The lower section gives way. The upper section waits until those below have ended. An expired lease is acquired
+once more, so that a late commit under its old token is refused. Until that succeeds, the section of the expired lease
+counts as running.
 """
 
 from __future__ import annotations

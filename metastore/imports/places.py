@@ -2,8 +2,8 @@
 
 An import notes the id of each entity that it made (:mod:`metastore.imports.notes`). It follows the entities that people
 renamed or moved. Entities that they dropped stay dropped. An entity has no note if an import was killed just then, or
-if an older release made it: it is found by the path at which it was made, which the history shows. Entities that ``gc``
-has removed are unknown.
+if an older release made it. Such entities are found by the path at which they were made, which the history shows.
+Entities that ``gc`` has removed are unknown.
 """
 
 from __future__ import annotations
@@ -215,7 +215,8 @@ class Places:
         apart, taken = dict(places), dict[Names, Names]()
         said = [(path, place) for path, place in places.items() if place is not None]
 
-        def rank(one: tuple[Names, Place]) -> tuple[bool, ...]:  # each time the same one gets it
+        # the order does not change from one import to the next, so the same table gets the place each time
+        def rank(one: tuple[Names, Place]) -> tuple[bool, ...]:
             name, place = one[0][-1], one[1]
             return not place.own, name != place.path[-1], not is_normalized("NFC", name)
 

@@ -6,11 +6,11 @@ commit: then the next swap fails, because the pointer has moved.
 
 Two notes are kept beside the attempts, as results of operations that write nothing. The first says which request the
 key belongs to. The second is the final answer of a request that was refused: it takes the place of the next attempt, so
-that no attempt in flight can commit any more.
+that no attempt in flight can still commit.
 
 A note of the same kind says that a request has used a folder which the server held for a user. **Users make at most one
-table or view in such a folder, for ever**: only the request of the note may make something there, and it commits at
-most once, because the operation ids of its attempts are derived from its key. Without a key they are derived from the
+table or view in such a folder, for ever.** Only the request of the note may make something there. It commits at most
+once, because the operation ids of its attempts are derived from its key. Without a key they are derived from the
 request's content: so a failed request can be repeated, and a repeat of a committed one is refused.
 """
 
@@ -155,7 +155,7 @@ class Once:
         return self._has_key and self.begin() is None
 
     def run(self, attempt: Callable[[dict[str, Any]], T], answer: Callable[[], T]) -> T:
-        """Return what ``attempt(options)`` returns, or ``answer()`` if an attempt has committed already."""
+        """Return the result of ``attempt(options)``, or of ``answer()`` if an attempt has committed already."""
 
         def attempts() -> T:
             while (options := self.begin()) is not None:
@@ -168,7 +168,7 @@ class Once:
         return self.guard(attempts, answer)
 
     def guard(self, work: Callable[[], T], answer: Callable[[], T]) -> T:
-        """Return what ``work()`` returns; ``answer()`` if it fails because an attempt has committed already."""
+        """Return the result of ``work()``; that of ``answer()`` if it fails because an attempt has committed."""
         try:
             return work()
         except CommitStateUnknownException:

@@ -80,7 +80,7 @@ _KEPT_LOCK: Final = Lock()
 def _kept_io(properties: tuple[tuple[str, str], ...], scheme: str, location: str) -> FileIO:
     """Return the file system of a warehouse for a scheme, made once.
 
-    Arrow cannot make an S3 client while a request of another client runs: with a new client for each request, a bucket
+    Arrow cannot make an S3 client while a request of another client runs. With a new client for each request, a bucket
     that does not answer would stop the requests of all warehouses.
     """
     with _KEPT_LOCK:
@@ -97,7 +97,7 @@ class Places:
     them, because its clients write them: they could get the server's credentials, or run code of their choice. It also
     refuses a relative location, which would lie in its working folder, and every place that does not lie below its
     warehouse or one of ``allowed``. ``of_users``: users whose rights are checked write into its folders, and may have
-    replaced a metadata file, or made a link, so not even an operator reads or writes at a place that these name.
+    replaced a metadata file, or made a link. So not even an operator reads or writes at a place that these name.
     """
 
     def __init__(

@@ -104,7 +104,7 @@ class _Removable:
                 return update
 
     def add(self, update: TableUpdate) -> None:
-        """Note what an update adds."""
+        """Note the parts that an update adds."""
         match update:
             case SetPropertiesUpdate():
                 self._properties.update(update.updates)

@@ -45,7 +45,7 @@ class Reached(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What the answers on the same connections have shown."""
+    """The state that the answers on the same connections have shown."""
 
     opened: object
     whole: NewestChange | None

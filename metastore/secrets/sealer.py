@@ -1,7 +1,7 @@
 """Encrypt and decrypt values with data keys.
 
 A value is encrypted twice. The call makes a :class:`Sealed` text, which depends only on the value, the property's name
-and the data key: so a repeat under one operation id can be compared with the first call. The Sealed text is never
+and the data key. So a repeat under one operation id can be compared with the first call. The Sealed text is never
 stored. The attempt *binds* it (:func:`bound`): the stored text is encrypted with a salt, and with the entity's id and
 the property's name as associated data. So equal values have different ciphertexts, and a ciphertext that was copied to
 another property or entity does not open.

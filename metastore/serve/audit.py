@@ -1,10 +1,10 @@
 """The audit log: a line of JSON on the logger ``metastore.audit`` for each refused request, sign-in and credential.
 
 A line has ``time`` (UTC), ``outcome`` (refused, signed_in, vended), ``user`` (null: unknown), ``request`` (method and
-path) and ``request_id``; if they are known, also ``object`` and ``right``, or the ``reason`` why the user is unknown. A
-sign-in is the first use of an issuer's token at this server; it has the ``external_id``. No line has a query, a header,
-a token or a credential. An object that a user may not see is answered as not found: that request is not refused, and
-has no line.
+path) and ``request_id``. If they are known, it also has ``object`` and ``right``, or the ``reason`` why the user is
+unknown. A sign-in is the first use of an issuer's token at this server; it has the ``external_id``. No line has a
+query, a header, a token or a credential. An object that a user may not see is answered as not found: that request is
+not refused, and has no line.
 """
 
 from __future__ import annotations

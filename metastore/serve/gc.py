@@ -24,7 +24,7 @@ LEASE: Final = "metastore-gc"
 """The lease that the server holds which runs gc."""
 _AFTER_AN_ERROR: Final = 300.0
 _PATIENCE: Final = 1.0
-"""How long a server that stops waits for the batch in flight (seconds). The process may end in the middle of it."""
+"""How long a server that stops waits for the batch in flight (seconds). The process may end during the batch."""
 _LOG = logging.getLogger("metastore.serve")
 
 

@@ -1,10 +1,11 @@
 """Keep slow and silent clients from holding a server: how many connections it has, and how long each may wait.
 
 uvicorn alone lets a client that sends a byte now and then keep its connection for ever. Here each connection has a
-stage, and a clock that runs while the server waits for the client: for the header of a request, for its body, or until
-the client takes the answer. The server cuts a connection that takes too long. At the limit of connections, the one that
-has waited longest for its client makes room for a new one: so idle connections keep nobody out. An answer without end,
-such as the stream of an open page, makes room like an idle connection, but no limit of time ends it.
+stage, and a clock that runs while the server waits for the client. The server waits for the header of a request, for
+its body, or until the client takes the answer. The server cuts a connection that takes too long. At the limit of
+connections, the one that has waited longest for its client makes room for a new one: so idle connections keep nobody
+out. An answer without end, such as the stream of an open page, makes room like an idle connection, but no limit of time
+ends it.
 """
 
 from __future__ import annotations

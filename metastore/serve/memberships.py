@@ -1,4 +1,4 @@
-"""Let a user's memberships follow the groups that its token names.
+"""Make a user's memberships follow the groups that its token names.
 
 A group of a metalake follows an issuer if its external id is the issuer, ``#``, and the group's own name: an operator
 writes that once. All other groups are left alone, so a claim has only the effects that an operator allowed. The
@@ -41,7 +41,7 @@ class Memberships:
         self._lock = Lock()
 
     def follow(self, claimed: Claimed, users: Iterable[User]) -> None:
-        """Let these users, all of them the token's owner, be in the groups that the token names, and in no other.
+        """Make these users, all of them the token's owner, members of the groups that the token names, and of no other.
 
         Raises the errors of its reads and writes: then the request must not go on.
         """

@@ -148,7 +148,7 @@ def _plain(value: Any) -> Any:
 
 
 def _written(frame: DataFrame, write: Callable[[Rows], int]) -> int:
-    """Let the executors write the rows of each partition; return the sum of what they return."""
+    """Let the executors write the rows of each partition; return the sum of their results."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in batch.to_pylist())

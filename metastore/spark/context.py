@@ -1,9 +1,9 @@
 """The Spark context of a crawl or a load test: the running one, else a new one that is stopped at the end.
 
 A new one needs no environment variable: it looks for Java, the workers run this Python with this ``metastore``, and a
-local master listens on 127.0.0.1 only. There is no web page, and what the JVM prints goes to a file that is shown only
-when Spark does not start. On a cluster (``spark://…``) ``metastore`` must be installed where the workers run. Only the
-RDD interface is used, so that no SQL session is started.
+local master listens on 127.0.0.1 only. There is no web page, and the output of the JVM goes to a file that is shown
+only when Spark does not start. On a cluster (``spark://…``) ``metastore`` must be installed where the workers run. Only
+the RDD interface is used, so that no SQL session is started.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _environment(master: str) -> Iterator[None]:
 
 @contextmanager
 def workers_like_us(context: SparkContext) -> Iterator[None]:
-    """Let Python workers import this ``metastore``, installed or not; with a local master they run this Python.
+    """Make Python workers able to import this ``metastore``. With a local master they run this Python.
 
     It changes only what it must, because a changed environment makes Spark start new workers.
     """

@@ -46,8 +46,8 @@ class Candidate:
     table, whatever it holds. ``neighbours`` are the names of tables that folders in ``schema`` become. ``incomplete``:
     a folder below ``location`` could not be listed, or files may have been left out. ``signature`` is that of all
     files. ``unlisted`` are names of files that the listing reports as failures. The registry
-    (:mod:`metastore.crawl.write.registry`) adds two fields: ``known`` says whether the catalog has one table or many,
-    or cannot have one because the schema is new; ``others`` are the names of files that need not be read.
+    (:mod:`metastore.crawl.write.registry`) adds two fields. ``known`` says whether the catalog has one table or many,
+    or cannot have one because the schema is new. ``others`` are the names of files that need not be read.
     """
 
     table: Names

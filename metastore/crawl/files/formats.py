@@ -7,7 +7,7 @@ The ending alone decides, in upper or lower case:
     .avro                        avro
     .csv .tsv                    csv, plain or with .gz .bz2 .zst .xz .zip
     .json .jsonl .ndjson         json, likewise
-    .zip                         what the archive's one file is
+    .zip                         the format of the archive's one file
 
 Everything else has no known format. Spark's hidden names are hidden here too: they begin with a dot, or with an
 underscore and have no ``=`` (``_SUCCESS``, ``_temporary``, ``_delta_log``, ``_metadata``), or the file is still being

@@ -2,8 +2,8 @@
 
 The parser of pyarrow reads every cell as text. The type of a column is the narrowest that fits all its cells: long,
 decimal(38,0), double, date, timestamp, timestamptz, boolean, else string. So a column that has numbers for a gigabyte,
-and then a word, is a string. Digits that begin with a zero are an identifier (``01234``), not a number, and whole
-numbers that are too long for a decimal stay text: a type holds each value as it is written. Cells that are empty or
+and then a word, is a string. Digits that begin with a zero are an identifier (``01234``), not a number. Whole numbers
+that are too long for a decimal stay text, because a type must hold each value as it is written. Cells that are empty or
 spell a null (``NA``, ``null`` …, pyarrow's list) fit every type. A column without any value is of the null type until
 files are merged.
 """

@@ -1,6 +1,6 @@
 """The facts about one file, and the sum of the statistics of files and row groups.
 
-The values of ``ColumnStats`` are Python values that compare as the column's type does; times are integers, in
+The values of ``ColumnStats`` are Python values that compare as the column's type does. Times are integers, in
 nanoseconds since 1970, so that dates and timestamps of any unit compare with each other. None means *not known*: one
 part without a count of nulls makes the sum unknown, one part without bounds (though it holds values) makes the bounds
 unknown. ``text`` writes a value as the statistics show it.

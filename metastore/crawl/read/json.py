@@ -1,8 +1,8 @@
 """Read a JSON file's columns and number of rows: lines of objects, an object over several lines, or one array.
 
 The whole file is read in bounded memory. Lines go through pyarrow block by block, and the types of the blocks are
-widened. pyarrow has a cell for each column in each row, so memory would grow by the square where keys are ids: a
-block with fields that are not known yet is read in small pieces, and more than ten thousand fields are a failure.
+widened. pyarrow has a cell for each column in each row, so memory would grow quadratically if keys are ids. So a block
+with fields that are not known yet is read in small pieces, and more than ten thousand fields are a failure.
 :mod:`json_values` types a block whose values do not agree (a number here, a string there), and every file that is not
 lines. Spark reads these files with its option ``multiLine``, which the dialect keeps. Strings stay strings, whatever
 they look like, as with Spark. Columns are in the order of their first appearance.

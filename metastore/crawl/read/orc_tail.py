@@ -1,8 +1,8 @@
 """The end of an ORC file, and how much its footer unpacks to.
 
 A file ends with the footer, the postscript (a protobuf message) and one byte, the postscript's length. The footer is
-packed in chunks: 3 bytes with the length, and whether the chunk is packed; each unpacks to at most the block size of
-the postscript (ORC specification v1, "Postscript" and "Compression"). So the headers of the chunks show a bound for
+packed in chunks: 3 bytes with the length, and whether the chunk is packed. Each chunk unpacks to at most the block size
+of the postscript (ORC specification v1, "Postscript" and "Compression"). So the headers of the chunks show a bound for
 what the library would unpack, without unpacking.
 """
 

@@ -100,7 +100,7 @@ def _write_entity(group: Group, addresses: Addresses, target: Target, report: Ex
 
 
 def _put(target: Target, rows: Iterable[TablesRow]) -> None:
-    """Write rows that do not depend on each other; a row that the tables cannot hold is left to the comparison."""
+    """Write rows that do not depend on each other. The comparison finds rows that the tables cannot hold."""
     for row in rows:
         if target.problem(row) is None:
             target.put(row)

@@ -50,8 +50,8 @@ def import_gravitino(
     An empty store gets Gravitino's versions, audits and times. A store that has an earlier import is brought up to
     date: entities keep their ids through renames, and entities that are gone in Gravitino are dropped. ``file``: where
     the import writes what it read; call again after a kill, and it goes on with the file. Raises InvalidArgument for a
-    source that cannot be read, EntityAlreadyExists if an entity gets a name meanwhile that the import needs: rename
-    that one, LeaseHeld while another import into the store goes on.
+    source that cannot be read, and LeaseHeld while another import into the store goes on. Raises EntityAlreadyExists if
+    an entity gets a name meanwhile that the import needs: rename that entity.
     """
     tell = progress or (lambda _step, _share: None)
     place = Path(file)

@@ -51,7 +51,7 @@ def names_of(call: Call, resource: Resource) -> tuple[str, ...]:
 
 
 def page(store: Store, resource: Resource, call: Call) -> Answer:
-    """List a resource: identifiers or names, or all of it with ``details=true``."""
+    """List a resource: identifiers or names, or whole entities with ``details=true``."""
     manager, above = store.manager(resource.kind), names_of(call, resource)
     if resource.listed == "full" or reading.flag(call, "details"):
         entities = manager.list(above) if above else store.metalakes.list()

@@ -37,7 +37,7 @@ def flag(call: Call, name: str, *, default: str = "false") -> bool:
 
 
 def new_name(name: str) -> str:
-    """Return ``name`` if Gravitino allows it for something new; it allows no dot, which separates names."""
+    """Return ``name`` if Gravitino allows it as a new name; it has no dot, because a dot separates names."""
     if not _NAME.fullmatch(name):
         raise BadRequest(
             f"the name {name[:80]!r} is not admitted: it has 1 to 64 letters, digits, '_', '/', '=', '-', "

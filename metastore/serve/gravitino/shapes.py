@@ -72,7 +72,7 @@ def metalake(entity: Metalake) -> dict[str, Any]:
 
 
 def catalog(entity: Catalog) -> dict[str, Any]:
-    """Return a catalog. If another program made it without a provider, the provider is shown as the type."""
+    """Return a catalog. If another program made it without a provider, its type is shown as the provider."""
     return {**_with_use(entity, entity.in_use), "type": entity.type, "provider": entity.provider or entity.type}
 
 

@@ -94,7 +94,7 @@ async def keys_of(issuer: str) -> dict[str, Key]:
 async def granted(
     issuer: str, place: str, form: Mapping[str, str], account: tuple[str, str] | None
 ) -> Mapping[str, Any]:
-    """Return what the token endpoint answers to a form: tokens, or an ``error`` (RFC 6749, sections 5.1 and 5.2).
+    """Return the token endpoint's answer to a form: tokens, or an ``error`` (RFC 6749, sections 5.1 and 5.2).
 
     ``account``: the name and the secret for Basic authentication. Raises Unusable, TimeoutError, httpx.HTTPError.
     """

@@ -53,7 +53,7 @@ class Client:
     """The console's client at the issuer.
 
     ``public_url``: the address at which browsers reach this server, without ``/console/``. ``secret``: None for a
-    public client. ``scope``: what it asks for besides ``openid``. Raises InvalidArgument.
+    public client. ``scope``: the scopes that it requests besides ``openid``. Raises InvalidArgument.
     """
 
     id: str

@@ -5,7 +5,7 @@ and ``columns`` (words, separated by commas), ``under`` (a path), ``after`` and 
 ``env:NAME`` names an environment variable of driver and executors, so that no password travels in a plan. A stream of
 ``changes`` has ``start`` (beginning, now, or a position) and ``maxChanges``. docs/pipeline.md has all of them.
 
-The source takes no filters from Spark. Spark keeps one planned read for each ``load()``: a filter that the source took
+The source takes no filters from Spark. Spark keeps one planned read for each ``load()``. A filter that the source took
 once would hold for every later query of the same frame or view, with wrong counts and no error. The options limit what
 is read, for the whole frame.
 """
@@ -63,7 +63,7 @@ _MOST: Final = 100_000
 
 
 def register_source(spark: SparkSession) -> None:
-    """Let ``spark`` read and write the catalog: the format ``metastore``. See docs/pipeline.md."""
+    """Register the format ``metastore``, with which ``spark`` reads and writes the catalog. See docs/pipeline.md."""
     with workers_like_us(spark.sparkContext):
         spark.dataSource.register(_Source)
 
@@ -191,7 +191,10 @@ class _Reader(DataSourceReader):
 
 
 def _pinned(session: Session, at: int) -> str | None:
-    """Let gc keep a position. None: the role may only read, so a read that gc overtakes raises HistoryGone."""
+    """Pin a position, so that gc keeps it.
+
+    None: the role may only read, so a read that gc overtakes raises HistoryGone.
+    """
     try:
         return add_pin(session, f"spark {session.clock.operation_id()}", at, _PINNED).name
     except BackendRefused:
