@@ -45,7 +45,7 @@ def as_known(
 
 def _has_rows(store: Store, catalog: Catalog, root: str) -> bool:
     here, inside, prefix = location_of(root), join(location_of(root), ""), prefix_of(root)
-    # one row is mostly enough to look at; but the first may be of a place such as lake-2, which begins like lake
+    # mostly one row is enough; but the first may belong to a place such as lake-2, whose name begins with lake
     first = store.sources.page(catalog, size=1, prefix=prefix)
     rows = chain(first.items, store.sources.below(catalog, prefix) if first.next_token else ())
     return any(row.location == here or row.location.startswith(inside) for row in rows)

@@ -1,4 +1,4 @@
-"""Notes of what imports have made: the id of each entity, by the path that the source gives it.
+"""Notes about the entities that imports made: the id of each, by its path in the source.
 
 They are rows of the metalake, one for each entity. So a rename, a move or a drop of an entity does not touch its note,
 and gc does not remove the note. A note holds until its entity is purged or removed. A copy of a metalake may have the
@@ -44,7 +44,7 @@ class Noted(NamedTuple):
 
 
 class Notes:
-    """The notes of one metalake about what one kind of imports (``principal``) made."""
+    """The notes of one metalake about the entities that one kind of import (``principal``) made."""
 
     def __init__(self, store: Store, metalake: Entity, principal: str) -> None:
         self._store, self._metalake, self._principal = store, metalake, principal

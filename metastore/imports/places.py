@@ -81,7 +81,7 @@ class Places:
     def __init__(self, store: Store, root: Root, principal: str) -> None:
         self._store, self._root, self._principal = store, root, principal
         self._here: dict[Names, Names | None] = {root.path: root.entity.names}
-        """The place of each container; None: people have dropped it, or it is a failure."""
+        """The place of each container; None: people have dropped it, or its import failed."""
         self._new = {root.path} if root.new else set[Names]()
         """The containers that were made just now, and were empty."""
         self._moved: dict[str, Mapping[Names, Entity]] = {}
@@ -132,7 +132,7 @@ class Places:
         return found
 
     def of(self, kind: str, paths: Sequence[Names]) -> dict[Names, Place | None]:
-        """Return the place of each table or view, by the path that the source gives it; None: it was dropped here.
+        """Return the place of each table or view, by its path in the source; None: it was dropped here.
 
         A table that cannot be read now has a place: writing it fails later.
         """

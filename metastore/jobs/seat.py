@@ -22,7 +22,7 @@ _SEATS: Final = 1000
 
 
 def take_seat(store: Store, ttl: float) -> Lease:
-    """Take the first free seat, and renew it while this thread lives. Raises what ``store.leases.acquire`` raises."""
+    """Take the first free seat, and renew it while this thread lives. Raises the errors of ``store.leases.acquire``."""
     taken = living(store)
     for number in range(_SEATS):
         name = _NAME.format(number)

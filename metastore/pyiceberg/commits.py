@@ -82,9 +82,10 @@ class Current:
 
 @dataclass(frozen=True)
 class TableCommit:
-    """The changes that a client wants of one table. ``load`` reads the table, and is called again for each attempt.
+    """The changes that a client wants to make to one table.
 
-    ``held``: the table's metadata as the client has it; None: unknown.
+    ``load`` reads the table, and is called again for each attempt. ``held``: the table's metadata as the client has it;
+    None: unknown.
     """
 
     load: Callable[[], Current]
@@ -330,7 +331,7 @@ class Commits:
     def _wait_in_line(
         self, queue: ExitStack, line: LeaseSet | None, names: list[str], patience: float
     ) -> LeaseSet | None:
-        """Return the leases of these names. A commit that holds them already keeps its place."""
+        """Return the leases with these names. A commit that holds them already keeps its place."""
         if not names or (line is not None and sorted(line) == names and not line.is_over()):
             return line
         queue.close()  # a commit that waits for leases holds none, so that no two wait for each other

@@ -35,7 +35,7 @@ class Folders:
         self._links = links
 
     def check(self, location: str) -> None:
-        """Raise ForbiddenError unless a location lies below one of the folders, however it is read."""
+        """Raise ForbiddenError unless a location lies below one of the folders, in each way to read it."""
         url = urlsplit(location)._replace(query="", fragment="").geturl()
         readings = [_Place.of(text) for text in {location, url}]
         if not all(any(reading.is_below(root) for root in self._roots) for reading in readings):

@@ -68,7 +68,7 @@ def _size(known: tuple[TableMetadata, int]) -> int:
 _KNOWN: LRUCache[tuple[str, str], tuple[TableMetadata, int]] = LRUCache(64 << 20, getsizeof=_size)
 """The metadata that was used last, by file store and location, with the size of its text; 64 MiB of text together."""
 _REACH: Final = ("s3.", "adls.", "gcs.", "hdfs.", "hf.", "oss.", "client.", "py-io-impl")
-"""The properties of a file system that say which store it reaches, and as whom."""
+"""The properties of a file system that say which store it reaches, and with which account."""
 _KNOWN_LOCK = Lock()
 _DELETES = TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED
 _GC = "gc.enabled"

@@ -62,7 +62,7 @@ Less than a day passes from the first use to the end of this time, and gc keeps 
 def folder(name: str) -> str:
     """Return the folder for a name: the name, escaped if it would lead elsewhere or to the folder of another name.
 
-    PyIceberg reads a location as a URL, and leaves out its query and its fragment.
+    PyIceberg reads a location as a URL, and drops its query and its fragment.
     """
     if name in _DOTS:
         return name.replace(".", "%2E")

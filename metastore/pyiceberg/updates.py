@@ -56,7 +56,7 @@ def updated(
 
 
 def created(nothing: TableMetadata, updates: tuple[TableUpdate, ...]) -> TableMetadata:
-    """Return the metadata of the new table that the updates make of PyIceberg's empty metadata. Raises ValueError."""
+    """Return the metadata of the new table that the updates make from PyIceberg's empty metadata. Raises ValueError."""
     check_versions(updates)
     try:
         return shared(update_table_metadata(nothing, numbered(nothing, updates), enforce_validation=True))

@@ -86,7 +86,7 @@ def check_view(metadata: ViewMetadata, requirements: Iterable[ViewRequirement]) 
 
 
 def updated_view(metadata: ViewMetadata, updates: Iterable[ViewUpdate]) -> ViewMetadata:
-    """Return the metadata with the updates applied. Raises ValueError for one that does not fit."""
+    """Return the metadata with the updates applied. Raises ValueError for an update that does not fit."""
     for update in updates:
         metadata = metadata.model_copy(update=_changed(update, metadata))
     return metadata

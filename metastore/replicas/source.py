@@ -77,7 +77,7 @@ class Source:
     def reached(self, at_least: str | None) -> Reached | None:
         """Return the position that is shown if it is at least ``at_least`` (None: any); None if it is not yet.
 
-        Raises what the database raises; InvalidArgument if another change is at the position.
+        Raises the database's errors, and InvalidArgument if another change is at the position.
         """
         found = self._shows()
         if found is None or at_least is None:

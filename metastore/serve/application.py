@@ -132,7 +132,7 @@ def application(
 
 @contextmanager
 def _working(store: Store, jobs: int, take_over: bool, gc_retention: timedelta | None) -> Iterator[None]:
-    """Do what a server does besides answering: run ``jobs`` jobs at once, and gc."""
+    """Do a server's work in the background: run ``jobs`` jobs at once, and gc."""
     with ExitStack() as work:
         if jobs:
             work.enter_context(WorkerPool(store, workers=jobs, take_over=take_over))

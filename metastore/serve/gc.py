@@ -68,7 +68,7 @@ class Collector:
             self._closing.wait(pause)
 
     def _run(self) -> None:
-        """Hold the lease, and run gc from time to time, until the lease is lost. Raises what gc raises."""
+        """Hold the lease, and run gc from time to time, until the lease is lost. Raises the errors of gc."""
         with self._store.leases.acquire(LEASE, ttl=self._ttl) as lease:
             self._lease = lease
             if self._closing.is_set():  # __exit__ may have run before the lease was there

@@ -29,7 +29,7 @@ _REST_BYTES: Final = 32 << 20
 _OTHER_FILES: Final = 256
 """How many files a server has open besides its connections: the database's, those of tables, libraries."""
 _LAST_BODY: Final = 2.0
-"""How long the rest of a body may take once the server is asked to stop (seconds): nothing was done for it yet."""
+"""How long the rest of a body may take once the server is asked to stop (seconds): its request has not begun."""
 _HEADER, _BODY, _WORK, _ANSWER, _IDLE, _STREAM = "header", "body", "work", "answer", "idle", "stream"
 YIELDS: Final = "metastore.yields"
 """The key in a request's scope that marks an answer without end, whose client reconnects if it is cut."""

@@ -54,8 +54,8 @@ class Principal:
     """Who makes a request: the name of a user.
 
     ``external_id``: its identity at its issuer, where a name may be given to another user later; None: the name
-    identifies it. ``groups``: those of its token; None: they do not matter here. ``signs_in``: its token was verified
-    for the first time.
+    identifies it. ``groups``: the groups of its token; None: groups have no effect here. ``signs_in``: its token was
+    verified for the first time.
     """
 
     name: str
@@ -73,11 +73,11 @@ class Principal:
 class Principals:
     """How a server finds out who makes a request.
 
-    ``tokens``: the users by the SHA-256 of their tokens. ``issuer``: one of OpenID Connect, whose access tokens are
-    valid beside these. ``header``: the header in which a proxy that authenticates names the user. With tokens and a
-    header, a request has both: the token is the proxy's, the header names the user. Without any of them, nothing is
-    checked: the user is the one that ``Authorization: Basic`` names, else ``anonymous``. Raises InvalidArgument for an
-    issuer together with a header.
+    ``tokens``: the users by the SHA-256 of their tokens. ``issuer``: an issuer of OpenID Connect, whose access tokens
+    are valid too. ``header``: the header in which a proxy that authenticates names the user. With tokens and a header,
+    a request has both: the token is the proxy's, the header names the user. Without any of them, nothing is checked:
+    the user is the one that ``Authorization: Basic`` names, else ``anonymous``. Raises InvalidArgument for an issuer
+    together with a header.
     """
 
     tokens: Mapping[bytes, str] = field(default_factory=dict, repr=False)
@@ -122,7 +122,7 @@ class Principals:
 
 
 class TokenFile(Mapping[bytes, str]):
-    """The tokens of a file, as it is now.
+    """The current tokens of a file.
 
     If the file cannot be read, the tokens that were read last stay, and a warning is logged.
 

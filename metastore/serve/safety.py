@@ -55,8 +55,8 @@ def findings(
 ) -> Iterator[Finding]:
     """Yield the finding of each check.
 
-    ``client_secret``: the file with the console's secret at the issuer.
-    ``proxy``: a proxy names the user. ``issuer``: an issuer's tokens say who asks. ``tls``: the certificate and key.
+    ``client_secret``: the file with the console's secret at the issuer. ``proxy``: a proxy names the user. ``issuer``:
+    an issuer's tokens name the user. ``tls``: the certificate and key.
 
     Raises BackendUnavailable, BackendRefused, InvalidArgument.
     """

@@ -106,7 +106,7 @@ def serve_application(
     tls: Tls | None = None,
     listens: Callable[[int], object] = lambda _: None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; then answer what was accepted, for 20 seconds at most, and end within 30.
+    """Serve until SIGTERM or SIGINT; then answer the accepted requests, for 20 seconds at most, and end within 30.
 
     Raises InvalidArgument for a host that other machines reach, unless the application ``authenticates``: any client
     could name any user there. Raises InvalidArgument too for a port that another program has, and for limits that are

@@ -58,7 +58,7 @@ class Busy(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """One request: the decoded parameters of its path, its query, headers and JSON body, and who makes it."""
+    """One request: the decoded parameters of its path, its query, headers and JSON body, and its principal."""
 
     names: Mapping[str, str]
     query: Mapping[str, str]
@@ -232,7 +232,7 @@ class Protocol:
             self._in_flight -= counted
 
     def _check(self, size: int) -> None:
-        """Raise TooLarge, or Busy, for a body that has so many bytes by now."""
+        """Raise TooLarge, or Busy, for a body that has ``size`` bytes so far."""
         if size > _LARGEST:
             raise TooLarge(f"the body is larger than {_LARGEST} bytes; a catalog needs no such request")
         if size > LARGE and self._in_flight > _IN_FLIGHT:

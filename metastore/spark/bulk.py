@@ -45,9 +45,9 @@ def attach_many(
 
     ``frame`` has the column ``target`` (a path). Optional columns: ``kind`` (else a table), ``column`` (of the table)
     and ``value``; all are strings. ``relation``: ``tags``, or the name of a declared one. The executors open ``url``
-    (None: METASTORE_URL there; ``env:NAME``: that variable there). If Spark repeats a failed task, the attachments of
-    its first run are not counted. Raises InvalidArgument for other columns, and Spark's error, which names the reason,
-    for a row that the store refuses.
+    (None: their METASTORE_URL; ``env:NAME``: their variable of that name). If Spark repeats a failed task, the
+    attachments of its first run are not counted. Raises InvalidArgument for other columns, and Spark's error, which
+    names the reason, for a row that the store refuses.
     """
     unknown = set(frame.columns) - set(_ROW)
     if unknown or "target" not in frame.columns:
@@ -142,7 +142,7 @@ def _set_all(tx: Transaction, rows: list[dict[str, Any]]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as the store takes it: Arrow shows a map as a list of pairs."""
+    """Return a value as the store accepts it: Arrow shows a map as a list of pairs."""
     is_map = isinstance(value, list) and value and all(isinstance(one, tuple) for one in value)
     return dict(value) if is_map else value
 

@@ -15,7 +15,7 @@ where ``into`` is a catalog. If it is a schema, tables without a folder above th
 beside ``key=value`` folders is a separate table. A name that the catalog does not allow is a failure.
 
 Two folders can claim one table, if several PATHs are given, or if names differ only in their Unicode form. The first
-(in the order of paths) gets it; the ``rival`` of the others is its location.
+one (in the order of paths) gets the table; the ``rival`` of the others is the location of the first.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Candidate:
 
 
 def candidates(listing: Listing, into: Names) -> tuple[list[Candidate], list[Failure]]:
-    """Return the candidates of ``listing``, those of one schema side by side, and the folders that cannot be named."""
+    """Return the candidates of ``listing``, grouped by schema, and the folders that cannot be named."""
     named: list[Candidate] = []
     failures: list[Failure] = []
     groups = _data_sets(listing.folders)

@@ -76,7 +76,7 @@ def _value_type(value: str) -> str:
 
 
 def typed(value: str, kind: str) -> Any:
-    """Return ``value`` as a Python value of the type ``kind``; None for null and for what does not fit."""
+    """Return ``value`` as a Python value of the type ``kind``; None for null, and if it does not fit."""
     if value == NULL:
         return None
     try:

@@ -1,9 +1,9 @@
 """Folders of the local file system: one ``scandir`` per folder and one ``stat`` per file.
 
-Each folder and file is listed once: real ones of all roots first, then the targets of symbolic links. A link to what
-was listed already becomes a note, so loops end, and no data set is a table twice. A link that leads out of the given
-paths is a failure and is not followed, unless the user allows it. A person who can write to the lake must not choose
-what the crawler reads elsewhere.
+Each folder and file is listed once: real ones of all roots first, then the targets of symbolic links. A link to a
+folder or file that is listed already becomes a note: so loops end, and no data set becomes two tables. A link that
+leads out of the given paths is a failure and is not followed, unless the user allows it. Otherwise a person who can
+write to the lake could choose files elsewhere for the crawler to read.
 """
 
 from __future__ import annotations

@@ -25,7 +25,10 @@ __all__ = ["walk_store"]
 
 
 def walk_store(root: str, listing: Listing, patterns: Patterns, listed: set[str]) -> bool:
-    """List the URI ``root`` into ``listing``. Return False if it is empty. ``listed``: folders of other roots."""
+    """List the URI ``root`` into ``listing``.
+
+    Return False if it is empty. ``listed``: the folders that other roots have listed.
+    """
     filesystem, inside = filesystem_of(root, listing.options)
     try:
         objects = _below(filesystem, inside)
@@ -67,7 +70,7 @@ def _stamps(filesystem: Any, inside: str, objects: Iterable[Any]) -> dict[str, s
 
 
 def _alone(root: str, info: Any, listing: Listing, filesystem: Any) -> bool:
-    """Take ``root`` as a single file; tell whether it is one, or an empty folder."""
+    """Treat ``root`` as a single file; tell whether it is one, or an empty folder."""
     if info.type != FileType.File:
         return bool(info.type == FileType.Directory)
     folder, _, name = root.rpartition("/")

@@ -80,7 +80,7 @@ def _normal(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _places(pattern: _Pattern, names: tuple[str, ...]) -> tuple[frozenset[int], bool]:
-    """Return how far into ``pattern`` all ``names`` can lead, and whether some of the first ones match the whole."""
+    """Return the places in ``pattern`` that ``names`` can reach, and whether the first of them match all of it."""
     places = _skipped(pattern, {0})
     for name in names:
         following = set()

@@ -61,7 +61,7 @@ class OrcFile(io.RawIOBase):
         data: bytes = self._source.read(end - begin)
         return data
 
-    # --- what the library calls
+    # --- the methods that the library calls
 
     def readable(self) -> bool:
         return True

@@ -1,8 +1,8 @@
 """A Parquet file's schema, rows and statistics, from its footer alone.
 
-The schema is what pyarrow reads. Statistics are taken of top-level columns without parts, if the footer has them and
-they are valid for the type. Bounds are unknown if one is NaN, if the type has no order (INT96, intervals), or if a text
-is not UTF-8. The bounds of half floats come as bytes, and are decoded.
+The schema is the one that pyarrow reads. Statistics are read for top-level columns without parts, if the footer has
+them and they are valid for the type. Bounds are unknown if one is NaN, if the type has no order (INT96, intervals), or
+if a text is not UTF-8. The bounds of half floats come as bytes, and are decoded.
 
 There are many footers, and pyarrow takes some 30 µs to decode one. So the results for a schema are kept, and bounds are
 read as stored if that is quicker than pyarrow's conversion.
@@ -34,7 +34,7 @@ _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _ARROW_SCHEMA: Final = b"ARROW:schema"
 _LARGE: Final = 1 << 16
 _FOOTER: Final = 1 << 26
-"""The most bytes of a footer; one of ORC may have as many."""
+"""The largest footer (bytes), as for ORC."""
 _MOST: Final = 64
 _UNKNOWN: Final = ColumnStats()
 _NO_VALUES: Final = (OSError, ValueError, TypeError, OverflowError, ArithmeticError, NotImplementedError, struct.error)

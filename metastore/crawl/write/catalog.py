@@ -268,11 +268,13 @@ class StoreCatalog:
         return [replace(one, attempts=int(wrote and at == 0)) for at, one in enumerate(done)]
 
     def _write_all(self, tx: Any, requests: Sequence[Request]) -> list[Applied]:
-        """Plan on what the transaction reads, and write the plans. A plan that writes nothing has 0 attempts.
+        """Plan against the rows that the transaction reads, and write the plans.
 
-        The commit validates what is read here. So an absent table is created without a read: to validate a missing name
-        would block other writers of the schema. Partitions come from an earlier listing, and are listed again if the
-        plan writes any: people may have changed them since.
+        A plan that writes nothing has 0 attempts.
+
+        The commit validates the reads that are made here. So an absent table is created without a read: to validate a
+        missing name would block other writers of the schema. Partitions come from an earlier listing, and are listed
+        again if the plan writes any: people may have changed them since.
         """
         first = requests[0][0].path
         catalog = self.catalog(first[:2])

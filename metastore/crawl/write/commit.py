@@ -6,8 +6,8 @@
 4. If another process wins the race, write each data set in a separate transaction. It plans again on fresh
    reads until it commits, so edits of people are merged.
 
-Spark repeats a task whose executor died. The repeated task finds its tables in place and writes nothing.
-A data set that fails stops no other. Only when the database is gone, the task does not try the rest.
+Spark repeats a task whose executor died. The repeated task finds its tables in place and writes nothing. A data set
+that fails does not stop the others. Only when the database is gone, the task does not try the rest.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ Request = tuple[Dataset, CatalogState, Decide]
 class Applied:
     """The result of a transaction: its plan, and the path and version of the table.
 
-    ``attempts`` counts how often the crawler planned and sent it, ``conflicts`` how many of these lost a race.
+    ``attempts`` counts how often the crawler planned and sent the data set, ``conflicts`` how many of these lost a
+    race.
     """
 
     plan: TablePlan

@@ -47,7 +47,7 @@ _REMEMBERED: Final = 7 * 86_400_000_000
 
 
 def missed(lost: Iterable[Entry], listing: Listing, listed: int) -> list[Entry]:
-    """Return the rows whose data sets are certainly gone, as a listing that began at ``listed`` can tell."""
+    """Return the rows whose data sets are certainly gone, judged by a listing that began at ``listed``."""
     unseen = sorted({f.path for f in listing.failures} | {n.path for n in listing.notes} | listing.left_out)
     return [
         entry for entry in lost if not (is_newer(entry.row, listed) or _is_hidden(path_of(entry.row.location), unseen))

@@ -92,7 +92,10 @@ class StoredPart:
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """The table ``names`` in the catalog. ``seen`` is what the crawler saw before; None: it never saw the table."""
+    """The table ``names`` in the catalog.
+
+    ``seen`` is its statistic ``crawl`` from before; None: the crawler never saw the table.
+    """
 
     columns: tuple[Column, ...]
     partitioning: tuple[str, ...] = ()

@@ -278,7 +278,7 @@ _MAKERS: Final[Mapping[str, Make]] = {
 }
 
 
-# --- what an entity owns
+# --- the rows that an entity owns
 
 
 def owned_rows(said: Said) -> Iterator[TablesRow]:

@@ -1,4 +1,4 @@
-"""The rows of relations: tags and policies on objects, owners, memberships, and what roles grant."""
+"""The rows of relations: tags and policies on objects, owners, memberships, and the grants of roles."""
 
 from __future__ import annotations
 

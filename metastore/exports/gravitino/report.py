@@ -1,4 +1,4 @@
-"""The report of an export into Gravitino's tables: what it wrote, and what Gravitino cannot hold."""
+"""The report of an export into Gravitino's tables: the written rows, and the losses."""
 
 from __future__ import annotations
 

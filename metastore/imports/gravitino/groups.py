@@ -15,7 +15,7 @@ SYSTEM_NAME: Final = "gravitino"
 
 
 class Group(NamedTuple):
-    """An entity, and what follows it in the file."""
+    """An entity, with the lines of its rows and relations."""
 
     entity: EntityLine
     owned: list[OwnedLine]

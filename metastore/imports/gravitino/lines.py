@@ -76,7 +76,7 @@ class Seen:
     """
 
     left: set[Key] = field(default_factory=set)
-    """Entities that exist there but were not imported."""
+    """Entities that exist in Gravitino but were not imported."""
     unsure: set[Key] = field(default_factory=set)
     """Entities whose relations are not all known."""
 
@@ -276,7 +276,7 @@ def _each_once(
 
 
 def _past(entity: Entity, doc: dict[str, Any], columns: Columns) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the documents now and in earlier versions. A column has one id in all of them, and none is given twice."""
+    """Return the documents now and in earlier versions. A column has one id in all of them, and no id is used twice."""
     if entity.key[0] != "table":
         return doc, [past.thing.doc for past in entity.past]
     ids, docs = dict(columns.ids), {one["id"]: one for one in doc["columns"]}

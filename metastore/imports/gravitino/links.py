@@ -57,7 +57,7 @@ class Links:
     _seen: set[tuple[Key, str, Key, str]] = field(default_factory=set)
 
     def add(self, end: Key, link: Link) -> bool:
-        """Add a link that goes from ``end``; return whether it is the first of its kind there."""
+        """Add a link that goes from ``end``; return False if the same link is there already."""
         place = (end, link.kind, link.to, link.value)
         if place in self._seen:
             return False

@@ -48,17 +48,17 @@ def import_gravitino(
     """Import Gravitino's database at ``source`` into the store at ``url``; return the report.
 
     An empty store gets Gravitino's versions, audits and times. A store that has an earlier import is brought up to
-    date: entities keep their ids through renames, and entities that are gone in Gravitino are dropped. ``file``: where
-    the import writes what it read; call again after a kill, and it goes on with the file. Raises InvalidArgument for a
-    source that cannot be read, and LeaseHeld while another import into the store goes on. Raises EntityAlreadyExists if
-    an entity gets a name meanwhile that the import needs: rename that entity.
+    date: entities keep their ids through renames, and entities that are gone in Gravitino are dropped. ``file``: the
+    file into which the import writes the entities that it read. After a kill, call the import again: it goes on with
+    the file. Raises InvalidArgument for a source that cannot be read, and LeaseHeld while another import into the store
+    goes on. Raises EntityAlreadyExists if an entity gets a name meanwhile that the import needs: rename that entity.
     """
     tell = progress or (lambda _step, _share: None)
     place = Path(file)
     _finish_what_was_killed(url, place, tell)
     with open_store(url, principal=PRINCIPAL) as store:
         if not _is_unused(store):
-            with _turn(store) as lease, open_source(source) as opened:  # the source as it is when the turn begins
+            with _turn(store) as lease, open_source(source) as opened:  # read the source as it is when the turn begins
                 seen = Seen()
                 report, read = _follow(store, opened, place, seen, tell, lease)
                 _finish(store, opened, report, read, seen, tell)

@@ -71,7 +71,7 @@ def comment(row: Row, column: str) -> str | None:
 
 
 def audit(row: Row) -> dict[str, Any]:
-    """Return who made and changed a row, and when: as the lines of an export have it (µs since 1970).
+    """Return who made and changed a row, and when, as in the lines of an export (µs since 1970).
 
     Raises ValueError for a time or a name that cannot be stored, and the other errors of DAMAGED.
     """

@@ -2,7 +2,7 @@
 
 * ``app``: the routes, the sign-in form, security headers; each page runs in a thread of the console's own.
 * ``session``: the cookie that a sign-in sets, and how it is checked.
-* ``asked``: one request: who asks, the store as this user sees it, the moment that the page shows.
+* ``asked``: one request: its user, the store as this user sees it, the moment that the page shows.
 * ``place``, ``contents``, ``details``, ``rights``, ``times``, ``feed``, ``search``, ``contention``, ``health``: pages.
 * ``hub``, ``live``: the changes of this moment, sent to open pages.
 * ``snapshots``: the content of an Iceberg table's metadata file.

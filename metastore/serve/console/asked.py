@@ -1,4 +1,4 @@
-"""One request of the console: who asks, the store as this user sees it, and the moment that the page shows."""
+"""One request of the console: its user, the store as this user sees it, and the moment that the page shows."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Asked:
         return self.store.at(moment(self.at))
 
     def text(self, key: str) -> str | None:
-        """Return a parameter; None: it is missing or empty."""
+        """Return a parameter; None if it is missing or empty."""
         return self.query.get(key) or None
 
     def number(self, key: str, otherwise: int) -> int:

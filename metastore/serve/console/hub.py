@@ -252,7 +252,7 @@ class Hub:
                 self.remove(listener)
 
     async def _once(self) -> None:
-        """Look once. A stream that comes meanwhile is welcomed afterwards, with all up to the new position."""
+        """Look once. A stream that comes meanwhile is added afterwards, with all changes up to the new position."""
         listeners = list(self._listeners)
         users = {one.principal for one in listeners}
         watchers = {one.principal for one in listeners if one.wanted.gauges}

@@ -240,7 +240,7 @@ async def _form_of(request: Request) -> dict[str, str]:
 
 
 def _own_page(following: str) -> str:
-    """Return where to go after the sign-in: a page of the console, whatever the form says."""
+    """Return the address to go to after the sign-in: a page of the console, whatever the form says."""
     try:
         parts = urlsplit(following)
     except ValueError:

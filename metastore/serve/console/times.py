@@ -1,4 +1,4 @@
-"""Time: the versions of an entity, two side by side, everything that changed below it, and what a revert would do."""
+"""Time: the versions of an entity, two side by side, everything that changed below it, and the effect of a revert."""
 
 from __future__ import annotations
 

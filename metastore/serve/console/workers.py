@@ -29,7 +29,7 @@ class Workers:
         self._inside = 0
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run ``work`` in a thread. Raises Busy, and what ``work`` raises."""
+        """Run ``work`` in a thread. Raises Busy, and the errors of ``work``."""
         if self._inside >= _THREADS + _WAITING:
             raise Busy
         self._inside += 1

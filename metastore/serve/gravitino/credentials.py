@@ -60,7 +60,7 @@ def endpoints(reveals: Sequence[str]) -> list[tuple[str, str, str, Handler]]:
 
 
 def _holders(store: Store, target: Target) -> list[Any]:
-    """Return the object and what is above it, up to its catalog: the first that has a property counts."""
+    """Return the object and its ancestors, up to its catalog: the first one with a property counts."""
     kinds = {2: "catalog", 3: "schema", 4: target.kind}
     depths = range(len(target.names), 1, -1)
     return [store.manager(kinds[depth]).load(target.names[:depth]) for depth in depths]

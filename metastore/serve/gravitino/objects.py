@@ -205,7 +205,7 @@ def _set_owner(store: Store, call: Call) -> Answer:
 
 
 def measured_table(call: Call) -> tuple[str, ...]:
-    """Return the table whose statistics a request is for."""
+    """Return the table whose statistics a request is about."""
     target = _target(call)
     if target.kind != "table" or target.column is not None:
         raise NotSupported("statistics are of tables here")
@@ -274,5 +274,5 @@ _ENDPOINTS: Final = (
 
 
 def endpoints(*, checked: bool) -> list[tuple[str, str, str, Callable[[Store, Call], Answer]]]:
-    """Return the endpoints. ``checked``: each request may do what its user may do."""
+    """Return the endpoints. ``checked``: each request has only the rights of its user."""
     return [*_ENDPOINTS, ("GET", _OWNERS, "object", partial(_owner, checked=checked))]

@@ -113,9 +113,9 @@ def failed(error: Exception) -> Answer:
 
 
 def is_final(answer: Answer, *, checked: bool) -> bool:
-    """Whether a repeat of the request would get the same answer, unless others change what it asks for.
+    """Whether a repeat of the request would get the same answer, unless others change its objects.
 
-    ``checked``: each request may do what its user may do. Then 404 may mean that a right is missing.
+    ``checked``: each request has only the rights of its user. Then 404 may mean that a right is missing.
     """
     passing = answer.status in _PASSING or (checked and answer.status == 404)
     return 400 <= answer.status < 500 and not passing

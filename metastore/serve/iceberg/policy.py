@@ -1,9 +1,9 @@
 """The policy of a session on S3: which files its key may reach. Pure.
 
-S3 allows what the role and this policy both allow. The policy allows access below one location, by the rights that a
-user has on the table: ``select_table`` reads and lists, ``modify_table`` writes and deletes. IAM takes ``*``, ``?`` and
-``${`` in a policy for patterns and variables; ``${*}``, ``${?}`` and ``${$}`` are these characters themselves
-(https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_variables.html).
+S3 allows an action if both the role and this policy allow it. The policy allows access below one location, by the
+rights that a user has on the table: ``select_table`` reads and lists, ``modify_table`` writes and deletes. IAM takes
+``*``, ``?`` and ``${`` in a policy for patterns and variables; ``${*}``, ``${?}`` and ``${$}`` are these characters
+themselves (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_variables.html).
 """
 
 from __future__ import annotations

@@ -64,10 +64,11 @@ class Sts:
     ) -> None:
         """Check the arguments; ask for no key yet.
 
-        ``role``: the ARN of the role whose sessions clients get. ``properties``: those of the warehouse's file system.
-        The server keeps the secrets among them to itself: with them it reads metadata, and calls the token service.
-        Without them it uses those of its environment. Clients get the rest, such as ``s3.region``. ``endpoint``: of the
-        token service, if it is not that of AWS in ``s3.region``. ``duration``: how long a key lives (seconds).
+        ``role``: the ARN of the role whose sessions clients get. ``properties``: the properties of the warehouse's file
+        system. The server keeps the secrets among them to itself: with them it reads metadata, and calls the token
+        service. Without them it uses those of its environment. Clients get the rest, such as ``s3.region``.
+        ``endpoint``: the address of the token service, if it is not that of AWS in ``s3.region``. ``duration``: how
+        long a key lives (seconds).
 
         Raises InvalidArgument.
         """
@@ -101,7 +102,7 @@ class Sts:
         return self._own.properties()
 
     def vend(self, location: str, principal: str, rights: Collection[str] = RIGHTS) -> Vended | None:
-        """Return a key for the files below a table's location; None: no policy can say which files these are.
+        """Return a key for the files below a table's location; None: no policy can name these files.
 
         Threads that ask for the same key at once share one call to the token service. A call for which no request waits
         is not begun, so that it does not delay others. Raises CannotVend.

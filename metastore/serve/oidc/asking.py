@@ -1,6 +1,6 @@
 """Ask an issuer for its document, its keys and its tokens (OpenID Connect Discovery), in bounded time and size.
 
-Over https alone; http is for an issuer on this machine. No redirect is followed: keys and tokens come only from the
+Only over https; http is for an issuer on this machine. No redirect is followed: keys and tokens come only from the
 addresses in the issuer's own document.
 """
 
@@ -45,7 +45,7 @@ class Unusable(Exception):
 
 
 def answered(question: Coroutine[Any, Any, T]) -> T:
-    """Run a question to an issuer, in a thread, and return its result. Raises what the question raises.
+    """Run a question to an issuer, in a thread, and return its result. Raises the errors of the question.
 
     ``asyncio.run`` would wait for a name resolver that hangs, long after the question's time is over.
     """

@@ -68,7 +68,7 @@ class Keys:
             await asyncio.wait([asyncio.wrap_future(question)], timeout=2 * SECONDS)
 
     def _asking(self, after: float) -> Future[None] | None:
-        """Return the question that is under way; a new one, if the last one began so many seconds ago."""
+        """Return the question that is under way; start one if the last one began at least ``after`` seconds ago."""
         with self._lock:
             now = self._clock.monotonic()
             if self._question is None and now - self._asked >= after:

@@ -122,8 +122,8 @@ def claims_of(token: str, header: Header, key: Key, wanted: Wanted, now: float) 
 def check_id_token(token: str, header: Header, key: Key, wanted: Wanted, nonce: str, now: float) -> None:
     """Check the ID token of a sign-in (OpenID Connect Core, section 3.1.3.7). Raises NotAuthenticated.
 
-    The audience of ``wanted`` is the client. The nonce is the one that this browser's sign-in began with: a code that
-    somebody got in another browser brings another one.
+    The audience of ``wanted`` is the client. The nonce is the one with which this browser's sign-in began: a code from
+    another browser comes with another nonce.
     """
     claims = _valid(token, header, key, wanted, now)
     if claims.get("azp", wanted.audience) != wanted.audience:

@@ -1,9 +1,9 @@
 """Write rows of a data frame to the catalog: entities, statistics of tables, or tags.
 
-``entities``    columns ``kind``, ``path``, and if they are there ``comment`` and ``properties``; the comment and the
+``entities``    columns ``kind``, ``path``, and optionally ``comment`` and ``properties``; the comment and the
                 properties that a row names are set, all else stays
 ``statistics``  columns ``path`` (of a table), ``name``, ``values`` (a map, or JSON text)
-``tags``        columns ``path``, ``kind``, ``tag`` (a path), and if they are there ``value`` and ``column``
+``tags``        columns ``path``, ``kind``, ``tag`` (a path), and optionally ``value`` and ``column``
 
 A task commits its rows in chunks, each once: a task that runs again changes nothing, whatever people did meanwhile.
 """
