@@ -80,7 +80,7 @@ def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Te
             try:
                 said = _properties(source, namespace)
                 tables, views = source.list_tables(namespace), _views(source, namespace)
-            except NoSuchNamespaceError:  # it was dropped there just now
+            except NoSuchNamespaceError:  # it was just dropped in the source
                 continue
             try:
                 _import_namespace(store, places, (*root, *namespace), said, opened.lease)
@@ -122,7 +122,7 @@ def _namespaces(source: Catalog, above: Names = ()) -> Iterator[Names]:
     """Yield all namespaces, each after the one above it."""
     try:
         found = sorted(source.list_namespaces(above))
-    except NoSuchNamespaceError:  # it was dropped there just now
+    except NoSuchNamespaceError:  # it was just dropped in the source
         return
     for namespace in found:
         names = tuple(namespace)
@@ -231,7 +231,7 @@ def _is_behind(here: str, log: list[str], imported: list[str]) -> bool:
 
 
 def _imported(store: Store, path: Names) -> list[str]:
-    """Return the metadata files that imports have given to the table here, the last one last."""
+    """Return the metadata files that imports have given to the table here, oldest first."""
     found, last = list[str](), None
     for version in store.tables.history(path):
         pointer = None if version.entity is None else version.entity.properties.get(POINTER)

@@ -60,7 +60,7 @@ def _locked(folder: Path) -> int | None:
 def _remove(folder: Path) -> None:
     if not folder.is_symlink():  # the job may have replaced the folder with a link
         with suppress(OSError):
-            folder.chmod(0o700)  # or taken its own access away
+            folder.chmod(0o700)  # or may have removed its permissions
         with suppress(OSError):
             # not shutil.rmtree: it recurses and opens a descriptor for each level of folders, and a job may make many
             # levels

@@ -126,7 +126,7 @@ class TokenFile(Mapping[bytes, str]):
 
     If the file cannot be read, the tokens that were read last stay, and a warning is logged.
 
-    If the last token is taken out of the file, there are no tokens.
+    If the last token is taken out of the file, no token is valid.
     """
 
     def __init__(self, file: Path) -> None:

@@ -96,7 +96,7 @@ def _most(footer: bytes, block: int) -> int:
 
 
 def _numbers(message: bytes) -> dict[int, int]:
-    """Return the integer fields of a protobuf message, up to the first field of another wire type than these two."""
+    """Return the integer fields of a protobuf message, up to the first field that is neither a varint nor bytes."""
     numbers: dict[int, int] = {}
     at = 0
     while at < len(message):

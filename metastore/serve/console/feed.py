@@ -121,7 +121,7 @@ def _newest(
                     break
                 if by in (None, one.principal) and did in (None, one.action):
                     found.append(one)
-        except EntityNotFound:  # the path leads nowhere now, and nothing was there since ``start``
+        except EntityNotFound:  # the path does not exist now, and nothing was there since ``start``
             if not found and (start == beginning or back == _STEPS[-1]):
                 raise
         if len(found) == _SIZE or start == beginning or SYSTEM.monotonic() > ends:

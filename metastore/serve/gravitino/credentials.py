@@ -105,7 +105,7 @@ def _value(store: Store, holder: Any, key: str, reveals: Sequence[str]) -> str:
     if not _is_allowed(value, reveals):
         message = f"the secret of {key} is not shown; the server's operator allows it with --reveal"
         raise Refused(1008, 403, "ForbiddenException", message)
-    return store.reveal(holder, key, expected=value)  # the value that was judged, not one that a client wrote since
+    return store.reveal(holder, key, expected=value)  # the value that was checked, not one that a client wrote since
 
 
 def _is_allowed(reference: str, reveals: Sequence[str]) -> bool:

@@ -154,7 +154,7 @@ def drop(store: Store, resource: Resource, call: Call) -> Answer:
 
 
 def _drop_disabled(manager: Any, kind: str, names: tuple[str, ...], force: bool) -> bool:
-    """Drop a metalake or catalog, unless it is enabled and nothing forces it."""
+    """Drop a metalake or catalog, unless it is enabled and ``force`` is false."""
     try:
         entity = manager.load(names)
     except EntityNotFound:
