@@ -27,9 +27,7 @@ __all__ = ["Bridge", "do_with_tree_lock", "install", "installed", "tree_lock"]
 R = TypeVar("R")
 
 _RUNS_AT_ONCE = 1e6
-"""A retry budget that never runs out: only the timeout bounds the runs of a section for reading, each of which loses to
-a committed change.
-"""
+"""A retry budget without end: only the timeout bounds a section's runs, each of which loses to a committed change."""
 
 
 class _Changed(Exception):

@@ -25,13 +25,9 @@ __all__ = ["Queue", "is_free"]
 _KIND: Final = "job"
 _METALAKE: Final = "metalake"
 _BACK: Final = ("enable", "restore")
-"""The actions after which the jobs of a metalake can be run again. A queue that was made in the meantime did not see
-them.
-"""
+"""The actions after which the jobs of a metalake can be run again; a queue from the meantime did not see them."""
 _AWAY: Final = ("disable", "drop")
-"""The actions after which the jobs of a metalake cannot be run. The feed says nothing about entities below the
-metalake.
-"""
+"""The actions after which they cannot be run. The feed says nothing about entities below the metalake."""
 _LOG = logging.getLogger("metastore.jobs")
 
 

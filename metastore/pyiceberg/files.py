@@ -53,9 +53,7 @@ E = TypeVar("E")
 M = TypeVar("M")
 
 _LARGEST = 64 << 20
-"""The largest metadata file that a server reads or writes (bytes, unpacked). A client chooses the file, and so its
-unpacked size.
-"""
+"""The largest metadata file of a server (bytes, unpacked). A client chooses the file, and so its size."""
 _VALUES = 1_000_000
 """The most values in a metadata file of a server: 60 KB unpacked to millions, which took minutes and gigabytes."""
 _PART = 1 << 20

@@ -51,9 +51,7 @@ class _Known(NamedTuple):
     whole: NewestChange | None
     """Everything up to here is shown."""
     waiting: Shown | None
-    """An answer that is not settled: everything up to its newest change is shown once the transactions of its time are
-    over.
-    """
+    """An answer to wait for: everything up to its newest is shown once the transactions of its time are over."""
 
 
 class Source:

@@ -22,9 +22,7 @@ from typing import Final
 __all__ = ["TYPED", "Format", "format_of", "is_hidden"]
 
 TYPED: Final = frozenset({"parquet", "orc", "avro"})
-"""Formats whose files declare the types of their columns; text formats have inferred types. They compress their data
-themselves.
-"""
+"""Formats whose files declare the types of their columns, and compress inside. Text formats have inferred types."""
 
 _FORMATS: Final = {
     ".parquet": "parquet",

@@ -11,9 +11,7 @@ from metastore.crawl.files.reasons import NotThisFormat
 __all__ = ["XzFile"]
 
 _MEMORY: Final = 1 << 27
-"""The most memory that unpacking takes. ``xz -9`` needs 65 MiB; only a dictionary size that is chosen by hand needs
-more.
-"""
+"""The most memory that unpacking takes. ``xz -9`` needs 65 MiB; only a dictionary chosen by hand needs more."""
 _PIECE: Final = 1 << 16
 
 

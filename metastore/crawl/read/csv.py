@@ -47,9 +47,7 @@ _SPELLED: Final = {
     **dict.fromkeys(("long", "decimal(38,0)"), "^[+-]?(0|[1-9][0-9]*)$"),
     "boolean": "^(?i:true|false)$",
 }
-"""The spellings that count; Arrow accepts more: 0xFF as a whole number, 1.0 for a decimal without digits, 0 and 1 as
-booleans.
-"""
+"""The spellings that count; Arrow accepts more: 0xFF as an integer, 1.0 as a decimal(38,0), 0 and 1 as booleans."""
 _NO_DOUBLE: Final = "^[+-]?(0[0-9]|[0-9]{39,}$)"
 """Digits that are not a double, although Arrow accepts them."""
 

@@ -22,9 +22,7 @@ _OBJECTS: Final[dict[str, Release]] = {
     "view": (1, 2),
     "function": (1, 3),
 }
-"""The first release in which an object of each kind can have an owner, tags, policies and privileges. Users and groups
-never can.
-"""
+"""The first release where objects of a kind have owners, tags, policies and privileges; users and groups never do."""
 _PRIVILEGES: Final[dict[str, Release]] = {
     **dict.fromkeys(("create_tag", "apply_tag", "create_policy", "apply_policy"), (1, 1)),
     **dict.fromkeys(("register_job_template", "use_job_template", "run_job"), (1, 1)),

@@ -60,9 +60,7 @@ class Contents:
     disabled: set[Key] = field(default_factory=set)
     """Metalakes and catalogs that are disabled."""
     copies: dict[int, tuple[str, Names]] = field(default_factory=dict)
-    """The copies that people made of imported entities: kind and place, by the copy's id; a copy has the origin of an
-    older entity.
-    """
+    """The kinds and places of copies that people made here, by id: a copy has the origin of an older entity."""
     made_here: set[Place] = field(default_factory=set)
     """The places of entities that no import made."""
     checked: Checked | None = None

@@ -36,17 +36,13 @@ _LOG = logging.getLogger("metastore.serve")
 _EVERY: Final = 1.0
 """How often the hub looks (seconds)."""
 _PAGE, _PAGES = 500, 30
-"""The size of a page of the feed for one user, and how many pages one look reads: each reads a few thousand changes at
-most.
-"""
+"""The page size of the feed for one user, and the pages of one look: each reads a few thousand changes at most."""
 _CHANGES: Final = 10_000
 """How many changes one look reads at most; the next look goes on."""
 _QUEUE: Final = 500
 """How many changes wait for one browser at most."""
 _SLICE, _PAUSE = 10, 0.005
-"""How many streams get the new changes before other tasks of the event loop run, and for how long these run
-(seconds).
-"""
+"""How many streams get the new changes before other tasks of the event loop run, and for how long (seconds)."""
 _CAUGHT_UP: Final = 300
 """How many changes a page that reconnects gets; if there are more, it is told to reload."""
 _LONGEST: Final = 3.0
@@ -57,8 +53,7 @@ _MOST_EACH: Final = 200
 """How many of them one user has at most, so that some are left for others."""
 _AWAY: Final = (errors.BackendUnavailable, errors.StoreClosed)
 """The errors for which all streams wait. Any other error of a read for one user, such as a membership that cannot be
-written, delays no other user: this user's streams are told that they missed something.
-"""
+written, delays no other user: this user's streams are told that they missed something."""
 
 
 class Item(NamedTuple):
@@ -337,10 +332,7 @@ def _seen(view: Store, after: str, until: str, known: dict[str, Item]) -> list[I
 
 
 def _between(store: Store, after: str, until: str) -> Iterator[Change]:
-    """Yield the changes between two positions that a user may see.
-
-    The number of pages is bounded, even if the user sees none of the changes.
-    """
+    """Yield the changes between two positions that a user sees, from a bounded number of pages."""
     position, ends = after, SYSTEM.monotonic() + _LONGEST
     for _ in range(_PAGES):
         if SYSTEM.monotonic() > ends:

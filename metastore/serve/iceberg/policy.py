@@ -23,9 +23,7 @@ _READ: Final = ["s3:GetObject"]
 _WRITE: Final = ["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"]
 _LOCATION: Final = re.compile(r"s3[an]?://([A-Za-z0-9][A-Za-z0-9._-]{1,254})/(.+)", re.DOTALL)
 _SPECIAL: Final = re.compile(r"[*?]|\$(?=[{*?])")
-"""A dollar before an escaped character is escaped too. Other dollars are not escaped: MinIO knows none of these
-escapes.
-"""
+"""A dollar before an escaped character is escaped, too. No other dollar is: MinIO knows none of these escapes."""
 
 
 def session_policy(location: str, rights: Collection[str], role: str) -> str | None:

@@ -34,9 +34,7 @@ T = TypeVar("T")
 _ESCAPED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, InvalidMetadata)
 """The errors that PyIceberg's readers raise for a wrong value; pydantic turns only ValueError into its own."""
 _DEEPEST: Final = 64
-"""How deep a body may be nested: PyIceberg's readers call themselves at each level, and must be able to read the table
-later.
-"""
+"""How deep a body may be nested: PyIceberg's readers recurse at each level, and must read the table later."""
 _SEPARATOR: Final = "\x1f"
 _LARGEST_PAGE: Final = 1000
 
