@@ -5,8 +5,8 @@ condition. Here, each call sends one request, and reports what is known afterwar
 
 * ``put`` returns: the object has the new content;
 * :class:`ConditionFailed`: the answer says that the condition does not hold. The cause may be a race (409), or this
-process's own write, which the network sent twice: read the object; * :class:`Unsettled`: the outcome is unknown: read
-the object, again if that fails.
+  process's own write, which the network sent twice: read the object;
+* :class:`Unsettled`: the outcome is unknown: read the object, again if that fails.
 
 A permanent error (no permission, no such bucket) raises BackendUnavailable at once. Its text never contains the
 library's message, which may hold a signed URL.
