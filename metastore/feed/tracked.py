@@ -54,9 +54,7 @@ class Tracked:
         return (step.entity_id, step.version) in self._inside
 
     def _skipped(self, step: Step) -> Iterator[Step]:
-        """Yield the rows of a step's commit before the first position, if it is the first step of the commit after
-        that.
-        """
+        """Yield the rows of a step's commit up to the first position, if no step of the commit came before this one."""
         if step.through is None or not step.ordinal or step.operation_id in self._begun:
             return
         self._begun.add(step.operation_id)
