@@ -34,7 +34,7 @@ class Finding:
     rule: Rule
     message: str
     operations: tuple[str, ...]
-    """The operations that contradict each other. A line for each names its client, action, time and outcome."""
+    """The operations that contradict each other, a line for each, with its client, action, time and outcome."""
 
     def __str__(self) -> str:
         return "\n  ".join([f"{self.rule}: {self.message}", *self.operations])
