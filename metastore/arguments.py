@@ -76,7 +76,7 @@ def positive_seconds(value: object, what: str) -> float:
 
 
 def shown(value: object) -> str:
-    """Return ``value`` as text for a message: in one line, and not too long."""
+    """Return ``value`` as text for a message: in one line, and of limited length."""
     number = _whole(value)
     if number is not None and abs(number) > _LARGEST:
         return "a larger one" if number > 0 else "a negative one"  # Python refuses to format very large integers

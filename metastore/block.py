@@ -31,7 +31,7 @@ class Block:
         raise NotImplementedError
 
     def end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """End the block in the normal way. After an interrupt, this may not be called."""
+        """End the block in the normal way. After an interrupt, this is perhaps not called."""
         raise NotImplementedError
 
     @property

@@ -114,7 +114,7 @@ def cleans_up() -> bool:
 
 
 def stoppable(stop: Stop | None) -> None:
-    """Let the calls of this context end when ``stop`` is set."""
+    """Make the calls of this context end when ``stop`` is set."""
     _stop.set(stop)
 
 

@@ -318,7 +318,7 @@ class Metrics:
                 self._overtaken += by
 
     def read(self, method: str, seconds: float) -> None:
-        """Note that a read has ended, with a result or an error, after so many ``seconds``."""
+        """Note that a read has ended, with a result or an error, and how many ``seconds`` it took."""
         with self._lock:
             seen = self._reads.get(method)
             if seen is None:

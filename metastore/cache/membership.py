@@ -1,11 +1,11 @@
 """Keep one process a member: a thread joins, serves, is fenced, and joins again.
 
 ========  =====================================================================================================
-joining   It is registered, and acknowledges. It keeps nothing before all transactions are over that began before its
-          generation.
-serving   It looks whenever a change is announced, evicts, acknowledges what is new; it renews its lease every third of
-          the ttl.
-fenced    The lease is over, its row is gone, or the store asks another server now. Entries are never used again; it
+joining   It is registered, and acknowledges. It keeps no answers before all transactions older than its generation
+          are over.
+serving   It looks after each announcement, evicts, and acknowledges new announcements. It renews its lease every third
+          of the ttl.
+fenced    The lease is over, its row is gone, or the store now asks another server. Entries are never used again; it
           joins with a new CacheLease.
 left      Its store was closed or dropped, or the process ends. Its row is removed: no writer waits for it.
 ========  =====================================================================================================
@@ -45,7 +45,7 @@ _log = logging.getLogger("metastore")
 
 
 class Abandoned(Exception):
-    """Nobody uses the cache any more: its store was dropped without being closed."""
+    """No store uses the cache any more: it was dropped without being closed."""
 
 
 class Shown(NamedTuple):
@@ -294,7 +294,7 @@ class Member:
     def _looked(self, lease: CacheLease, *, renew: bool = False, checks: bool = False) -> bool:
         """Look, evict, and acknowledge new announcements.
 
-        ``checks``: acknowledge in any case. False: not registered any more.
+        ``checks``: acknowledge in any case. False: no longer registered.
         """
         assert self._wake is not None
         assert self.membership is not None

@@ -56,7 +56,7 @@ class StoreCache:
 
         A removed member that still serves would answer with old states. So for a member that renewed within its ttl,
         this raises InvalidArgument: wait until the ttl is over. ``force`` removes it in any case; use it only for a
-        process that certainly does not run any more. Raises PermissionDenied for a user: call it on the store itself.
+        process that has certainly ended. Raises PermissionDenied for a user: call it on the store itself.
         """
         wanted, rows = integer(member, "a member's id"), self._rows()
         if rows is None or rows.evict(wanted, force=bool(force)):

@@ -3,7 +3,7 @@
 A lost attempt is justified in these cases:
 
 * The attempt expected a version of an entity, and another operation committed the next version.
-* It found its name taken, and its client was told so in the end. That is a read, and checked as a read.
+* It found its name taken, and its client got this error in the end. That is a read, and checked as a read.
 * It lost to anything else (an ancestor, a mark, a name, a deadlock) while an operation of another client ran, or after
   an exclusive operation: an entity in hand may be older than the call. A freeze counts as exclusive, also one of
   the same client, because the waiting operations have their turn after it. A mark lasts minutes at most: an

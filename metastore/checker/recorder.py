@@ -1,7 +1,7 @@
 """The recorder of a client: it logs each operation before it begins and after it returns.
 
-Only operations that may write are logged before they begin, so the log of a killed client shows what it was about to
-write. Each line is one ``write``, which the system keeps if the process dies. A recorder belongs to one thread.
+Operations that may write are also logged before they begin, so the log of a killed client shows the write that it was
+about to make. Each line is one ``write``, which the system keeps if the process dies. A recorder belongs to one thread.
 """
 
 from __future__ import annotations

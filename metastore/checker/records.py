@@ -14,7 +14,7 @@ Outcomes:
 
 * ``applied``: it returned, and wrote;
 * ``nothing``: it returned, and there was nothing to write;
-* ``read``: it returned what it read;
+* ``read``: it returned data, and was not a write;
 * ``failed``: it could not succeed, because the name is taken, or the entity is missing;
 * ``conflicted``: it gave up, and was not applied;
 * ``unknown``: the acknowledgement was lost;

@@ -172,7 +172,7 @@ class Sweep:
         yield from self._return(None)
 
     def _return(self, before: int | None) -> Iterator[Finding]:
-        """Let the operations return that ended before ``before``."""
+        """Process the return of each operation that ended before ``before``."""
         while self._open and (before is None or self._open[0].end < before):
             yield from self._ends(heapq.heappop(self._open))
 

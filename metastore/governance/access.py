@@ -128,7 +128,7 @@ class Access:
         self._facts = self._memory.of(who)
 
     def of_transaction(self) -> Access:
-        """Return the same rights for one transaction, which guards the evidence of its reads as well."""
+        """Return the same rights for one transaction, which also guards the evidence of its reads."""
         own = copy(self)
         own.mine, own.noted = set(), Scopes()
         return own

@@ -91,12 +91,12 @@ class Facts:
 
     @cached_property
     def role_names(self) -> Mapping[int, str]:
-        """The roles that the user has, by itself or by an enabled group."""
+        """The names of the roles that the user has, directly or through an enabled group, by the role's id."""
         return {has.role: has.name for has in self.roles if has.member in self.active}
 
     @cached_property
     def members_with(self) -> Mapping[int, Sequence[int]]:
-        """The members that give each of these roles."""
+        """By role: the members through which the user has it."""
         found: dict[int, list[int]] = {}
         for has in self.roles:
             if has.member in self.active:

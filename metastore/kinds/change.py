@@ -208,7 +208,7 @@ class RemoveProperty(EntityChange):
 
 
 def property_text(value: object, key: object) -> str:
-    """Return a property's value as it is stored, or raise InvalidArgument."""
+    """Return a property's value in stored form, or raise InvalidArgument."""
     if type(value) is str and value.isascii():  # most values return here, before a text for a message is made
         return value
     return clean_text(value, f"the property {shown(key)}")

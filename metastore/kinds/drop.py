@@ -1,7 +1,7 @@
 """The drop: a row owned by the root that says how far a drop in steps is, and which process is working on it.
 
-Its name is made of the ids of what is dropped, so that renames do not matter: ``17`` is an entity, ``17/column/3`` a
-column of it, ``17/partition/21`` a partition. Its token grows with each take-over.
+Its name is made of ids, so that renames do not matter: ``17`` is an entity, ``17/column/3`` a column of this entity,
+``17/partition/21`` one of its partitions. Its token grows with each take-over.
 """
 
 from __future__ import annotations

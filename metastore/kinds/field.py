@@ -81,8 +81,7 @@ class DocField:
         self.given, self.fixed, self.several, self.later = given, fixed, several, later
         self.joined = joined
         self.alone = beside is None and given and not fixed
-        """Whether the stored value depends on the given one alone, and not on other fields or on the document that is
-        replaced.
+        """Whether the stored value depends only on the given one, not on other fields or the document that is replaced.
         """
 
     def __set_name__(self, owner: type, name: str) -> None:

@@ -43,7 +43,7 @@ _parts = c_make_encoder(None, _encoder.default, encode_basestring_ascii, None, "
 
 
 def to_json(value: object) -> str:
-    """Write JSON as it is stored: compact, and in ASCII, so that it fits any database encoding.
+    """Write JSON in stored form: compact, and in ASCII, so that it fits any database encoding.
 
     Raises TypeError and ValueError. An object that contains itself raises RecursionError, like one that is nested too
     deep: a search for cycles would take a third of the time.

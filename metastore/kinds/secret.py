@@ -165,7 +165,7 @@ def kept_readable(
 ) -> dict[str, str]:
     """Return the properties of the past that replace ``before``.
 
-    For a value that nobody can read any more, the present one stays.
+    A value that nobody can read any more is replaced by the present one.
 
     Unreadable are the values that a scrub removed from history, and those encrypted by a ``destroyed`` data key.
     """

@@ -116,7 +116,7 @@ class DatabaseBook:
         return Refusal(answer.held.name, answer.held.owner, utc(expires_at), seconds)
 
     def _untake(self, take: Take, life: float) -> None:
-        """Make sure that an interrupted request holds nothing. If that fails, what it holds expires with its ttl."""
+        """Make sure that an interrupted request holds nothing. If that fails, its leases expire with their ttl."""
         session = self._session
         with cleaning(session.clock.monotonic() + _GRACE), suppress(MetastoreError):
             if session.backend.forbid(take.operation_id, life) is None:

@@ -36,7 +36,7 @@ _FIRST = UUID(int=0)
 
 @dataclass(frozen=True)
 class LeftBehind:
-    """A value that was staged under a lease, never published, and that no commit can publish any more."""
+    """A value that was staged under a lease, but never published, and that no commit can publish any more."""
 
     lease: str
     token: int

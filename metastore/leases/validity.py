@@ -2,7 +2,7 @@
 
 The time starts *before* the request that acquires or renews the lease is sent, so a slow answer shortens it. Three
 clocks measure it, and the one that shows the most time passed decides. The monotonic clock stops while a machine
-sleeps; boottime is not available everywhere; only the wall clock goes on in a virtual machine that was stopped and
+sleeps; boottime is not available everywhere; only the wall clock advances while a virtual machine is stopped and
 copied. A clock that jumps ahead ends a lease early, which costs work but does no harm.
 """
 

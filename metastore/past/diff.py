@@ -120,9 +120,9 @@ def differences(session: Session, a: int, b: int, under: int | None) -> Iterator
 def differing(session: Session, a: int, b: int, under: int | None, *, hidden: bool = False) -> Iterator[Differing]:
     """Yield the differences, each with the entity, row or relation that differs.
 
-    ``hidden``: yield everything that a revert from ``a`` to ``b`` must undo. That includes, as dropped, each entity
-    that did not exist at ``b`` and is below a dropped entity at ``a``, and the entities that are at ``a`` below an
-    entity that comes back.
+    ``hidden``: yield everything that a revert from ``a`` to ``b`` must undo. That includes each entity that did not
+    exist at ``b`` and is below a dropped entity at ``a`` (as dropped), and the entities that are below a returning
+    entity at ``a``.
     """
     before, after = reads_at(session, a), reads_at(session, b)
     low, high = sorted((a, b))

@@ -83,7 +83,7 @@ class Plan:
     new: list[Differing] = field(default_factory=list)
     """The entities to drop, parents first."""
     places: dict[_Place, int] = field(default_factory=dict)
-    """By place: the entity of the plan that has it now."""
+    """By place: the id of the plan's entity that occupies it now."""
     holders: set[int] = field(default_factory=set)
     """The present parents of entities with a goal. None of them is dropped before these entities have left it."""
     rows: dict[int, set[str]] = field(default_factory=dict)
@@ -201,7 +201,7 @@ def _fill(session: Session, plan: Plan, scope: int, to: int) -> None:
 
 
 def _stays_gone(session: Session, plan: Plan) -> Callable[[Differing], bool]:
-    """Return a function that says whether something new is gone already, and does not come back with an ancestor."""
+    """Return a function that says whether a new entity, row or relation is gone already, for good."""
     new = [one for one in plan.wanted if one.difference.path_after is None]
     gone = _gone(session, plan, sorted({i for one in new for i in _ends_now(one)}))
     return lambda one: one.difference.path_after is None and not gone.isdisjoint(_ends_now(one))

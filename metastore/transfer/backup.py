@@ -39,7 +39,7 @@ def put_back(url: str | None, file: str | Path, *, dry_run: bool = False) -> Non
 
 
 def is_backup(file: FileOrName) -> bool:
-    """Whether a file is a SQLite file or an archive of pg_dump, and not an export."""
+    """Whether a file is a SQLite file or an archive of pg_dump, not an export."""
     try:
         name = file_name(file)
         if name is None:

@@ -25,7 +25,7 @@ class Ids:
         self._there = set[int]()
         self._places = set[bytes]()
         self._wanted: dict[int, str] = {}
-        """The ids in relations whose entities have not come yet, each with one such relation."""
+        """The ids of entities that relations name, but that have not been read yet; each with one such relation."""
 
     def entity(self, line: EntityLine, path: str) -> None:
         """Note an entity. Raises InvalidArgument if another entity has its id, or is live in its place."""

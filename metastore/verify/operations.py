@@ -18,7 +18,7 @@ __all__ = ["check_operations"]
 
 
 class _Row(NamedTuple):
-    """One row of the operation table, with the columns that tell the outcome of the operation."""
+    """One row of the operation table, with the columns that show the outcome of the operation."""
 
     operation_id: Any
     ordinal: int

@@ -1,8 +1,8 @@
 """Check the columns that the past relies on: each step's place and name of its row, and the end of its commit.
 
 A read of the past trusts these columns of ``operation`` (``backends/sql/past.py``): ``parent_id``, ``name``, ``fold``,
-``state``, ``family``, ``key`` and ``through``. Each is checked against the event of its step, against the step before,
-and, for the newest step, against the row as it is now. So the past at the newest position equals the present.
+``state``, ``family``, ``key`` and ``through``. Each is checked against the event of its step, against the previous
+step, and, for the newest step, against the present row. So the past at the newest position equals the present.
 """
 
 from __future__ import annotations

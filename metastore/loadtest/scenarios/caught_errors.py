@@ -72,7 +72,7 @@ class CaughtErrors(Scenario):
 
 
 def _tried(what: int, box: str, within: Within) -> object:
-    """Drop a box that may not be empty, or restore or create its table."""
+    """Drop a box that may hold a table, or restore or create its table."""
     if what < 3:
         return within.drop(box, kind="schema")
     return within.restore(f"{box}.t") if what < 5 else within.create(f"{box}.t")
