@@ -16,10 +16,7 @@ _LONGEST = 1_000_000_000.0
 
 
 def _whole(value: object) -> int | None:
-    """Return ``value`` as a plain integer; None: it is not one.
-
-    Methods of subclasses, which could lie, are not used.
-    """
+    """Return ``value`` as a plain integer; None: it is not one. Methods of subclasses, which may lie, are not used."""
     is_one = issubclass(type(value), int) and not isinstance(value, bool)
     return int.__int__(cast(int, value)) if is_one else None
 
@@ -48,10 +45,7 @@ def items(value: object, what: str) -> tuple[Any, ...]:
 
 
 def known_keywords(given: Mapping[str, object], known: Iterable[str], also: Iterable[str] = ()) -> None:
-    """Raise TypeError for an unknown keyword, as Python itself does.
-
-    The message also names the keywords in ``also``.
-    """
+    """Raise TypeError for an unknown keyword, as Python does. The message also names the keywords in ``also``."""
     for keyword in given:
         if keyword not in known:
             names = ", ".join(sorted({*known, *also}))

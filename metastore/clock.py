@@ -136,10 +136,7 @@ class Clock:
         return ThreadWaker()
 
     def runner(self) -> Alive:
-        """Return the thread or task that runs the caller.
-
-        Two calls in one thread, or in one task, return equal values.
-        """
+        """Return the thread or task that runs the caller. In one thread or task, two calls return equal values."""
         return threading.current_thread()
 
     def uniform(self, low: float, high: float) -> float:

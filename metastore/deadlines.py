@@ -78,10 +78,7 @@ until: Final = _Until
 
 
 def remaining(clock: Clock, default: float) -> float:
-    """Return the seconds that the current call has left; 0 or less: its time is over.
-
-    Without a deadline: ``default``.
-    """
+    """Return the seconds left for the current call (0 or less: it is over); ``default`` without a deadline."""
     stop = _stop.get()
     if stop is not None and stop.asked:
         return 0.0

@@ -444,10 +444,7 @@ class SecretKeyMissing(MetastoreError):
 
 
 class SecretKeyWrong(SecretKeyMissing):
-    """No key of this process decrypts the data key; nothing was written.
-
-    Next step: add the key that the message names.
-    """
+    """No key of this process decrypts the data key; nothing was written. Next step: add the named key."""
 
     code = "secret_key_wrong"
     http_status = 500

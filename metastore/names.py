@@ -117,10 +117,7 @@ def parse_path(path: object) -> tuple[str, ...]:
 
 @lru_cache(16384)
 def _parsed(path: str) -> tuple[str, ...]:
-    """Return the clean names of a short path.
-
-    They are remembered, because a service uses the same paths again and again.
-    """
+    """Return the clean names of a short path; remembered, because a service uses the same paths again and again."""
     return parse_path(tuple(path.split(".") if "`" not in path else _split_quoted(path)))
 
 

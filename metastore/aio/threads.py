@@ -79,10 +79,7 @@ class Job:
             self.done.set_result(None)
 
     def withdraw(self, error: BaseException | None = None) -> bool:
-        """Make sure that the call is never made; False: it has begun already.
-
-        The task gets ``error``, if there is one.
-        """
+        """Make sure that the call is never made; False: it has begun. The task gets ``error``, if there is one."""
         if not self._started.acquire(blocking=False):
             return False
         self._error = error

@@ -66,10 +66,7 @@ class Announced:
     def see(
         self, announcements: Sequence[Announcement], kept: Callable[[int], int | None] = lambda _: None
     ) -> list[Covered]:
-        """Note the announcements of a look; return what the new ones cover.
-
-        ``kept`` returns an entity's kept version.
-        """
+        """Note the announcements of a look; return what new ones cover. ``kept`` returns an entity's kept version."""
         new = [one for one in announcements if _key(one) not in self._known]
         self._known = frozenset(map(_key, announcements))
         self._pending = tuple(announcements)

@@ -111,10 +111,7 @@ class Leased:
     # --- reading
 
     def held(self, kind: str, target: object) -> Found | None:
-        """Return the kept answer for a path or an id, if the lease holds; None: call :meth:`read`.
-
-        This is the hot path.
-        """
+        """Return the kept answer for a path or id, if the lease holds; None: call :meth:`read`. The hot path."""
         lease = self._member.lease
         entry = lease.entries.get((kind, target))
         if (
@@ -162,10 +159,7 @@ class Leased:
         return answers
 
     def read_page(self, key: Hashable, ask: Callable[[], Listed]) -> Listed:
-        """Return one page of a listing, true at an instant of this call.
-
-        Raises CacheFenced, and the errors of ``ask``.
-        """
+        """Return one page of a listing at an instant of this call. Raises CacheFenced, and the errors of ``ask``."""
         lease = self._member.lease
         entry = lease.entries.get(key)
         if entry is not None and lease.holds():
@@ -243,10 +237,7 @@ class Leased:
 
 
 class _Counter:
-    """Counts calls of :attr:`add`.
-
-    Each call is one step of the interpreter, so threads need no lock, and no call is lost.
-    """
+    """Counts calls of :attr:`add`. Each is one step of the interpreter, so no lock is needed, and no call is lost."""
 
     def __init__(self) -> None:
         self.add = count().__next__

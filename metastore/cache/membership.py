@@ -68,10 +68,7 @@ class Member:
         new_lease: Callable[[], CacheLease],
         see: Callable[[CacheLease, Sequence[Announcement], bool], Shown],
     ) -> None:
-        """``see`` evicts the entries of new announcements; its last argument says that all are new.
-
-        Both may raise Abandoned.
-        """
+        """``see`` evicts entries of new announcements; its last argument: all are new. Both may raise Abandoned."""
         self._rows, self._clock, self._ttl = rows, clock, ttl
         self._new_lease, self._see = new_lease, see
         self.lease = new_lease()
@@ -292,10 +289,7 @@ class Member:
         return min(due, 1.0 if self._wake.listens else _BLIND_POLLS)
 
     def _looked(self, lease: CacheLease, *, renew: bool = False, checks: bool = False) -> bool:
-        """Look, evict, and acknowledge new announcements.
-
-        ``checks``: acknowledge in any case. False: no longer registered.
-        """
+        """Look, evict, and acknowledge news; ``checks``: acknowledge in any case. False: no longer registered."""
         assert self._wake is not None
         assert self.membership is not None
         self._looked_at = self._clock.monotonic()

@@ -115,10 +115,7 @@ class Validated:
         """Do nothing: there is nothing to release."""
 
     def read(self, key: Hashable, names: Names, ask: Callable[[], Found]) -> Found:
-        """Return the answer for ``names`` (() for an id), true at an instant of this call.
-
-        Raises the errors of ``ask``.
-        """
+        """Return the answer for ``names`` (() for an id) at an instant of this call. Raises the errors of ``ask``."""
         if process_id() != self._pid:
             self._begin()
         # an entry that is missing needs no query; but nothing is kept before the first position is applied
@@ -198,10 +195,7 @@ class Validated:
         return tell
 
     def _query(self) -> int:
-        """Ask for changes, and evict changed entries.
-
-        Return the query's number, or 0 if its answer could not be applied.
-        """
+        """Ask for changes, and evict changed entries; return the query's number, or 0: its answer was not applied."""
         with self._lock:
             era = self._era
             positions = era.positions
@@ -222,10 +216,7 @@ class Validated:
         return number
 
     def _first(self, era: _Era) -> int:
-        """Start at a watermark, as soon as all transactions up to it are over.
-
-        Later queries ask for the positions after it.
-        """
+        """Start at a watermark once all transactions up to it are over. Queries ask for the positions after it."""
         start = era.start or self._backend.watermark()
         answer = self._backend.touched(start.position, (), MOST)
         with self._lock:

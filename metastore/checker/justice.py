@@ -118,10 +118,7 @@ class Justice:
 
 
 def _has_new_id(operation: ClientOperation) -> bool:
-    """Whether an operation's id was made at the time of its call, by the client's clock.
-
-    An id from a key has no time.
-    """
+    """Whether an operation's id was made for its call, by the client's clock. An id from a key has no time."""
     if operation.operation_id is None:
         return False
     made = UUID(operation.operation_id)

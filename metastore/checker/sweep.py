@@ -346,10 +346,7 @@ def _is_checked(seen: Seen, operation: ClientOperation) -> bool:
 
 
 def _is_together(operation: ClientOperation) -> bool:
-    """Whether all reads must be true at one instant.
-
-    No order of operations gives an error that depends on two instants.
-    """
+    """Whether all reads must be true at one instant: those of a transaction, and those behind an error."""
     return operation.action in _TOGETHER or operation.outcome == "failed"
 
 

@@ -35,10 +35,7 @@ _MOST = 5
 def show_entity(
     out: Console, entity: Entity, statistics: Mapping[str, Any], partitions: int | None, *, owner: str | None = None
 ) -> None:
-    """Write an entity.
-
-    ``statistics``: those of a table, by name; ``partitions``: the number of a table's partitions.
-    """
+    """Write an entity. ``statistics``: those of a table, by name; ``partitions``: how many a table has."""
     write_lines(out, [[(f"{entity.kind} ", "dim"), (entity.path, "bold")]])
     write_table(out, grid({**_facts(entity), "owner": owner, **_table_facts(entity, statistics, partitions)}))
     if entity.properties:

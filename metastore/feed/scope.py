@@ -36,10 +36,7 @@ class Scope:
 
     @classmethod
     def of(cls, session: Session, under: Path, kind: str | None) -> Scope:
-        """Return the scope of a path.
-
-        Raises InvalidArgument if entities of several kinds are there, and ``kind`` is None.
-        """
+        """Return the scope of a path. Raises InvalidArgument if several kinds are there and ``kind`` is None."""
         names = parse_path(under)
         lookups = lookups_of(names, kind)
         resolved = session.backend.resolve(lookups) if lookups else []

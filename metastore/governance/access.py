@@ -58,10 +58,7 @@ _guesses: ContextVar[_Guessing | None] = ContextVar("guesses", default=None)
 
 
 def guessing(allowed: bool) -> _Guessing:
-    """Let reads in a block trust remembered evidence, if ``allowed``.
-
-    The block's list is not empty if a read did so.
-    """
+    """Let reads in a block trust remembered evidence, if ``allowed``. Its list has an item for each guess."""
     return _Guessing(allowed=allowed)
 
 
@@ -311,10 +308,7 @@ class Access:
         return None if all_of_it is None or not all_of_it.agrees(held) else Evidence(all_of_it, True, found)
 
     def check(self, known: KnownFacts, want: Want) -> list[Ruling]:
-        """Return the rulings that allow the action.
-
-        Raises PermissionDenied; EntityNotFound if the user does not see it.
-        """
+        """Return the rulings that allow it. Raises PermissionDenied; EntityNotFound if the user does not see it."""
         rulings = _rulings(known, want)
         if rulings[-1].allowed:
             return rulings

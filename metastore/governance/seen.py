@@ -140,10 +140,7 @@ class Seen:
         return child if self._access.visible([(*above, child.node)])[0] is not None else None
 
     def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
-        """Whether an entity has children.
-
-        Only its owners may ask, because children may be hidden. Raises PermissionDenied.
-        """
+        """Whether an entity has children. Only owners may ask: children may be hidden. Raises PermissionDenied."""
         there = self._base.has_children(entity_id, besides)
         chain = self._nodes_of([entity_id]).get(entity_id)
         if chain is not None:

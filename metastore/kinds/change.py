@@ -77,10 +77,7 @@ class EntityChange:
         raise InvalidArgument(f"{type(self).__name__} cannot be applied")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields that are set, as JSON values.
-
-        Override this and ``from_json`` if a field is not a JSON value.
-        """
+        """Return the set fields as JSON. Override this and ``from_json`` if a field is not a JSON value."""
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name in self._field_names()
@@ -132,10 +129,7 @@ class UnknownChange(EntityChange):
 
 
 def decode(changes: list[dict[str, Any]]) -> tuple[EntityChange, ...]:
-    """Return the changes that ``encode`` wrote.
-
-    A change that this program cannot read becomes an :class:`UnknownChange`.
-    """
+    """Return the changes that ``encode`` wrote. An unreadable change becomes an :class:`UnknownChange`."""
     return tuple([_decode_one(c) for c in changes])
 
 

@@ -23,10 +23,7 @@ _WORDS = {str: "a string", int: "an integer", float: "a number", bool: "true or 
 
 @cache
 def hints_of(cls: type) -> Hints:
-    """Return the types of a class's attributes.
-
-    Raises NameError for a type that is not defined at the top of a module.
-    """
+    """Return the types of a class's attributes. Raises NameError for a type not defined at the top of a module."""
     return get_type_hints(cls)
 
 

@@ -54,18 +54,12 @@ RELATIONSHIPS: dict[str, OwnedKind] = {}
 
 
 def kind_named(name: str) -> Kind:
-    """Return the kind with this name.
-
-    An unknown kind may have children, and has only the fields that all kinds have.
-    """
+    """Return the kind with this name. An unknown kind may have children, and has only the common fields."""
     return KINDS.get(name) or _unknown(name)
 
 
 def owned_kind_named(name: str) -> OwnedKind:
-    """Return the kind of owned row or of relation with this name.
-
-    An unknown kind has only the fields that all kinds have.
-    """
+    """Return the kind of owned row or relation with this name. An unknown kind has only the common fields."""
     return OWNED_KINDS.get(name) or RELATIONSHIPS.get(name) or _unknown_owned(name)
 
 

@@ -235,10 +235,7 @@ def properties_shown(properties: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def read(reference: Secret, what: str) -> str:
-    """Return the secret; ``what`` names the property.
-
-    Raises InvalidArgument, which never shows any part of the secret.
-    """
+    """Return the secret; ``what`` names the property. Raises InvalidArgument, which shows no part of the secret."""
     scheme, _, place = reference.partition(":")
     if scheme == "env":
         value = os.environ.get(place)

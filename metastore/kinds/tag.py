@@ -39,10 +39,7 @@ def _clean_values(values: Any) -> list[str]:
 
 
 class Tag(Entity):
-    """A tag.
-
-    With ``allowed_values``, an attached tag always carries one of them; without, it carries any value or none.
-    """
+    """A tag. With ``allowed_values``, an attachment has one of them; without, it has any value or none."""
 
     allowed_values: tuple[str, ...] = doc_field(_clean_values, several=True, decode=tuple)
 

@@ -123,10 +123,7 @@ class Book(Protocol):
         ...
 
     def renew(self, grants: Sequence[Grant], incarnation: str, ttl: float) -> datetime | None:
-        """Renew all grants for ``ttl`` seconds from now; return the time when they expire.
-
-        None: one of them is lost.
-        """
+        """Renew all grants for ``ttl`` seconds from now; return when they expire. None: one of them is lost."""
         ...
 
     def release(self, grants: Sequence[Grant], incarnation: str) -> bool:

@@ -58,10 +58,7 @@ class Lost(threading.Event):
 
 
 class Heartbeat:
-    """The threads of one lease, started on demand.
-
-    They end with the lease, or with the last thread or task that keeps it.
-    """
+    """The threads of one lease, started on demand. They end with the lease, or with its last keeper."""
 
     def __init__(self, hold: Timed, every: float) -> None:
         """Prepare to renew ``hold``; ``every``: the seconds between two renewals."""
@@ -133,10 +130,7 @@ class Heartbeat:
         return thread
 
     def stop(self, patience: float = 0.0) -> None:
-        """Stop the renewals; wait up to ``patience`` seconds for one in flight.
-
-        One that takes longer finds another token.
-        """
+        """Stop the renewals; wait ``patience`` seconds for one in flight. A later one finds another token."""
         self._stop.set()
         self._wake.set()
         for thread, ended in list(self._ended.items()) if patience else ():

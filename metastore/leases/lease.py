@@ -53,10 +53,7 @@ class Staging(Protocol):
 
 
 class Hold:
-    """One or several leases of one holder.
-
-    As a context manager, it renews them, and releases them when the block ends.
-    """
+    """One or several leases of one holder. As a context manager, it renews them, and releases them at the end."""
 
     def __init__(
         self,
@@ -185,10 +182,7 @@ class Hold:
     # --- keeping it
 
     def renew(self) -> None:
-        """Renew the lease for its ttl from now.
-
-        Raises LeaseLost. After any other error, the lease keeps its old end.
-        """
+        """Renew the lease for its ttl from now. Raises LeaseLost. Another error leaves its end unchanged."""
         self.check()
         if self._validity is None:
             raise InvalidArgument("a lease that was joined is renewed by the process that acquired it")

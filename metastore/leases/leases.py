@@ -149,10 +149,7 @@ class Leases:
         return hold
 
     def _note(self, key: tuple[tuple[str, ...], str, Alive], hold: Hold) -> None:
-        """Remember a lease, so that its holder can get it again; forget the leases that have ended.
-
-        Raises StoreClosed.
-        """
+        """Remember a lease, so that its holder can get it again; forget ended leases. Raises StoreClosed."""
         ours = self._ours
         # is_over is called without the lock, because it may call on_lost
         over = [k for k, h in list(ours.held.items()) if h.is_over()]

@@ -66,10 +66,7 @@ class Barrier:
         return began
 
     def is_over(self, gone: Callable[[], bool]) -> bool:
-        """Return whether the driver has stopped the run or is gone.
-
-        The file is looked for at most every 50 milliseconds.
-        """
+        """Return whether the driver has stopped the run or is gone. Looks for the file every 50 ms at most."""
         now = self._clock.monotonic()
         if not self._stopped and now - self._looked >= _LOOK:
             self._looked = now

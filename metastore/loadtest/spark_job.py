@@ -49,10 +49,7 @@ _GRACE: Final = 15.0
 
 @contextmanager
 def loadtest_context(master: str, clients: int) -> Iterator[SparkContext]:
-    """Give a Spark context with room for ``clients`` clients.
-
-    The handler of Ctrl-C is kept: Spark's would kill the clients.
-    """
+    """Give a Spark context with room for all clients. Ctrl-C keeps its handler: Spark's would kill the clients."""
     mine = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGINT)
     with spark_context(master, _OPTIONS) as context:

@@ -170,10 +170,7 @@ class _Below:
         return {i for i, then in self.after.ways(above).items() if self._leads(None, then)}
 
     def wants(self, steps: Sequence[Step]) -> list[bool]:
-        """Whether each step may concern an entity there.
-
-        For an exclusive relation it may, because its object may change.
-        """
+        """Whether each step may concern an entity there. An exclusive relation may: its object may change."""
         of = [None if step.other_id is None else relation_named(step.kind or "") for step in steps]
         subjects = [
             (step.other_id if kind is not None and kind.to_the_object else step.owner_id or step.entity_id) or 0
@@ -201,10 +198,7 @@ def _in_path_order(one: Differing) -> tuple[Any, ...]:
 
 
 def scope_at(reads: PastReads, under: Target | None, kind: str | None) -> int | None:
-    """Return the id of the entity at a path.
-
-    Raises EntityNotFound, DropPending; InvalidArgument if there are several.
-    """
+    """Return the id of the entity at a path. Raises EntityNotFound, DropPending; InvalidArgument for several."""
     check_kind(under, kind)
     if under is None:
         return None

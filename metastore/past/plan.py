@@ -201,7 +201,7 @@ def _fill(session: Session, plan: Plan, scope: int, to: int) -> None:
 
 
 def _stays_gone(session: Session, plan: Plan) -> Callable[[Differing], bool]:
-    """Return a function that says whether a new entity, row or relation is gone already, for good."""
+    """Return a function that says whether a new entity, row or relation is gone already, and stays gone."""
     new = [one for one in plan.wanted if one.difference.path_after is None]
     gone = _gone(session, plan, sorted({i for one in new for i in _ends_now(one)}))
     return lambda one: one.difference.path_after is None and not gone.isdisjoint(_ends_now(one))

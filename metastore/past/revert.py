@@ -1,4 +1,4 @@
-"""Revert: return an entity, and all below it, to the state that it had at a position.
+"""Revert: put an entity, and all below it, back to the state at a position.
 
 The entity itself keeps its present name and place. Below it, each entity gets back its old place, name, document, owned
 rows and relations. Entities that were dropped or moved out come back; new ones are dropped. Ids do not change. History
@@ -50,9 +50,9 @@ class _Tried(Exception):
 def revert(
     session: Session, target: Target, kind: str | None, to: int, call: Call, *, dry_run: bool
 ) -> list[Difference]:
-    """Return ``target`` and all below it to the state at ``to``; return the differences.
+    """Put ``target`` and all below it back to the state at ``to``; return the differences.
 
-    Raises what ``planned`` raises.
+    Raises as ``planned`` does.
     """
     there = newest_up_to(session.backend, to)
     plan = planned(session, target, kind, to)

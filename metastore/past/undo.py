@@ -68,10 +68,7 @@ class Undoing:
     # --- places
 
     def _put(self, goal: Goal, via: tuple[int, ...] = ()) -> None:
-        """Give an entity its old name and place.
-
-        First, put back its old parent, and those above it that are not live.
-        """
+        """Give an entity its old name and place, after its old parent and its dropped ancestors have theirs."""
         if goal.id in via:
             # this entity waits for one below it, which cannot move before this one is restored
             if self._state(goal.id) != LIVE:
@@ -220,10 +217,7 @@ def _as_it_goes_back(old: str, entity: Entity) -> str:
 
 
 def without_dropping(old: str, entity: Entity) -> str:
-    """Return an old document, without columns that were being dropped.
-
-    Raises DropPending if some are being dropped now.
-    """
+    """Return an old document without columns being dropped then. Raises DropPending if some are now."""
     for one in entity.doc.get(MARKER, ()):
         raise DropPending(UUID(one["operation"]), path=format_path((*entity.names, one["node"]["name"])))
     if f'"{MARKER}"' not in old:

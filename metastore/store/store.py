@@ -295,7 +295,7 @@ class Store(Managers):
         lease: Fencing | None = None,
         reason: str | None = None,
     ) -> list[Difference]:
-        """Return an entity, and all below it, to the state at a position or time; return the differences.
+        """Put an entity, and all below it, back to the state at a position or time; return the differences.
 
         The entity keeps its present name and place. Entities that were dropped or moved out come back, with their ids;
         new ones are dropped; tags, owners and grants are restored. Up to 10,000 differences are one commit. More are

@@ -47,10 +47,7 @@ class BoundStore(Store):
 
 
 class UserStore(BoundStore):
-    """A store as a user may use it, which :meth:`Store.as_user` returns.
-
-    It refuses every call that it does not check.
-    """
+    """A store as a user may use it (:meth:`Store.as_user`). It refuses every call that it does not check."""
 
     @property
     def _access(self) -> Access:

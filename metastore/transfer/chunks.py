@@ -41,10 +41,7 @@ def parent_key(line: EntityLine) -> Key:
 
 
 def chunks(lines: Iterable[tuple[int, Body]]) -> Iterator[list[Group]]:
-    """Yield the groups of a file in chunks.
-
-    A group with very many owned rows is divided, at the earliest after its first owned row.
-    """
+    """Yield the groups of a file in chunks. A large group is divided, but not before its first owned row."""
     chunk: list[Group] = []
     keys = set[Key]()
     count = size = 0

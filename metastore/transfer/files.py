@@ -86,10 +86,7 @@ def reading(source: FileOrName) -> Iterator[BinaryIO]:
 
 
 def file_name(place: FileOrName) -> str | None:
-    """Return the name of a file; None: ``place`` is a stream.
-
-    Raises InvalidArgument for a name that no file can have.
-    """
+    """Return the name of a file; None: ``place`` is a stream. Raises InvalidArgument for an impossible name."""
     if not issubclass(type(place), str | os.PathLike):  # type() decides: an object may fake __class__
         return None
     name = exact_text(os.fspath(cast(str, place)), "the name of a file")

@@ -87,10 +87,7 @@ def find(snapshot: TableSnapshot, entity_id: int, path: str) -> tuple[GuardRow, 
 
 
 def walk(snapshot: TableSnapshot, root: GuardRow | None, *, gone: bool) -> Iterator[list[Visit]]:
-    """Yield ``root`` and all below it (None: everything) in chunks, each ordered by id.
-
-    ``gone``: also dropped entities.
-    """
+    """Yield ``root`` and all below (None: everything) in chunks, each by id. ``gone``: also dropped entities."""
     level = {ROOT_ID: _Spot((), ())}
     if root is not None:
         yield [Visit(root, (root.name,), ())]

@@ -210,10 +210,7 @@ def _equal(one: str | None, other: str | None) -> bool:
 
 
 def doc_problem(kind: str, text: str | None) -> str | None:
-    """Return why a document cannot be read as one of ``kind``; None: it can.
-
-    Of an unknown kind, check common fields.
-    """
+    """Return why a document cannot be read as one of ``kind``; None: it can. Unknown kinds: only common fields."""
     try:
         doc = json.loads(text or "")
     except Exception as error:  # noqa: BLE001  (as below)

@@ -132,10 +132,7 @@ def clean_deterministic(deterministic: object) -> bool:
 
 
 def stored_definitions(definitions: Iterable[Definition], draft: Doc, _: object) -> list[Doc]:
-    """Return ``definitions`` as JSON.
-
-    Each must fit the function's type in ``draft``, and no call may fit two of them.
-    """
+    """Return ``definitions`` as JSON. They must fit the type in ``draft``, and no call may fit two of them."""
     doc: Doc = {"type": draft["type"], "definitions": []}
     for one in definitions:
         try:

@@ -77,10 +77,7 @@ def clean_location(location: object) -> str | None:
 
 
 def clean_format(format: object) -> str | None:
-    """Return ``format`` in lower case, or None.
-
-    Raises InvalidArgument unless it is None or a string that is not blank.
-    """
+    """Return ``format`` in lower case, or None. Raises InvalidArgument for a blank string or another type."""
     text = _optional(format, "a format")
     return text and text.lower()
 

@@ -59,10 +59,7 @@ def kept_dropping(nodes: Iterable[Node], old: Mapping[str, Any]) -> Doc:
 
 @dataclass(frozen=True)
 class BeginColumnDrop(EntityChange):
-    """Take a column out of the table until its drop is finished or rolled back.
-
-    ``tables.begin_drop`` writes this change.
-    """
+    """Take a column out of the table until its drop ends or is rolled back. ``tables.begin_drop`` writes this."""
 
     path: Path
     operation: str

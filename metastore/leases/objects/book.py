@@ -122,10 +122,7 @@ class ObjectBook:
         return answer if isinstance(answer, Refusal) else self._fenced(answer, ends)
 
     def _is_unfenced(self, file: LockFile, place: str | None) -> bool:
-        """Whether an older program may have noted its token.
-
-        Raises BackendUnavailable if the file belongs to another place.
-        """
+        """Whether an older program may have noted its token. Raises BackendUnavailable for a file of another place."""
         if place is None or file.place == place:
             return False
         if file.place is not None:

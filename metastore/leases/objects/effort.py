@@ -26,10 +26,7 @@ class Effort:
             raise self._over()
 
     def pause(self, trouble: Unsettled | None = None) -> None:
-        """Wait before the next request; ``trouble`` is the error of the last one.
-
-        Raises the errors of :meth:`check`.
-        """
+        """Wait before the next request; ``trouble`` is the last one's error. Raises the errors of :meth:`check`."""
         self._trouble = trouble
         wait = self._clock.uniform(0.0, min(_CAP, _BASE * 2.0 ** min(self._waits, 60)))
         self._waits += 1
