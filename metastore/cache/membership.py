@@ -68,7 +68,10 @@ class Member:
         new_lease: Callable[[], CacheLease],
         see: Callable[[CacheLease, Sequence[Announcement], bool], Shown],
     ) -> None:
-        """``see`` evicts entries of new announcements; its last argument: all are new. Both may raise Abandoned."""
+        """``see`` evicts the entries of new announcements; its last argument says whether all are new.
+
+        ``new_lease`` and ``see`` may raise Abandoned.
+        """
         self._rows, self._clock, self._ttl = rows, clock, ttl
         self._new_lease, self._see = new_lease, see
         self.lease = new_lease()
@@ -101,7 +104,7 @@ class Member:
         return self._thread is not None and self.is_of_this_process
 
     def begin(self) -> None:
-        """Start the thread. An interrupt may leave it open whether the thread started, but another call is safe."""
+        """Start the thread. If an interrupt leaves open whether it started, call this again."""
         if not self.runs:
             threading.Thread(target=self._run, name="metastore cache", daemon=True).start()
 

@@ -61,7 +61,7 @@ _TURNS = {chr(c) for c in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *rang
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Let the command end as it does without rich, which would exit with 1."""
+        """End the command as code without rich does: rich itself would exit with 1."""
         raise BrokenPipeError
 
 

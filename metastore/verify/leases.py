@@ -47,7 +47,7 @@ class Fencing:
             yield Violation(9, lease_id, None, message)
 
     def commit(self, seq: int, leases: Iterable[tuple[int, int]], path: str | None) -> Iterator[Violation]:
-        """Check a commit under leases, which are pairs of id and token."""
+        """Check a commit under leases; ``leases`` has pairs of id and token."""
         for lease_id, token in leases:
             if lease_id not in self._tokens:
                 self._seen[lease_id] = max(self._seen.get(lease_id, (0, 0)), (token, seq))

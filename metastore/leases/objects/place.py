@@ -1,9 +1,10 @@
 """The id of a place, stored beside its lock files: one place has one name, whichever URL leads to it.
 
 ``s3://b/m`` and ``s3a://b/m``, a folder and a link to it, ``q r`` and ``q%20r`` are URLs of one place. Two endpoints
-may have one URL. A store that fences commits needs one name for one lock file, and never one for two. So the first
-process that notes a token writes a random id beside the lock files, on the condition that no id is there. No process
-ever replaces it. Each lock file holds the id, too, so that a new id in place of a lost one is noticed.
+may have one URL. A store that fences commits needs exactly one name for each lock file, and never the same name for
+two. So the first process that notes a token writes a random id beside the lock files, on the condition that no id is
+there. No process ever replaces it. Each lock file holds the id, too, so that a new id in place of a lost one is
+noticed.
 
 The lock files may be lost together with the id. Under a new id, the tokens of earlier holders would stay valid forever.
 So the store also notes the id under the address of the place, and a place that lost its id gets it again.
