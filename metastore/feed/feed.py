@@ -258,7 +258,7 @@ def _with_texts(backend: Backend, rows: Sequence[Step], after: int) -> Iterator[
     for start in range(0, len(rows), _PAGE):  # a user may see all changes of a long page
         some = rows[start : start + _PAGE]
         whole = backend.steps_at([step.seq or 0 for step in some])
-        if len(whole) < len(some):  # a purge removes steps, too
+        if len(whole) < len(some):  # a purge removes steps too
             check_kept(backend, after)
         yield from whole
         after = some[-1].seq or after
@@ -276,7 +276,7 @@ def steps_between(
     seq, begun = low, set[UUID]()
     while seq < high:
         page = backend.feed(seq, _PAGE, docs=docs)
-        if _has_gap(page.rows, seq):  # a failed commit leaves a gap, too: only the feed's start shows the cause
+        if _has_gap(page.rows, seq):  # a commit that failed leaves a gap too: only the feed's start shows the cause
             check_kept(backend, low)
         for step in page.rows:
             seq = step.seq or seq

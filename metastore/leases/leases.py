@@ -156,7 +156,7 @@ class Leases:
         with ours.lock:
             for k in over:
                 ours.held.pop(k, None)
-            if ours.closed:  # closed since the request
+            if ours.closed:  # since the lease was asked for
                 raise StoreClosed
             ours.held[key] = hold
 
