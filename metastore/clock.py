@@ -105,9 +105,7 @@ class Clock:
     """The system's clock, sleep, random numbers and operation ids."""
 
     monotonic = staticmethod(time.monotonic)
-    """Return seconds on a clock that never goes back. (This is the C function itself, because each call of a store uses
-    it often.)
-    """
+    """Return seconds on a clock that never goes back. (The C function itself, because it is called often.)"""
 
     def boottime(self) -> float:
         """Return seconds on a clock that never goes back, and that continues on Linux while the machine sleeps."""

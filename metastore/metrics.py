@@ -47,9 +47,7 @@ __all__ = [
 ]
 
 ATTEMPTS: Final = (1, 2, 3, 4, 5, 8, 13, 21, 34, 55)
-"""The upper bounds of the buckets for attempts per operation. Here and below, one more bucket without a bound
-follows.
-"""
+"""The upper bounds of the buckets for attempts per operation. Here and below, one bucket without a bound follows."""
 
 SECONDS: Final = (*(0.0005 * 2**n for n in range(17)), 60.0)
 """The upper bounds for the time to commit (seconds): they double from half a millisecond."""
@@ -80,9 +78,7 @@ class Distribution:
     bounds: tuple[float, ...]
     """The inclusive upper bounds of the buckets, ascending. The last bucket has no bound."""
     counts: tuple[int, ...]
-    """The number of values in each bucket, which begins above the previous bound. There is one more bucket than
-    bounds.
-    """
+    """The number of values in each bucket, from above the previous bound. There is one more bucket than bounds."""
     total: float
     """The sum of all values."""
 
@@ -140,9 +136,7 @@ class Snapshot:
     feed_lag_seconds: dict[str, float]
     """By reader of the feed: the seconds since the moment up to which it has read all changes."""
     gc_backlog_seconds: float | None = None
-    """The time since this process's last complete gc began, for which deletable rows have waited. None: it has not
-    begun a gc.
-    """
+    """How long deletable rows have waited: since the process's last complete gc began. None: it began none."""
     gc_deleted: dict[str, int] = field(default_factory=dict)
     """How many entities, versions and operations the complete runs of gc in this process have deleted."""
     pool: PoolUse | None = None

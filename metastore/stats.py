@@ -89,9 +89,7 @@ class Stats:
     feed may stay open for as long. None: there is none, it is not known, or the database is not PostgreSQL.
     """
     multixact_members: int | None
-    """The approximate number of MultiXact members that PostgreSQL keeps, of at most 2**32. None: not known, or not
-    PostgreSQL.
-    """
+    """About how many MultiXact members PostgreSQL keeps, of at most 2**32. None: not known, or not PostgreSQL."""
     multixact_age: int | None
     """The number of MultiXacts that the cluster has created since the oldest one that may be in use, of at most 2**31.
     None: not PostgreSQL.

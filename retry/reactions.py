@@ -28,9 +28,7 @@ class Reaction(Enum):
     MARK = "mark"
     """Mark the scope, so that others step aside."""
     STEP_ASIDE = "step aside"
-    """If another operation has a mark, remove this operation's own one and back off; if it is the others' turn, wait
-    for its end.
-    """
+    """If another operation has a mark, remove the own one and back off; if it is the others' turn, wait for its end."""
     LOOK = "look"
     """Read the operation's row, which shows its outcome."""
     HELP = "help"
@@ -55,13 +53,9 @@ class Reactions:
     transaction: Reaction
     helper: Reaction
     own_mark: bool = False
-    """Whether a commit that requires its own mark also loses with this cause if the mark is gone: check for it
-    first.
-    """
+    """Whether a commit that requires its own mark also loses like this if the mark is gone: check that first."""
     nobody_won: bool = False
-    """Whether the cause is not another operation's success. Then the retry takes a token, to protect a database in
-    trouble.
-    """
+    """Whether no other operation has won: then the retry takes a token, to protect a database in trouble."""
 
 
 _R = Reaction

@@ -64,11 +64,9 @@ class Effort:
     what: Callable[[], str]
     operation_id: UUID | None = None
     winner: Callable[[], str] | None = None
-    """A function that is called once, when the call gives up, and says who won."""
+    """Called once, when the call gives up: returns who won."""
     helped: Callable[[], bool] | None = None
-    """A function that is called after success, if there are hooks: whether another operation's commit applied the
-    call.
-    """
+    """Called after success, if there are hooks: whether another operation's commit applied the call."""
     lost: int = 0
     """How many attempts the call has lost before, in batches. Its attempts are numbered from there."""
     started: float | None = None

@@ -38,9 +38,7 @@ class Core(greenlet):  # type: ignore[misc]  # greenlet brings no types
         self.cleaning = False
         """Whether the task was cancelled while this code waited: then the code is cleaning up."""
         self.asked = False
-        """Whether the call has asked the backend before: then its next question comes before the first ones of
-        others.
-        """
+        """Whether the call has asked the backend before: then its next question comes before first ones of others."""
         self._abandoned = False  # the coroutine was closed: nothing can be awaited any more
         self._error: BaseException | None = None
 

@@ -25,9 +25,7 @@ _NUMBERS: Final = (1 << 64) - 1
 _BEGINS: Final = 100_000
 """The limit on the number of answers at first, at most: the policy allocates memory for the full number."""
 _FITS: Final = 0.95
-"""When the bytes are exceeded, this share of the answers that fit stays, so that the limit is not exceeded again
-soon.
-"""
+"""If the bytes are exceeded, this share of the answers that fit stays, so that there is room for some time."""
 _ROOMY: Final = 0.75
 """Below this share of the bytes, the number of answers may grow."""
 _GROWS: Final = 1.25

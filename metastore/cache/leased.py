@@ -38,9 +38,7 @@ Names = tuple[str, ...]
 _LAST = -100
 """The priority of leaving when a worker ends: after the finalizers that may still read."""
 _JOINS = 2.0
-"""How long opening a store waits for the cache to serve (seconds). After that, reads ask the database until it
-serves.
-"""
+"""How long opening a store waits for the cache to serve (seconds). After that, reads ask the database."""
 
 
 class Leased:

@@ -59,9 +59,7 @@ class EntityChange:
     since: ClassVar[int] = 1
     """The oldest format of changes that has this change with this meaning."""
     measured: ClassVar[frozenset[str]] = frozenset()
-    """The fields that the library fills from a clock. They are ignored where two calls are compared: a repeat of a call
-    has other times.
-    """
+    """The fields that the library fills from a clock: a repeat of a call has other values, but is still a repeat."""
     _names: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(cls, *, tag: str | None = None) -> None:

@@ -17,9 +17,7 @@ from metastore.kinds.registry import KINDS
 __all__ = ["Handler", "drop_handler", "handler_name", "on_drop"]
 
 Handler = Callable[[Any], object]
-"""A function that gets the pending drop (:class:`metastore.managers.drops.pending.PendingDrop`) and destroys its
-data.
-"""
+"""A function of the pending drop (:class:`metastore.managers.drops.pending.PendingDrop`): destroys its data."""
 
 _HANDLERS: dict[str, Handler] = {}
 

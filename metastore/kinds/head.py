@@ -15,15 +15,11 @@ __all__ = ["note_written", "split"]
 _COMMENT: Final = '{"comment":'
 _PROPERTIES: Final = ',"properties":'
 _MOST: Final = 20_000
-"""The most texts that are remembered. When there are as many, all are forgotten, and the next change of each parses its
-whole document.
-"""
+"""The most texts that are remembered. Then all are forgotten, and the next change of each parses it whole."""
 
 _scan = JSONDecoder().scan_once  # type: ignore[attr-defined]  # the value at an index of a text, and where it ends
 _written: dict[int, None] = {}
-"""The hashes of these texts. Each process has a random hash seed, so nobody can craft a text with one of these
-hashes.
-"""
+"""The hashes of these texts. Each process has a random hash seed, so nobody can craft a matching text."""
 
 
 def note_written(text: str) -> None:

@@ -16,9 +16,7 @@ from metastore.names import clean_text
 __all__ = ["MAX_VALUE", "TAG", "SetAllowedValues", "Tag", "clean_value"]
 
 MAX_VALUE = 1024
-"""The largest size of an attached tag's value, in bytes of UTF-8. It is limited because the value is part of an
-index.
-"""
+"""The largest size of an attached tag's value (bytes of UTF-8). The value is part of an index."""
 
 
 def clean_value(value: object) -> str:

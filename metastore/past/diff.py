@@ -49,9 +49,7 @@ class Difference:
     """The difference of one entity, owned row or relation between two positions."""
 
     action: str
-    """"created", "altered", "renamed", "moved", "restored" or "dropped". A renamed or moved entity may be altered,
-    too.
-    """
+    """"created", "altered", "renamed", "moved", "restored" or "dropped". A renamed or moved one may be altered, too."""
     kind: str
     entity_id: int
     path_before: str | None

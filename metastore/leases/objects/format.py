@@ -13,9 +13,7 @@ from metastore.leases.objects.lock_file import LockFile
 __all__ = ["FORMATS", "Format"]
 
 _LONGEST = 180
-"""The longest quoted name. S3 allows keys of 1024 bytes, file systems allow names of 255. A hash replaces the rest of a
-longer name.
-"""
+"""The longest quoted name: S3 allows keys of 1024 bytes, file systems names of 255. A hash replaces the rest."""
 _PLACE = ".metastore-place"
 
 

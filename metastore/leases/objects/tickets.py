@@ -23,9 +23,7 @@ __all__ = ["Tickets"]
 
 _KEY = re.compile(r"([0-9a-f]{16}-[0-9a-f]{32})\.([0-9a-f]{16})")
 _GONE = 60_000_000
-"""How long after its end the ticket of a dead waiter is removed (µs). A waiter that was only stopped writes it
-again.
-"""
+"""How long after its end the ticket of a dead waiter is removed (µs). A stopped waiter writes it again."""
 _AT_ONCE = 10
 """How many such tickets one look removes."""
 

@@ -150,9 +150,7 @@ class Run:
     attempts_histogram: tuple[tuple[int, int], ...]
     """Pairs: a number of attempts, and how many writes needed as many."""
     shares: tuple[ClientShare, ...]
-    """The shares of all clients, including those without answered operations, but not those whose records are
-    missing.
-    """
+    """The shares of all clients, even without answered operations, except those whose records are missing."""
     hot: tuple[HotEntity, ...]
     """At most ten entities, those with the most conflicts first."""
     facts: Mapping[str, Any]
@@ -186,9 +184,7 @@ class Analysis:
 
     runs: tuple[Run, ...]
     facts: Mapping[str, Any]
-    """The facts about all runs from ``run.json``: scenario, seed, started, url, versions …; a missing fact is
-    unknown.
-    """
+    """The facts about all runs in ``run.json``: scenario, seed, started, url, versions …; a missing one is unknown."""
 
     @property
     def is_ramp(self) -> bool:
