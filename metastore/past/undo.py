@@ -68,7 +68,10 @@ class Undoing:
     # --- places
 
     def _put(self, goal: Goal, via: tuple[int, ...] = ()) -> None:
-        """Give an entity its old name and place, after its old parent and its dropped ancestors have theirs."""
+        """Give an entity its old name and place, after its old parent.
+
+        If the entity itself is live, but below a dropped one, its present ancestors also go back first.
+        """
         if goal.id in via:
             # this entity waits for one below it, which cannot move before this one is restored
             if self._state(goal.id) != LIVE:
