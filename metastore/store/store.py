@@ -126,10 +126,10 @@ class Store(Managers):
         self.secrets = SecretStore(session)
 
     def bind(self, *, principal: str | None = None, deadline: float | None = None, reason: str | None = None) -> Store:
-        """Return a view of the store for one request: who asks, each call's deadline (seconds), and why it is made.
+        """Return a view of the store for one request: with its principal, a deadline for each call (seconds), a reason.
 
-        It shares everything else, and takes microseconds to make. Closing it does nothing: the store stays open. Raises
-        InvalidArgument.
+        The view shares everything else, and takes microseconds to make. To close it does nothing: the store stays open.
+        Raises InvalidArgument.
         """
         call = Call(principal, deadline, reason=reason)
         from metastore.store.views import BoundStore  # noqa: PLC0415  (a view is a store)
@@ -137,16 +137,16 @@ class Store(Managers):
         return BoundStore(self, self._session.bound(call))
 
     def as_user(self, user: Path | Entity) -> Store:
-        """Return the store as a user may see and use it: the same managers, and every call is checked.
+        """Return the store as a user may see and use it: with the same managers, but every call is checked.
 
-        ``user`` is a bare name, an entity or a path (a tuple of names). A string is a bare name, and means the user of
-        that name in the metalake of each object; an entity or a path means one user. The principal of all calls is the
-        user's name. The user owns what it creates. Names in ``ms.open(admins=…)`` may do everything. docs/governance.md
-        has the rules.
+        ``user`` is a bare name, an entity or a path (a tuple of names). A string is a bare name: it means, for each
+        object, the user with that name in the object's metalake. An entity or a path means one user. The principal of
+        all calls is the user's name. The user owns what it creates. Names in ``ms.open(admins=…)`` may do everything.
+        docs/governance.md has the rules.
 
-        For an object that the user does not see, a load raises EntityNotFound, a drop returns False, and listings leave
-        it out. For one that it sees, an operation without the right raises PermissionDenied: grant the privilege that
-        the error names. Raises InvalidArgument for a ``user`` that is not a name.
+        If the user does not see an object, a load raises EntityNotFound, a drop returns False, and listings leave it
+        out. If it sees the object, an operation without the right raises PermissionDenied: grant the privilege that the
+        error names. Raises InvalidArgument for a ``user`` that is not a name.
         """
         return self._acting_as(who_is(self._session.backend, user))
 
@@ -158,15 +158,16 @@ class Store(Managers):
         return UserStore(self, self._session.as_user(Access(self._session.backend, who, self._session.rights)))
 
     def _is_admin(self, who: Who) -> bool:
-        """Whether this is an admin's bare name. A metalake's user of the same name is another one."""
+        """Whether this is an admin's bare name. A user of a metalake with the same name is not an admin."""
         return who.name in self._admins and who.lake is None and who.ids is None
 
     def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
-        """Return whether a user may use a privilege on an object, and the rules that decide. It changes nothing.
+        """Return whether a user may use a privilege on an object, and the rules that decide. This changes nothing.
 
-        On a catalog or schema, a privilege for what is below it needs ``use_catalog`` or ``use_schema`` there as well.
-        ``user`` as for ``as_user``; ``kind`` says what a path means (None: what is there, a container first). An owner
-        of the object, or of anything above it, has all privileges there. Raises EntityNotFound, InvalidArgument.
+        On a catalog or schema, a privilege for entities below it needs ``use_catalog`` or ``use_schema`` there, too.
+        ``user`` is as for ``as_user``; ``kind`` is the kind of the entity at the path (None: any, a container first).
+        An owner of the object, or of anything above it, has all privileges there. Raises EntityNotFound,
+        InvalidArgument.
         """
         entity = entity_of(self._session, on, kind)
         word = known_privilege(privilege)
@@ -189,16 +190,17 @@ class Store(Managers):
     ) -> Iterator[Change]:
         """Yield at most ``limit`` changes after a position (None: from the start). See :mod:`metastore.feed.feed`.
 
-        ``kinds`` selects changes of these kinds. ``under`` selects those of one entity and of what was below it then;
-        it is followed by its id, through renames, moves and restores. ``kind`` says what a path means that several
-        families share. With ``follow`` it waits for more, and ends after ``timeout`` seconds without a selected change
-        (None: never). Without it, a step that finds no change until the store's deadline raises DeadlineExceeded: where
-        few are selected, or seen, ``changes_page`` reads a bounded number and says where to go on.
+        ``kinds`` selects changes of these kinds. ``under`` selects those of one entity and of the entities below it at
+        that time; it is followed by its id, through renames, moves and restores. ``kind`` is the kind of the entity at
+        a path that several families share. With ``follow``, the iterator waits for more changes, and ends after
+        ``timeout`` seconds without a selected change (None: never). Without it, a step that finds no change until the
+        store's deadline raises DeadlineExceeded: if few changes are selected, or visible, use ``changes_page``, which
+        reads a limited number and returns the position to continue from.
 
         A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error. Raises
-        HistoryGone after a position whose next changes gc has removed: read the tables again. Raises InvalidArgument
-        for a position of another database, and a path that several families share; EntityNotFound, or DropPending, for
-        one that leads to nothing.
+        HistoryGone if gc has removed changes after the position: read the tables again. Raises InvalidArgument for a
+        position of another database, and a path that several families share; EntityNotFound or DropPending if nothing
+        is at the path.
         """
         session = self._session
         if (kinds, under, kind, timeout) != (None, None, None, None) or follow:
@@ -217,43 +219,44 @@ class Store(Managers):
         under: Path | Entity | None = None,
         kind: str | None = None,
     ) -> Page[Change]:
-        """Return one page of the change feed; ``next_token`` is a position, for ``after``. None: the end for now.
+        """Return one page of the change feed; ``next_token`` is a position, for ``after``; None: there are no more.
 
-        ``kinds`` selects changes of these kinds; ``under`` selects changes of one entity and of what was below it then,
-        or of all that stood below a path; ``kind`` is as for ``changes``. A selection may have fewer items than
-        ``size``, even none, and a token. Raises as ``changes`` does.
+        ``kinds`` selects changes of these kinds. ``under`` selects changes of one entity and of the entities below it
+        at that time, or of all entities that were below a path. ``kind`` is as for ``changes``. A page of a selection
+        may have fewer items than ``size``, even none, and still a token. Raises the errors of ``changes``.
         """
         return timed(self._session, "changes_page", changes_page, self._session, after, size, kinds, under, kind)
 
     def position(self, *, back: int = 0, before: str | None = None) -> str:
-        """Return the position of the newest change; no change whose call has returned lies after it.
+        """Return the position of the newest change. No change whose call has returned comes after it.
 
         All changes up to it are decided. Raises DeadlineExceeded if another transaction in the database keeps one open.
 
-        ``back``: return an earlier position instead, at once: at most ``back`` changes lie between it and ``before``
-        (None: the newest one), and gc has removed none of them. So a reader shows the newest changes first. Raises
-        InvalidArgument.
+        ``back``: return an earlier position instead, at once. At most ``back`` changes lie between it and ``before``
+        (None: the newest position), and gc has removed none of them. So a reader can show the newest changes first.
+        Raises InvalidArgument.
         """
         if back or before is not None:
             return position.earlier(self._session, back, before)
         return position.newest(self._session)
 
     def at(self, when: str | datetime) -> Past:
-        """Return a read-only view of what was there at a position, or at a time (inclusive).
+        """Return a read-only view of the store at a position, or at a time (inclusive).
 
         The view has the readers of the store: ``store.at(…).tables.list("lake.c.s")``. A position inside a transaction
-        means before that transaction. Raises HistoryGone if gc has not kept it, InvalidArgument for a position that
-        lies ahead or is of another database, or a time without a time zone.
+        means the state before that transaction. Raises HistoryGone if gc has not kept that state; InvalidArgument for a
+        position that is ahead of the feed or of another database, or for a time without a time zone.
         """
         return past_at(self._session, position.position_in(self._session, when))
 
     def replica(self, *, at_least: str | None = None, wait: float = 0.5) -> Replica:
-        """Return a read-only view of a replica of ``read_from``: its reads may be old, and say how old.
+        """Return a read-only view of a replica of ``read_from``. Its reads may be old; the view says how old.
 
         The view has the readers of the store: ``store.replica().tables.load(path)``. Each of its reads shows all
-        changes up to ``view.position``. ``at_least``: a position that it must show; a replica that has not come so far
-        is waited for, ``wait`` seconds at most, and then the primary is read. All other reads of the store go to the
-        primary. Raises InvalidArgument without ``read_from``, and for a text that is not a position of this database.
+        changes up to ``view.position``. ``at_least``: a position that it must show. The call waits at most ``wait``
+        seconds for a replica to reach this position; after that, the view reads the primary. All other reads of the
+        store use the primary. Raises InvalidArgument without ``read_from``, and for a text that is not a position of
+        this database.
         """
         position.check_whole(self._session)
         if self._replicas is None:
@@ -269,13 +272,13 @@ class Store(Managers):
         under: Target | None = None,
         kind: str | None = None,
     ) -> Iterator[Difference]:
-        """Yield what differs between two positions or times (b None: now), in path order, folded for each entity.
+        """Yield the differences between two positions or times (``b`` None: now), in path order, one for each entity.
 
-        It reads all changes between the two. An entity that was made and dropped between them does not differ. With
-        ``under``, only what is, or was, at and below that entity. A path leads where it leads at ``b``; ``kind`` says
-        what it means if several families share it. From a later to an earlier position it shows what going back would
-        do. Raises HistoryGone, EntityNotFound, DropPending, InvalidArgument; DeadlineExceeded if the first difference
-        is not known by the deadline.
+        It reads all changes between the two. An entity that was created and dropped between them has no difference.
+        With ``under``, only the differences at and below that entity, now or before, are shown. A path is resolved at
+        ``b``; ``kind`` is the kind of the entity there if several families share the path. If ``a`` is later than
+        ``b``, the differences show what a revert would do. Raises HistoryGone, EntityNotFound, DropPending,
+        InvalidArgument; DeadlineExceeded if the first difference is not known by the deadline.
         """
         session = self._session
         first = position.position_in(session, a)
@@ -292,21 +295,21 @@ class Store(Managers):
         lease: Fencing | None = None,
         reason: str | None = None,
     ) -> list[Difference]:
-        """Make an entity, and all below it, what it was at a position or time; return what changes.
+        """Put an entity, and all below it, back to the state at a position or time; return the differences.
 
         The entity keeps its present name and place. Entities that were dropped or moved out come back, with their ids;
-        new ones are dropped; tags, owners and grants are what they were. Up to 10,000 differences are one commit. More
-        are commits of 2,000 steps: if one of these fails, those before it stay, and the same call does the rest.
-        ``dry_run``: nothing is written. ``kind`` says what a path means that several families share. Raises
-        HistoryGone; EntityNotFound if it was not there then; InvalidArgument for what cannot come back;
-        EntityAlreadyExists if another entity has an old name; DropPending, ScopeFrozen; LeaseLost if the holder has
-        lost the ``lease``. ``reason``: why, for history and feed.
+        new ones are dropped; tags, owners and grants are restored. Up to 10,000 differences are one commit. More are
+        split into commits of 2,000 steps: if one of these fails, those before it stay, and the same call, repeated,
+        does the rest. ``dry_run``: nothing is written. ``kind`` is the kind of the entity at a path that several
+        families share. Raises HistoryGone; EntityNotFound if the entity did not exist then; InvalidArgument if
+        something cannot come back; EntityAlreadyExists if another entity has an old name; DropPending, ScopeFrozen;
+        LeaseLost if the holder has lost the ``lease``. ``reason``: why, for history and feed.
         """
         at = position.position_in(self._session, to)
         return revert(self._session, target, kind, at, Call(lease=lease, reason=reason), dry_run=dry_run)
 
     def pin(self, name: str, *, at: str | datetime | None = None, expires: float | None = None) -> Pin:
-        """Give a position (None: the newest) a name, so that gc keeps its past until ``unpin``.
+        """Give a name to a position (None: the newest), so that gc keeps its past until ``unpin``.
 
         ``expires``: after how many seconds gc may remove the pin; None: never. Raises EntityAlreadyExists if the name
         is taken, HistoryGone, InvalidArgument.
@@ -318,7 +321,7 @@ class Store(Managers):
         return all_pins(self._session)
 
     def unpin(self, name: str) -> bool:
-        """Remove a pin; False: there is none."""
+        """Remove a pin; False: it does not exist."""
         position.check_whole(self._session)
         return self._session.backend.readers.unpin(clean_name(name))
 
@@ -335,14 +338,14 @@ class Store(Managers):
     ) -> Iterator[Entity]:
         """Yield the entities below ``under`` (None: all) of this kind, name and properties, in no promised order.
 
-        ``name`` is a glob on stored names: ``*`` is any text, ``?`` any character, everything else itself. Below a
-        catalog that folds case it is compared without case. An index serves a glob that begins with plain text, except
-        below such a catalog. An entity matches if it has all of ``properties``.
-        ``recursive=False``: direct children only. ``text``, compared without case, is in its name or comment, in those
-        of a column, in a property, or in the name of its owner or of a tag on it or on a column; no index serves it.
-        It is not looked for in the values of properties that may be secrets. Each page that it reads is true at one
-        instant. Each step finds an entity, or the end, within the store's deadline, or raises DeadlineExceeded;
-        ``timeout``: so does the whole search within so many seconds. Raises EntityNotFound, InvalidArgument.
+        ``name`` is a glob on stored names: ``*`` matches any text, ``?`` any character, everything else itself. Below a
+        catalog that folds case, it is compared without case. A glob that begins with plain text uses an index, except
+        below such a catalog. An entity matches if it has all of ``properties``. ``recursive=False``: direct children
+        only. ``text``, compared without case, must occur in the entity's name or comment, in those of a column, in a
+        property, or in the name of its owner or of a tag on it or on a column. It uses no index, and does not search
+        the values of properties that may be secrets. Each page that the search reads is true at one instant. Each step
+        must find an entity, or the end, within the store's deadline, and the whole search must end within ``timeout``
+        seconds; otherwise it raises DeadlineExceeded. Raises EntityNotFound, InvalidArgument.
         """
         backend = self._session.backend
         looked_for = wanted(backend, under, kind, name, properties, recursive, text)
@@ -361,11 +364,11 @@ class Store(Managers):
         token: str | None = None,
         seconds: float = 0.5,
     ) -> FoundPage:
-        """Return the next of what ``find`` yields: at most ``size``, looked for during about so many ``seconds``.
+        """Return the next page of the results of ``find``: at most ``size``, after at most about ``seconds``.
 
-        The page says how far the search is, and its token goes on from there. It may have a token and no items. The
-        first statement is always finished, so that each step comes further. An entity that keeps its name and place is
-        found once. Raises EntityNotFound, InvalidArgument, DeadlineExceeded.
+        The page says how far the search is, and its token continues from there. A page may have a token but no items.
+        The first statement is always finished, so that each page makes progress. An entity that keeps its name and
+        place is found once. Raises EntityNotFound, InvalidArgument, DeadlineExceeded.
         """
         from metastore.managers.find_page import find_page  # noqa: PLC0415  (a process imports only what it uses)
 
@@ -383,11 +386,11 @@ class Store(Managers):
     ) -> Transaction:
         """Begin a transaction: ``with store.transaction() as tx: tx.tables.alter(…)``.
 
-        It commits when the block ends. It raises VersionConflict if something that it read has changed: run it again.
-        It raises LeaseLost if the holder has lost the ``lease``. ``deadline`` (seconds) holds for the commit.
-        It commits under ``operation_id``, so that ``outcome`` finds it. If that id has been used already, it
-        writes nothing and raises OperationIdReused. ``reason``: why, for history and feed; one line of at most 200
-        characters.
+        It commits when the block ends. It raises VersionConflict if data that it read has changed: run it again. It
+        raises LeaseLost if the holder has lost the ``lease``. ``deadline`` (seconds) applies to the commit. The
+        transaction commits under ``operation_id``, so that ``outcome`` can find it. If that id was used before, the
+        transaction writes nothing and raises OperationIdReused. ``reason``: why, for history and feed; one line of at
+        most 200 characters.
         """
         return Transaction(self._session, Call(principal, deadline, operation_id, lease, reason))  # type: ignore[arg-type]
 
@@ -402,10 +405,10 @@ class Store(Managers):
     ) -> T:
         """Run ``fn(tx)`` in a transaction, and again after each conflict; return its result.
 
-        A run that is repeated may have seen what was never committed: nothing that it returned or raised is told.
+        A run that is repeated may have seen data that was never committed, so its result or error is discarded.
 
-        ``deadline`` (seconds) holds for all attempts. ``reason``: why, for history and feed. Raises DeadlineExceeded,
-        LeaseLost, InvalidArgument, and what ``fn`` raises.
+        ``deadline`` (seconds) applies to all attempts together. ``reason``: why, for history and feed. Raises
+        DeadlineExceeded, LeaseLost, InvalidArgument, and the errors of ``fn``.
         """
         function(fn, "what a transaction runs")
         return run_transaction(self._session, fn, Call(principal, deadline, lease=lease, reason=reason))
@@ -419,14 +422,18 @@ class Store(Managers):
         clean_up: Callable[[LeftBehind], None] | None = None,
         lease: Fencing | None = None,
     ) -> Collected:
-        """Delete what was dropped longer ago than ``retention``, and old history. Many processes may run it at once.
+        """Delete entities that were dropped longer than ``retention`` ago, and old history.
 
-        Of each entity that exists, the newest ``keep_versions`` stay, and all versions younger than the retention. gc
-        also keeps what a pin shows, and for ``keep_unread`` what a consumer of the feed has not read yet.
+        Many processes may run it at once.
+
+        Of each existing entity, gc keeps the newest ``keep_versions`` versions, and all versions younger than the
+        retention. It also keeps the past at each pin, and, for the time ``keep_unread``, the changes that a consumer of
+        the feed has not read yet.
 
         A value that was staged under a lease may become impossible to publish. gc calls ``clean_up`` with each such
-        value, perhaps more than once, to remove what it names. Without ``clean_up``, gc leaves these rows. Raises
-        InvalidArgument; LeaseLost at the next batch if the holder has lost the ``lease``: the next gc goes on.
+        value, perhaps more than once, to remove the data that the value names. Without ``clean_up``, gc leaves these
+        rows. Raises InvalidArgument; LeaseLost at the next batch if the holder has lost the ``lease``: the next gc
+        continues.
         """
         if clean_up is not None:
             function(clean_up, "clean_up")
@@ -434,9 +441,9 @@ class Store(Managers):
         return replace(collected, staged=clear_away(self._session.backend, clean_up))
 
     def verify(self) -> list[Violation]:
-        """Return every violation of the invariants in the whole database; []: there is none. Others may go on writing.
+        """Return all violations of the invariants in the whole database. Other programs may write meanwhile.
 
-        It holds one read-only transaction open and reads everything: run it in quiet hours.
+        It keeps one read-only transaction open and reads everything: run it in quiet hours.
         """
         return verifying.verify(self._session.backend)
 
@@ -452,9 +459,10 @@ class Store(Managers):
     ) -> Exported:
         """Write ``target`` and all below it (None: everything) as JSON lines, as it is at one instant.
 
-        ``to`` is a binary stream or the name of a file, which changes only when the export is complete. An export to a
-        file that was stopped goes on. With ``unreadable``, damaged rows are left out, with everything below them.
-        ``ids`` and ``history`` are for a whole database, to restore it into an empty one. Raises EntityNotFound.
+        ``to`` is a binary stream or the name of a file, which changes only when the export is complete. A stopped
+        export to a file is continued by the next call. With ``unreadable``, damaged rows are left out, with everything
+        below them. ``ids`` and ``history`` are for the export of a whole database, to be restored into an empty one.
+        Raises EntityNotFound.
         """
         from metastore.transfer import calls  # noqa: PLC0415  (a process imports only what it uses)
 
@@ -463,10 +471,10 @@ class Store(Managers):
         )
 
     def backup(self, file: str | FilePath) -> None:
-        """Write a SQLite database, as it is at one instant, into a new file; others may go on writing.
+        """Copy a SQLite database, as it is at one instant, into a new file. Other programs may write meanwhile.
 
-        :func:`metastore.restore` puts it back. Raises InvalidArgument for another kind of database, which has tools of
-        its own, and for a file that exists; BackendUnavailable, BackendRefused.
+        :func:`metastore.restore` puts it back. Raises InvalidArgument for PostgreSQL, which has tools of its own, and
+        for a file that exists; BackendUnavailable, BackendRefused.
         """
         from metastore.transfer.backup import back_up  # noqa: PLC0415  (a process imports only what it uses)
 
@@ -483,20 +491,24 @@ class Store(Managers):
         lease: Fencing | None = None,
         reason: str | None = None,
     ) -> Imported:
-        """Write the content of an export, below ``into`` (None: where it was). Run again, it writes what is missing.
+        """Write the content of an export below ``into`` (None: at its old paths).
 
-        An entity that exists with other content raises EntityAlreadyExists, is left ("return") or replaced ("replace").
-        A bad file raises InvalidArgument, with the number of the line, before anything is written. A file with ids
-        needs an empty database, and takes no ``lease`` and no ``reason``; if its import is interrupted,
-        :func:`metastore.restore` goes on. ``reason``: why, for history and feed. Raises LeaseLost if the holder has
-        lost the ``lease``; what was written before stays.
+        A repeated call writes what is missing.
+
+        If an entity exists with other content, the call raises EntityAlreadyExists ("error"), leaves it ("return") or
+        replaces it ("replace"). A bad file raises InvalidArgument, with the number of the line, before anything is
+        written. A file with ids needs an empty database, and takes no ``lease`` and no ``reason``; if its import is
+        interrupted, :func:`metastore.restore` continues it. ``reason``: why, for history and feed. Raises LeaseLost if
+        the holder has lost the ``lease``; entities that were written before stay.
         """
         from metastore.transfer import calls  # noqa: PLC0415
 
         return calls.import_from(self._session, source, into, if_exists, progress, Call(lease=lease, reason=reason))
 
     def outcome(self, operation_id: UUID | str) -> Outcome:
-        """Return what became of an operation. It changes nothing: to settle an operation, repeat its call with its id.
+        """Return the outcome of an operation.
+
+        This changes nothing: to settle an operation, repeat its call with its id.
 
         Raises InvalidArgument if ``operation_id`` is not an operation id.
         """
@@ -506,10 +518,10 @@ class Store(Managers):
     def reveal(self, target: Target, key: str, *, kind: str | None = None, expected: str | None = None) -> str:
         """Return the secret that the property ``key`` of ``target`` refers to; this process reads it now.
 
-        ``kind`` says what a path means; None: what is there, a container first. ``expected``: the reference as the
-        caller has read and judged it. Raises EntityNotFound; VersionConflict if the property is not ``expected`` any
-        more (load it again); InvalidArgument if it is not a secret, or its variable or file cannot be read here. Keep
-        the result out of logs.
+        ``kind`` is the kind of the entity at a path; None: any, a container first. ``expected``: the reference that the
+        caller has read and checked. Raises EntityNotFound; VersionConflict if the property is no longer ``expected``
+        (load it again); InvalidArgument if it is not a secret, or if this process cannot read its variable or file.
+        Keep the result out of logs.
         """
         return reveal(self._session, entity_of(self._session, target, kind), key, expected)
 
@@ -520,17 +532,17 @@ class Store(Managers):
 
     @property
     def cache(self) -> StoreCache:
-        """The figures of what this store keeps of what it reads; see docs/cache.md."""
+        """The figures of this store's cache; see docs/cache.md."""
         return self._cache
 
     def stats(self) -> Stats:
-        """Return what the database shows: pending intents, marks, hot entities of the last hour, the feed's lag."""
+        """Return figures of the database: pending intents, marks, hot entities of the last hour, the feed's lag."""
         return stats.collect(self._session.backend)
 
     def losses(self, limit: int = 50) -> list[Loss]:
-        """Return who of this process lost to whom of late, the newest first; at most 100 losses are kept.
+        """Return the latest lost conflicts of this process, the newest first; at most 100 losses are kept.
 
-        Who won is read from the history of the entity, where that tells it.
+        The winner is read from the history of the entity, if that shows it.
         """
         from metastore.store.losses import losses  # noqa: PLC0415  (a process imports only what it uses)
 
@@ -542,7 +554,7 @@ class Store(Managers):
         return self._session.metrics.counters()
 
     def ping(self) -> None:
-        """Ask the database for an answer. Raises BackendUnavailable."""
+        """Check that the database answers. Raises BackendUnavailable."""
         self._session.backend.ping()
 
     def close(self) -> None:
